@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-icn client`: stands beside programs that open QUIC connections.
 
-use super::converter::{Converter, ConverterOptions, FACE, FIRST_SOCKET, Outbox, SIGNALS, ecn_of, name};
+use super::converter::{Converter, ConverterOptions, Datagrams, FACE, FIRST_SOCKET, Out, SIGNALS, ecn_of, name};
 use super::converter::{socket_options, too_long};
-use crate::face::Face;
 use crate::names::Name;
 use crate::qvdp::Client;
 use std::io::Write;
@@ -46,12 +45,14 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
     std::io::stdout().flush()?;
 
     let (mut receive, mut send) = (RecvBatch::roomy(), SendBatch::default());
-    let (mut out, mut ready) = (Outbox::new(), Vec::new());
+    let (mut datagrams, mut ready) = (Datagrams::new(), Vec::new());
     loop {
         let now = converter.wait(core.deadline(), &mut ready)?;
+        let (arriving, packets) = converter.face.split();
+        let mut out = Out { packets, datagrams: &mut datagrams };
         // Interests first: what programs sent meanwhile can then leave at once.
         if ready.contains(&FACE) {
-            converter.face.receive(&mut |header, payload| {
+            arriving.receive(&mut |header, payload| {
                 core.packet(header, payload, &mut session_number, now, &mut out);
             })?;
         }
@@ -62,9 +63,9 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
         }
         core.timeout(now, &mut out);
         core.turn(now, &mut out);
+        out.packets.flush();
         let local = socket.local_addr();
-        out.empty(&mut converter.face, |to, bytes, tos| send.push(&mut socket, bytes, local, to, tos));
-        send.flush(&mut socket);
+        datagrams.empty(|to, bytes, each| send.send_all(&mut socket, bytes, each, local, to));
         converter.report_if_due(core.counts(), now)?;
         if ready.contains(&SIGNALS) && converter.is_asked_to_end() {
             return converter.end(core.counts());

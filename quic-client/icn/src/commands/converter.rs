@@ -2,7 +2,7 @@
 //! What the two converters share: options, what a core puts out, the report.
 
 use super::options::{complain, to_json};
-use crate::face::{Face, FaceCounts, PacketSocket};
+use crate::face::{Face, FaceCounts, PacketSocket, Sending};
 use crate::names::{Name, NameError};
 use crate::packet::Header;
 use crate::qvdp::{Config, Counts, DEFAULT_BETA, Ecn, MAX_DATAGRAM_BYTES, Sink};
@@ -94,49 +94,50 @@ fn tos_of(ecn: Ecn) -> u8 {
     }
 }
 
-/// What a core put out in a turn, until it leaves.
-pub(super) struct Outbox<A> {
-    packets: Vec<(Header, usize)>,
-    payloads: Vec<u8>,
-    datagrams: Vec<(A, usize, Ecn)>,
-    contents: Vec<u8>,
+/// What a core gives to programs in a turn, until it leaves: end to end, since it is sent from there.
+pub(super) struct Datagrams<A> {
+    each: Vec<(A, usize, u8)>,
+    bytes: Vec<u8>,
 }
 
-impl<A: Copy> Outbox<A> {
-    pub(super) fn new() -> Outbox<A> {
-        Outbox { packets: Vec::new(), payloads: Vec::new(), datagrams: Vec::new(), contents: Vec::new() }
+impl<A: Copy + PartialEq> Datagrams<A> {
+    pub(super) fn new() -> Datagrams<A> {
+        Datagrams { each: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Sends the packets, and hands each datagram to `give` with its TOS byte.
-    pub(super) fn empty(&mut self, face: &mut impl Face, mut give: impl FnMut(A, &[u8], u8)) {
-        let mut rest = &self.payloads[..];
-        for (header, len) in self.packets.drain(..) {
-            let (payload, behind) = rest.split_at(len);
-            face.push(&header, payload);
+    pub(super) fn push(&mut self, application: A, bytes: &[u8], ecn: Ecn) {
+        debug_assert!(bytes.len() <= MAX_DATAGRAM_BYTES);
+        self.each.push((application, bytes.len(), tos_of(ecn)));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Hands them to `give`, those that follow each other to one application together: their bytes, and the length and TOS
+    /// byte of each.
+    pub(super) fn empty(&mut self, mut give: impl FnMut(A, &[u8], &mut dyn Iterator<Item = (usize, u8)>)) {
+        let mut rest = &self.bytes[..];
+        for run in self.each.chunk_by(|a, b| a.0 == b.0) {
+            let (bytes, behind) = rest.split_at(run.iter().map(|(_, len, _)| len).sum());
+            give(run[0].0, bytes, &mut run.iter().map(|(_, len, tos)| (*len, *tos)));
             rest = behind;
         }
-        face.flush();
-        let mut rest = &self.contents[..];
-        for (application, len, ecn) in self.datagrams.drain(..) {
-            let (bytes, behind) = rest.split_at(len);
-            give(application, bytes, tos_of(ecn));
-            rest = behind;
-        }
-        self.payloads.clear();
-        self.contents.clear();
+        self.each.clear();
+        self.bytes.clear();
     }
 }
 
-impl<A> Sink<A> for Outbox<A> {
+/// Where a core's output goes in a turn: packets into the interface's next batch, datagrams until the end of the turn.
+pub(super) struct Out<'a, A> {
+    pub(super) packets: &'a mut Sending,
+    pub(super) datagrams: &'a mut Datagrams<A>,
+}
+
+impl<A: Copy + PartialEq> Sink<A> for Out<'_, A> {
     fn packet(&mut self, header: &Header, payload: &[u8]) {
-        self.packets.push((*header, payload.len()));
-        self.payloads.extend_from_slice(payload);
+        self.packets.push(header, payload);
     }
 
     fn datagram(&mut self, application: A, bytes: &[u8], ecn: Ecn) {
-        debug_assert!(bytes.len() <= MAX_DATAGRAM_BYTES);
-        self.datagrams.push((application, bytes.len(), ecn));
-        self.contents.extend_from_slice(bytes);
+        self.datagrams.push(application, bytes, ecn);
     }
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-icn server`: stands beside a program that waits for QUIC connections.
 
-use super::converter::{Converter, ConverterOptions, FACE, FIRST_SOCKET, Outbox, SIGNALS, ecn_of, name};
+use super::converter::{Converter, ConverterOptions, Datagrams, FACE, FIRST_SOCKET, Out, SIGNALS, ecn_of, name};
 use super::converter::{socket_options, too_long};
 use super::options::complain;
-use crate::face::Face;
 use crate::names::Name;
 use crate::qvdp::Server;
 use std::collections::{BTreeSet, HashMap};
@@ -46,12 +45,14 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
     io::stdout().flush()?;
 
     let (mut receive, mut send) = (RecvBatch::roomy(), SendBatch::default());
-    let (mut out, mut ready, mut ended) = (Outbox::new(), Vec::new(), Vec::new());
+    let (mut datagrams, mut ready, mut ended) = (Datagrams::new(), Vec::new(), Vec::new());
     loop {
         let now = converter.wait(core.deadline(), &mut ready)?;
+        let (arriving, packets) = converter.face.split();
+        let mut out = Out { packets, datagrams: &mut datagrams };
         // Interests first: what the program sent meanwhile can then leave at once.
         if ready.contains(&FACE) {
-            converter.face.receive(&mut |header, payload| {
+            arriving.receive(&mut |header, payload| {
                 ended.extend(core.packet(header, payload, now, &mut out));
             })?;
         }
@@ -64,7 +65,8 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
         }
         ended.extend(core.timeout(now, &mut out));
         core.turn(now, &mut out);
-        for session in programs.give(&mut out, &mut converter.face, &converter.waiter, &mut send) {
+        out.packets.flush();
+        for session in programs.give(&mut datagrams, &converter.waiter, &mut send) {
             core.fail(session);
         }
         ended.drain(..).try_for_each(|session| programs.close(session, &converter.waiter))?;
@@ -92,43 +94,25 @@ impl Programs {
         Programs { to, sockets: HashMap::new(), tokens: HashMap::new(), next: FIRST_SOCKET, complained: false }
     }
 
-    /// Sends a turn's packets, and its datagrams to the program. The sessions that got no socket for it: the system has no
-    /// more descriptors, for example. Others go on.
-    fn give(
-        &mut self,
-        out: &mut Outbox<u64>,
-        face: &mut impl Face,
-        waiter: &Waiter,
-        send: &mut SendBatch,
-    ) -> BTreeSet<u64> {
+    /// Sends a turn's datagrams to the program. The sessions that got no socket for it: the system has no more descriptors,
+    /// for example. Others go on.
+    fn give(&mut self, datagrams: &mut Datagrams<u64>, waiter: &Waiter, send: &mut SendBatch) -> BTreeSet<u64> {
         let mut failed = BTreeSet::new();
-        // What is collected is for one socket at a time.
-        let mut current = None;
-        out.empty(face, |session, bytes, tos| {
-            if current != Some(session) {
-                if let Some((_, socket)) = current.and_then(|other| self.socket_of(other)) {
-                    send.flush(socket);
+        datagrams.empty(|session, bytes, each| {
+            if !self.tokens.contains_key(&session)
+                && let Err(e) = self.open(session, waiter)
+            {
+                if failed.insert(session) && !std::mem::replace(&mut self.complained, true) {
+                    complain(&format!("--to {}: no socket for a session, which ends: {e}", self.to));
                 }
-                current = None;
-                if !self.tokens.contains_key(&session)
-                    && let Err(e) = self.open(session, waiter)
-                {
-                    if failed.insert(session) && !std::mem::replace(&mut self.complained, true) {
-                        complain(&format!("--to {}: no socket for a session, which ends: {e}", self.to));
-                    }
-                    return;
-                }
-                current = Some(session);
+                return;
             }
             let to = self.to;
             if let Some((_, socket)) = self.socket_of(session) {
                 let local = socket.local_addr();
-                send.push(socket, bytes, local, to, tos);
+                send.send_all(socket, bytes, each, local, to);
             }
         });
-        if let Some((_, socket)) = current.and_then(|session| self.socket_of(session)) {
-            send.flush(socket);
-        }
         failed
     }
 
@@ -172,42 +156,23 @@ fn raise_descriptor_limit() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::face::FaceCounts;
-    use crate::packet::Header;
-    use crate::qvdp::{Ecn, Sink};
-
-    /// An interface that nothing leaves or comes by.
-    struct Silent;
-
-    impl Face for Silent {
-        fn push(&mut self, _: &Header, _: &[u8]) {}
-        fn flush(&mut self) {}
-        fn receive(&mut self, _: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool> {
-            Ok(false)
-        }
-        fn fd(&self) -> std::os::fd::RawFd {
-            -1
-        }
-        fn counts(&self) -> FaceCounts {
-            FaceCounts::default()
-        }
-    }
+    use crate::qvdp::Ecn;
 
     #[test]
     fn a_session_without_a_socket_ends_no_other() {
         let program = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let (waiter, mut send, mut out) = (Waiter::new().unwrap(), SendBatch::default(), Outbox::new());
+        let (waiter, mut send, mut out) = (Waiter::new().unwrap(), SendBatch::default(), Datagrams::new());
         let mut programs = Programs::new(program.local_addr().unwrap());
-        out.datagram(1, b"one", Ecn::Off);
-        assert!(programs.give(&mut out, &mut Silent, &waiter, &mut send).is_empty());
+        out.push(1, b"one", Ecn::Off);
+        assert!(programs.give(&mut out, &waiter, &mut send).is_empty());
         // The system refuses to connect a socket to this address.
         let good = std::mem::replace(&mut programs.to, "255.255.255.255:1".parse().unwrap());
-        out.datagram(2, b"two", Ecn::Off);
-        out.datagram(2, b"three", Ecn::Off);
-        assert_eq!(programs.give(&mut out, &mut Silent, &waiter, &mut send), BTreeSet::from([2]));
+        out.push(2, b"two", Ecn::Off);
+        out.push(2, b"three", Ecn::Off);
+        assert_eq!(programs.give(&mut out, &waiter, &mut send), BTreeSet::from([2]));
         programs.to = good;
-        out.datagram(1, b"four", Ecn::Off);
-        assert!(programs.give(&mut out, &mut Silent, &waiter, &mut send).is_empty());
+        out.push(1, b"four", Ecn::Off);
+        assert!(programs.give(&mut out, &waiter, &mut send).is_empty());
         let mut buffer = [0; 9];
         for expected in [&b"one"[..], b"four"] {
             let n = program.recv(&mut buffer).unwrap();

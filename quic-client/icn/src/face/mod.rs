@@ -3,7 +3,7 @@
 
 mod packet_socket;
 
-pub use packet_socket::{FaceError, PacketSocket};
+pub use packet_socket::{FaceError, PacketSocket, Receiving, Sending};
 
 use crate::packet::Header;
 use std::io;

@@ -8,6 +8,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::Arc;
 
 /// Packets of one system call at most.
 const BATCH: usize = 64;
@@ -49,20 +50,54 @@ pub enum FaceError {
 
 /// A face on a network interface.
 pub struct PacketSocket {
-    fd: OwnedFd,
+    receiving: Receiving,
+    sending: Sending,
+}
+
+/// Where packets arrive.
+pub struct Receiving {
+    fd: Arc<OwnedFd>,
     interface: CString,
     index: libc::c_int,
+    counts: FaceCounts,
+    bytes: Vec<u8>,
+    messages: Messages,
+}
+
+/// Where packets leave.
+pub struct Sending {
+    fd: Arc<OwnedFd>,
     ethernet: [u8; ETHERNET_BYTES],
     counts: FaceCounts,
-    out_bytes: Vec<u8>,
-    out_lengths: Vec<usize>,
-    in_bytes: Vec<u8>,
+    bytes: Vec<u8>,
+    lengths: Vec<usize>,
+    messages: Messages,
+}
+
+/// What one system call is told of the messages in a batch.
+struct Messages {
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
 }
 
 // SAFETY: the pointers in `iovs` and `headers` are written before each system call and never read after it.
-unsafe impl Send for PacketSocket {}
+unsafe impl Send for Messages {}
+
+impl Messages {
+    fn new() -> Messages {
+        // SAFETY: all zeros are valid values of these plain C structures.
+        let (iov, header) = unsafe { (zeroed(), zeroed()) };
+        Messages { iovs: vec![iov; BATCH], headers: vec![header; BATCH] }
+    }
+
+    /// Points message `i` at `len` bytes from `base` on.
+    fn describe(&mut self, i: usize, base: *mut u8, len: usize) {
+        self.iovs[i] = libc::iovec { iov_base: base.cast(), iov_len: len };
+        let header = &mut self.headers[i].msg_hdr;
+        header.msg_iov = &mut self.iovs[i];
+        header.msg_iovlen = 1;
+    }
+}
 
 impl PacketSocket {
     /// Opens a face on an interface.
@@ -97,67 +132,66 @@ impl PacketSocket {
         ethernet[..6].copy_from_slice(&GROUP_ADDRESS);
         ethernet[6..12].copy_from_slice(&address.sll_addr[..6]);
         ethernet[12..].copy_from_slice(&ETHERTYPE.to_be_bytes());
-        // SAFETY: all zeros are valid values of these plain C structures.
-        let (iov, header) = unsafe { (zeroed(), zeroed()) };
+        let fd = Arc::new(fd);
         Ok(PacketSocket {
-            fd,
-            interface: name,
-            index,
-            ethernet,
-            counts: FaceCounts::default(),
-            out_bytes: Vec::with_capacity(BATCH * FRAME_BYTES),
-            out_lengths: Vec::with_capacity(BATCH),
-            in_bytes: vec![0; BATCH * SLOT_BYTES],
-            iovs: vec![iov; BATCH],
-            headers: vec![header; BATCH],
+            receiving: Receiving {
+                fd: Arc::clone(&fd),
+                interface: name,
+                index,
+                counts: FaceCounts::default(),
+                bytes: vec![0; BATCH * SLOT_BYTES],
+                messages: Messages::new(),
+            },
+            sending: Sending {
+                fd,
+                ethernet,
+                counts: FaceCounts::default(),
+                bytes: Vec::with_capacity(BATCH * FRAME_BYTES),
+                lengths: Vec::with_capacity(BATCH),
+                messages: Messages::new(),
+            },
         })
     }
 
-    /// Points message `i` at `len` bytes from `base` on.
-    fn describe(&mut self, i: usize, base: *mut u8, len: usize) {
-        self.iovs[i] = libc::iovec { iov_base: base.cast(), iov_len: len };
-        let header = &mut self.headers[i].msg_hdr;
-        header.msg_iov = &mut self.iovs[i];
-        header.msg_iovlen = 1;
-    }
-
-    fn is_gone(&self) -> bool {
-        // SAFETY: the name is a C string.
-        unsafe { libc::if_nametoindex(self.interface.as_ptr()) as libc::c_int != self.index }
+    /// Both halves, for who sends while what arrived is looked at.
+    pub fn split(&mut self) -> (&mut Receiving, &mut Sending) {
+        (&mut self.receiving, &mut self.sending)
     }
 }
 
-impl Face for PacketSocket {
-    fn push(&mut self, header: &Header, payload: &[u8]) {
-        self.out_bytes.extend_from_slice(&self.ethernet);
-        self.out_bytes.extend_from_slice(&header.bytes(payload.len()));
-        self.out_bytes.extend_from_slice(payload);
-        self.out_lengths.push(ETHERNET_BYTES + HEADER_BYTES + payload.len());
-        if self.out_lengths.len() == BATCH {
+impl Sending {
+    /// Takes a packet, which leaves when the batch is full, and at [`Sending::flush`] at the latest.
+    pub fn push(&mut self, header: &Header, payload: &[u8]) {
+        self.bytes.extend_from_slice(&self.ethernet);
+        self.bytes.extend_from_slice(&header.bytes(payload.len()));
+        self.bytes.extend_from_slice(payload);
+        self.lengths.push(ETHERNET_BYTES + HEADER_BYTES + payload.len());
+        if self.lengths.len() == BATCH {
             self.flush();
         }
     }
 
-    fn flush(&mut self) {
-        let count = self.out_lengths.len();
+    /// Sends what was pushed. What the system does not take is dropped and counted, as a full queue would.
+    pub fn flush(&mut self) {
+        let count = self.lengths.len();
         let mut at = 0;
         for i in 0..count {
-            let len = self.out_lengths[i];
-            let base = self.out_bytes[at..].as_mut_ptr();
-            self.describe(i, base, len);
+            let len = self.lengths[i];
+            let base = self.bytes[at..].as_mut_ptr();
+            self.messages.describe(i, base, len);
             at += len;
         }
         let mut first = 0;
         while first < count {
             // SAFETY: `describe` made each header point at bytes of `self` with their true lengths.
             let sent = unsafe {
-                let headers = self.headers[first..].as_mut_ptr();
+                let headers = self.messages.headers[first..].as_mut_ptr();
                 libc::sendmmsg(self.fd.as_raw_fd(), headers, (count - first) as _, 0)
             };
             if sent > 0 {
                 let sent = sent as usize;
                 self.counts.sent_packets += sent as u64;
-                self.counts.sent_bytes += self.out_lengths[first..first + sent].iter().sum::<usize>() as u64;
+                self.counts.sent_bytes += self.lengths[first..first + sent].iter().sum::<usize>() as u64;
                 first += sent;
                 continue;
             }
@@ -175,19 +209,31 @@ impl Face for PacketSocket {
                 }
             }
         }
-        self.out_bytes.clear();
-        self.out_lengths.clear();
+        self.bytes.clear();
+        self.lengths.clear();
     }
+}
 
-    fn receive(&mut self, take: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool> {
-        let base = self.in_bytes.as_mut_ptr();
+impl Receiving {
+    /// Hands what waits to `take`, packet by packet: as many as one system call gives. Whether there may be more.
+    ///
+    /// # Errors
+    /// The interface is gone. One that is down is no error: it may come back.
+    pub fn receive(&mut self, take: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool> {
+        let base = self.bytes.as_mut_ptr();
         for i in 0..BATCH {
-            self.describe(i, base.wrapping_add(i * SLOT_BYTES), SLOT_BYTES);
+            self.messages.describe(i, base.wrapping_add(i * SLOT_BYTES), SLOT_BYTES);
         }
-        // SAFETY: every header points at its slot of `in_bytes` with its true length.
+        // SAFETY: every header points at its slot of `bytes` with its true length.
         let received = unsafe {
             let flags = libc::MSG_DONTWAIT;
-            libc::recvmmsg(self.fd.as_raw_fd(), self.headers.as_mut_ptr(), BATCH as _, flags as _, ptr::null_mut())
+            libc::recvmmsg(
+                self.fd.as_raw_fd(),
+                self.messages.headers.as_mut_ptr(),
+                BATCH as _,
+                flags as _,
+                ptr::null_mut(),
+            )
         };
         if received < 0 {
             let e = io::Error::last_os_error();
@@ -203,7 +249,7 @@ impl Face for PacketSocket {
             };
         }
         for i in 0..received as usize {
-            let frame = &self.in_bytes[i * SLOT_BYTES..][..self.headers[i].msg_len as usize];
+            let frame = &self.bytes[i * SLOT_BYTES..][..self.messages.headers[i].msg_len as usize];
             match frame.get(ETHERNET_BYTES..).map(Header::read) {
                 Some(Ok((header, payload))) => {
                     self.counts.received_packets += 1;
@@ -216,12 +262,37 @@ impl Face for PacketSocket {
         Ok(received as usize == BATCH)
     }
 
+    fn is_gone(&self) -> bool {
+        // SAFETY: the name is a C string.
+        unsafe { libc::if_nametoindex(self.interface.as_ptr()) as libc::c_int != self.index }
+    }
+}
+
+impl Face for PacketSocket {
+    fn push(&mut self, header: &Header, payload: &[u8]) {
+        self.sending.push(header, payload);
+    }
+
+    fn flush(&mut self) {
+        self.sending.flush();
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool> {
+        self.receiving.receive(take)
+    }
+
     fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.receiving.fd.as_raw_fd()
     }
 
     fn counts(&self) -> FaceCounts {
-        self.counts
+        let (received, sent) = (&self.receiving.counts, &self.sending.counts);
+        FaceCounts {
+            sent_packets: sent.sent_packets,
+            sent_bytes: sent.sent_bytes,
+            send_dropped_packets: sent.send_dropped_packets,
+            ..*received
+        }
     }
 }
 

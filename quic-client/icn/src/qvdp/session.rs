@@ -89,6 +89,13 @@ impl<A: Copy> Session<A> {
         }
     }
 
+    /// Something happened to it: it is among those that ask at the end of the turn.
+    pub(super) fn touch(&mut self, touched: &mut Vec<u64>) {
+        if !std::mem::replace(&mut self.touched, true) {
+            touched.push(self.id);
+        }
+    }
+
     /// Sends the Interest that opens the session, until it is answered. `ecn` is that of the datagram in the payload.
     pub(super) fn open(&mut self, name: &Name, payload: Vec<u8>, ecn: Ecn, now: Instant, sink: &mut impl Sink<A>) {
         // The low 32 bits of the session's number.

@@ -89,10 +89,8 @@ impl<A: Copy> Table<A> {
     }
 
     fn touch(&mut self, id: u64) {
-        if let Some(session) = self.sessions.get_mut(&id)
-            && !std::mem::replace(&mut session.touched, true)
-        {
-            self.touched.push(id);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.touch(&mut self.touched);
         }
     }
 
@@ -100,7 +98,7 @@ impl<A: Copy> Table<A> {
     pub(super) fn datagram(&mut self, id: u64, bytes: &[u8], ecn: Ecn, now: Instant, sink: &mut impl Sink<A>) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.datagram(bytes, ecn, now, &mut self.counts, sink);
-            self.touch(id);
+            session.touch(&mut self.touched);
         }
     }
 
@@ -110,9 +108,11 @@ impl<A: Copy> Table<A> {
         if session.packet(header, payload, now, &mut self.counts, sink) {
             return Outcome::Gone(id);
         }
-        self.touch(id);
-        self.account(id);
-        self.make_room(now, sink);
+        session.touch(&mut self.touched);
+        if session.held_bytes != session.receiver.held_bytes() {
+            self.account(id);
+            self.make_room(now, sink);
+        }
         Outcome::Taken
     }
 
@@ -160,7 +160,7 @@ impl<A: Copy> Table<A> {
     pub(super) fn opened(&mut self, id: u64, now: Instant) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.opened(now);
-            self.touch(id);
+            session.touch(&mut self.touched);
         }
     }
 

@@ -7,6 +7,7 @@ use super::socket::UdpSocket;
 use std::io;
 use std::mem::zeroed;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::ptr;
 use weir_core::connection::PacketSink;
 use weir_core::transport::MAX_PAYLOAD_BYTES;
@@ -71,13 +72,26 @@ impl SendBatch {
         &mut self.bytes[self.used..][..MAX_PAYLOAD_BYTES]
     }
 
-    /// Takes a datagram of any size that UDP has, with its TOS or traffic class byte, for `socket`.
-    pub fn push(&mut self, socket: &mut UdpSocket, bytes: &[u8], from: SocketAddr, to: SocketAddr, tos: u8) {
-        if self.used + bytes.len() > self.bytes.len() {
-            self.flush(socket);
+    /// Sends datagrams of any size that UDP has, which lie end to end in `bytes`: `datagrams` has the length and the TOS or
+    /// traffic class byte of each. What was collected before leaves first.
+    ///
+    /// # Panics
+    /// `bytes` is shorter than all of them.
+    pub fn send_all(
+        &mut self,
+        socket: &mut UdpSocket,
+        bytes: &[u8],
+        datagrams: impl IntoIterator<Item = (usize, u8)>,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) {
+        self.flush(socket);
+        let mut at = 0;
+        for (len, tos) in datagrams {
+            self.queued.push(Queued { at, len, from, to, tos: Some(tos) });
+            at += len;
         }
-        self.bytes[self.used..][..bytes.len()].copy_from_slice(bytes);
-        self.add(socket, Queued { at: self.used, len: bytes.len(), from, to, tos: Some(tos) });
+        self.send(socket, &bytes[..at]);
     }
 
     fn add(&mut self, socket: &mut UdpSocket, queued: Queued) {
@@ -92,28 +106,35 @@ impl SendBatch {
 
     /// Sends what was collected.
     pub fn flush(&mut self, socket: &mut UdpSocket) {
-        let mut first = 0;
-        while first < self.queued.len() {
-            first += self.send_from(socket, first);
-        }
-        self.queued.clear();
+        let bytes = std::mem::take(&mut self.bytes);
+        self.send(socket, &bytes);
+        self.bytes = bytes;
         self.used = 0;
     }
 
+    /// Sends what is queued, whose places are in `bytes`.
+    fn send(&mut self, socket: &mut UdpSocket, bytes: &[u8]) {
+        let mut first = 0;
+        while first < self.queued.len() {
+            first += self.send_from(socket, bytes, first);
+        }
+        self.queued.clear();
+    }
+
     /// Sends from datagram `first` on; returns how many datagrams are done with, at least one unless GSO was given up.
-    fn send_from(&mut self, socket: &mut UdpSocket, first: usize) -> usize {
+    fn send_from(&mut self, socket: &mut UdpSocket, bytes: &[u8], first: usize) -> usize {
         let mut messages = 0;
         let mut lengths = [0usize; SEND_BATCH];
         let mut i = first;
-        while i < self.queued.len() {
+        while i < self.queued.len() && messages < SEND_BATCH {
             let run = self.run_length(i, socket.gso);
-            self.describe(messages, i, run, socket);
+            self.describe(messages, bytes, i..i + run, socket);
             lengths[messages] = run;
             messages += 1;
             i += run;
         }
         let sent = loop {
-            // SAFETY: `describe` made each header point at buffers of `self` with their true lengths.
+            // SAFETY: `describe` made each header point at `bytes` and buffers of `self` with their true lengths.
             let n = unsafe { libc::sendmmsg(socket.fd(), self.headers.as_mut_ptr(), messages as _, 0) };
             if n >= 0 {
                 break n as usize;
@@ -158,11 +179,12 @@ impl SendBatch {
         n
     }
 
-    /// Fills header number `message` for the `run` datagrams from `first` on.
-    fn describe(&mut self, message: usize, first: usize, run: usize, socket: &UdpSocket) {
-        let (q, last) = (self.queued[first], self.queued[first + run - 1]);
+    /// Fills header number `message` for these datagrams, whose places are in `bytes`.
+    fn describe(&mut self, message: usize, bytes: &[u8], run: Range<usize>, socket: &UdpSocket) {
+        let (q, last) = (self.queued[run.start], self.queued[run.end - 1]);
         let iov = &mut self.iovs[message];
-        iov.iov_base = self.bytes[q.at..].as_mut_ptr().cast();
+        // The kernel only reads what it is to send.
+        iov.iov_base = bytes[q.at..].as_ptr().cast_mut().cast();
         iov.iov_len = last.at + last.len - q.at;
         let h = &mut self.headers[message].msg_hdr;
         h.msg_iov = iov;
@@ -176,7 +198,7 @@ impl SendBatch {
             h.msg_namelen = len;
         }
         let mut control = ControlWriter::new(&mut self.controls[message]);
-        if run > 1 {
+        if run.len() > 1 {
             control.segment(q.len as u16);
         }
         if !socket.connected && socket.local.ip().is_unspecified() && !q.from.ip().is_unspecified() {

@@ -116,6 +116,30 @@ fn a_reply_leaves_from_the_address_asked() {
 }
 
 #[test]
+fn what_lies_end_to_end_arrives_each_with_its_own_tos() {
+    for offload in [Offload::Auto, Offload::Off] {
+        let s = UdpSocket::open("127.0.0.1:0".parse().unwrap(), None, &options(offload)).unwrap();
+        let mut c = UdpSocket::open("127.0.0.1:0".parse().unwrap(), None, &options(offload)).unwrap();
+        // More runs than one call takes, and more in a run than one message takes.
+        let lengths = (0..300).map(|i| if i < 100 { 1 + i % 2 } else { 700 });
+        let each: Vec<(usize, u8)> = lengths.enumerate().map(|(i, len)| (len, [0, 2, 3][i / 50 % 3])).collect();
+        let bytes: Vec<u8> = each.iter().enumerate().flat_map(|(i, (len, _))| vec![i as u8; *len]).collect();
+        let (local, to, mut batch) = (c.local_addr(), s.local_addr(), SendBatch::default());
+        batch.to(&mut c).slot()[0] = 77;
+        batch.to(&mut c).commit(1, local, to);
+        batch.send_all(&mut c, &bytes, each.iter().copied(), local, to);
+        assert_eq!((batch.dropped, batch.error.is_none()), (0, true));
+        let mut got = Vec::new();
+        all(offload, &s, |bytes, meta| got.push((bytes.to_vec(), meta.tos)));
+        assert_eq!(got.remove(0), (vec![77], 2), "what was collected before leaves first");
+        let sent = each.iter().enumerate().map(|(i, (len, tos))| (vec![i as u8; *len], *tos));
+        // Without CAP_NET_ADMIN the buffer may be too small for all; then the last ones are missing.
+        let room = s.recv_buffer_bytes().unwrap() >= options(offload).buffer_bytes;
+        assert!(got.iter().cloned().eq(sent.take(if room { 300 } else { got.len() })), "{} came", got.len());
+    }
+}
+
+#[test]
 fn a_closed_port_is_reported() {
     let gone = UdpSocket::open("127.0.0.1:0".parse().unwrap(), None, &options(Offload::Off)).unwrap();
     let peer = gone.local_addr();
