@@ -17,7 +17,7 @@ import names_rig
 import pytest
 import quic_rig
 from names_rig import PHONE, SERVER, Link, converters, exchange_client, exchange_server
-from p4_rig import BMV2, EMBEDDED, P4Rig, Queue, missing
+from p4_rig import BMV2, EMBEDDED, ONE, P4Rig, Queue, fixed, missing
 from p4_rig import PROGRAM as L3
 from packet_rig import Holder, take
 from quic_rig import HERE, Authority
@@ -35,7 +35,7 @@ LONG = 65535
 """A lifetime: 16 s."""
 LOST_S = 0.5
 """When nothing came for so long, the rest of what a flood sent at once was lost on the way."""
-CONFIG = f"""
+ROUTES = f"""
 [[names.route]]
 prefix = "{PHONE}"
 port = {NEAR}
@@ -45,6 +45,9 @@ port = {FAR}
 [[names.route]]
 prefix = "{UNANSWERED}"
 port = {NOWHERE}
+"""
+CONFIG = f"""
+{ROUTES}
 [aqm.port.{NEAR}]
 profile = "tuned"
 [aqm.port.{FAR}]
@@ -72,13 +75,15 @@ class Switched:
 
 
 @contextlib.contextmanager
-def switched(kind: str, program: str, folder: Path, near_pps: int | None = None) -> Iterator[Switched]:
+def switched(
+    kind: str, program: str, folder: Path, near_pps: int | None = None, config: str = CONFIG
+) -> Iterator[Switched]:
     """The stations' ends of two cables in hosts of their own, without an address: only names can be what carries."""
     with contextlib.ExitStack() as closing:
         queues = {port: Queue(rate_pps=near_pps if port == NEAR else None, depth=DEPTH) for port in PORTS}
         rig = P4Rig(kind, folder, ports=PORTS, queues=queues)
         closing.callback(rig.close)
-        rig.deploy(CONFIG, main=L3.with_name(program))
+        rig.deploy(config, main=L3.with_name(program))
         hosts = []
         for port, interface in ((NEAR, "ic"), (FAR, "is")):
             hosts.append(host := Holder())
@@ -100,7 +105,7 @@ def kind(request) -> str:
 @pytest.mark.parametrize("program", PROGRAMS)
 @MODES
 def test_all_at_the_same_time_through_a_switch(kind, program, mode, authority, tmp_path):
-    stack = "quic-go"  # aioquic's programs exchange the same over the law's queue, below
+    stack = "quic-go"  # aioquic's programs exchange the same where there is congestion, below
     if reason := quic_rig.why_not(stack):
         pytest.skip(reason)
     with switched(kind, program, tmp_path) as net:
@@ -124,11 +129,12 @@ def test_all_at_the_same_time_through_a_switch(kind, program, mode, authority, t
     ids=["marked", "dropped", "marked for what takes no marks"],
 )
 def test_congestion_at_the_switch_reaches_the_programs(kind, stack, mode, authority, tmp_path):
-    """The client's port is the bottleneck. quic-go's datagrams are ECT and take marks, aioquic's are not: the law drops
-    them, or (reliable) marks the Data, and the client's side drops what is in it."""
+    """The client's port takes one packet in 50 for too many. quic-go's datagrams are ECT and take marks, aioquic's are
+    not: they are dropped, or (reliable) their Data is marked, and the client's side drops what is in it."""
     if reason := quic_rig.why_not(stack):
         pytest.skip(reason)
-    with switched(kind, "edge.p4", tmp_path, SHAPED_PPS) as net:
+    congested = fixed(NEAR, ONE // 50, ecn_bound=ONE)
+    with switched(kind, "edge.p4", tmp_path, config=ROUTES) as net, net.rig.entries(congested):
         server = exchange_server(stack, tmp_path, authority, net.link[1])
         with contextlib.closing(server), converters(net.link, server.address, *mode) as (port, reports):
             seen = exchange_client(stack, server, port, net.link[0], "--bytes", BYTES)
