@@ -290,20 +290,23 @@ class P4Rig:
         if self.kind == BMV2 and queues:
             self._bmv2_queues(queues)
 
-    def _answers(self) -> bool:
+    def _answers(self, port: int = _GRPC) -> bool:
         self.check()
         try:
-            self.grpc_socket().close()
+            self._socket(port).close()
         except ConnectionRefusedError:
             return False
         return True
 
     def grpc_socket(self) -> socket.socket:
         """A connection to the P4Runtime server, without a client."""
+        return self._socket(_GRPC)
+
+    def _socket(self, port: int) -> socket.socket:
         with self.box.inside():
             sock = socket.socket()
         try:
-            sock.connect(("127.0.0.1", _GRPC))
+            sock.connect(("127.0.0.1", port))
         except OSError:
             sock.close()
             raise
@@ -315,6 +318,7 @@ class P4Rig:
             place = n if queue.priority is None else f"{n} {queue.priority}"
             lines += [f"set_queue_rate {queue.rate_pps} {place}"] if queue.rate_pps else []
             lines += [f"set_queue_depth {queue.depth} {place}"] if queue.depth else []
+        until(lambda: self._answers(_THRIFT_PORT), "BMv2's Thrift server, which starts after that of P4Runtime", 60)
         cli = self.box.command(find("simple_switch_CLI"), "--thrift-port", str(_THRIFT_PORT))
         done = subprocess.run(cli, input="\n".join(lines), capture_output=True, text=True)
         # its status is 0 whatever became of a command
