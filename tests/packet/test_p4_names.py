@@ -340,6 +340,8 @@ def test_show_says_what_became_of_packets_and_how_full_the_table_is(names):
     told = show.as_data(show.read_all(names.rig.client))
     assert told["names"]["packets"] == {"interests_forwarded": 2, "interests_joined": 1, "nacked_no_route": 1}
     assert "names" not in told["counters"]
+    alone = show.as_data(show.read_counters(names.rig.client))
+    assert alone["names"] == {"packets": told["names"]["packets"]}
     fib = told["tables"]["fib"]["entries"][0]
     assert fib["key"].startswith("0x9e1b3d7d")
     assert fib["count"] == {"packets": 3, "bytes": 3 * len(interest())}

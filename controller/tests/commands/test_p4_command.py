@@ -68,6 +68,7 @@ def test_the_example_in_the_help_is_a_good_file(tmp_path: Path) -> None:
         (["show", "--address", "nonsense"], "argument --p4/--address: 'nonsense': must be HOST:PORT"),
         (["show", "--address", "http://127.0.0.1:9559"], "'http://127.0.0.1:9559': must be HOST:PORT"),
         (["show", "--names", "--table", "fib"], "argument --table: not allowed with argument --names"),
+        (["show", "--counters", "--names"], "argument --names: not allowed with argument --counters"),
         (["digests", "--seconds", "0"], "0: must be above 0"),
         (["digests", "--seconds", "soon"], "'soon': must be a number of seconds"),
         ([], "required: COMMAND"),

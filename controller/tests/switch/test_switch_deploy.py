@@ -240,6 +240,9 @@ def test_watch_prints_what_the_switch_has(rig: Rig, traffic: subprocess.Popen[st
     if rig.kind == "embedded":
         enqueued = records[2]["seen"] - records[2]["drops_aqm"]
         assert shown["counters"]["forwarded"]["2"]["packets"] >= enqueued - 1
+        alone = json.loads(rig.call("show", "--counters", "--json"))
+        assert alone["counters"]["forwarded"]["2"]["packets"] >= shown["counters"]["forwarded"]["2"]["packets"]
+        assert (alone["tables"], alone["multicast_groups"], alone["registers"]) == ({}, [], {})
         assert "port   2  delay" in rig.call("watch", "--text", "--count", "1")
         assert {"tau_us", "u", "backlog_bytes", "row", "drops_limit"} <= set(records[0])
     else:

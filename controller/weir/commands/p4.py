@@ -76,7 +76,7 @@ examples:
   weir p4 show                     tables, groups, counters, registers of the switch at 127.0.0.1:9559
   weir p4 show --table ipv4_lpm    one table
   weir p4 show --names --config s1.toml    only what is forwarded by name; routes, which are hashes, by the file's names
-  weir p4 show --json | jq .counters
+  weir p4 show --counters --json | jq .counters    only these, and of them those that are not 0
 Reading takes part in no election of controllers.
 
 {EXIT_STATUS}
@@ -153,6 +153,7 @@ def parser() -> argparse.ArgumentParser:
     part = made.add_mutually_exclusive_group()
     part.add_argument("--table", metavar="NAME", help="only this table")
     part.add_argument("--names", action="store_true", help="only what a program that forwards by name has for that")
+    part.add_argument("--counters", action="store_true", help="only counters: little to read, as often as you like")
     made.add_argument(
         "--config", type=Path, metavar="FILE.toml", help="what was deployed: its prefixes stand beside their hashes"
     )
@@ -207,7 +208,10 @@ def _show(args: argparse.Namespace) -> None:
     names = configuration.load(args.config).names if args.config else None
     prefixes = {bits: route.prefix for bits, route in names.routes.items()} if names else {}
     with _connect(args) as device:
-        snapshot = show.read_names(device) if args.names else show.read_all(device, args.table)
+        if args.counters:
+            snapshot = show.read_counters(device)
+        else:
+            snapshot = show.read_names(device) if args.names else show.read_all(device, args.table)
     if args.json:
         print(json.dumps(show.as_data(snapshot, prefixes)))
     else:

@@ -42,6 +42,7 @@ class Snapshot:
     info: P4Info
     entities: list[Entity] = field(default_factory=list)
     not_told: dict[str, str] = field(default_factory=dict)
+    groups_asked: bool = False
 
 
 def read_all(device: Client, table: str | None = None) -> Snapshot:
@@ -70,6 +71,13 @@ def read_names(device: Client) -> Snapshot:
     return snapshot
 
 
+def read_counters(device: Client) -> Snapshot:
+    """Only counters: little to read, however many registers and entries the program has."""
+    snapshot = _begun(device)
+    _read_counters(device, snapshot, list(snapshot.info.counters))
+    return snapshot
+
+
 def _begun(device: Client) -> Snapshot:
     present = device.get_pipeline()
     cookie = present.cookie if present else 0
@@ -85,11 +93,16 @@ def _read_tables(device: Client, snapshot: Snapshot, tables: list[Table]) -> Non
 
 
 def _read_rest(device: Client, snapshot: Snapshot, counters: list[Resource], registers: list[Resource]) -> None:
+    snapshot.groups_asked = True
     _try(device, snapshot, "multicast groups", MulticastGroup(0))
-    for counter in counters:
-        _try(device, snapshot, f"counter {counter.alias}", CounterEntry(counter.name))
+    _read_counters(device, snapshot, counters)
     for register in registers:
         _try(device, snapshot, f"register {register.alias}", RegisterEntry(register.name))
+
+
+def _read_counters(device: Client, snapshot: Snapshot, counters: list[Resource]) -> None:
+    for counter in counters:
+        _try(device, snapshot, f"counter {counter.alias}", CounterEntry(counter.name))
 
 
 def _try(device: Client, snapshot: Snapshot, what: str, entity: Entity) -> None:
@@ -175,8 +188,9 @@ def names_data(
     snapshot: Snapshot, counters: dict[str, dict[int | None, Any]], registers: dict[str, dict[int | None, Any]]
 ) -> dict[str, Any]:
     """Of a program that forwards by name: what became of packets, in words, how full the table of what was asked is,
-    what ports have used of their quotas, and whether what copies need is there. Takes the counter out of `counters` and
-    what the table is kept in out of `registers`; empty for other programs, and where only one table was read."""
+    what ports have used of their quotas, and whether what copies need is there, as far as these were read. Takes the
+    counter out of `counters` and what the table is kept in out of `registers`; empty for other programs, and where only
+    one table was read."""
     tables = _name_tables(snapshot)
     if tables is None or not any(isinstance(entity, CounterEntry) for entity in snapshot.entities):
         return {}
@@ -196,7 +210,7 @@ def names_data(
         data["quotas"] = {
             port: asdict(used) | {"quota": quota_of.get(port, quota_else)} for port, used in tables.used(values).items()
         }
-    if "multicast groups" not in snapshot.not_told:
+    if snapshot.groups_asked and "multicast groups" not in snapshot.not_told:
         wanted, there = _copies(snapshot, tables)
         data["copies"] = {"groups": len(there), "missing": sorted(wanted.keys() - there)}
     return data

@@ -332,7 +332,7 @@ class CampusDrive(Programs):
         for site in SITES:
             switch = net[switch_of(site)]
             switch.check()
-            shown = json.loads(switch.weir("p4", "show", *switch.device_words(), "--json"))
+            shown = json.loads(switch.weir("p4", "show", *switch.device_words(), "--counters", "--json"))
             packets = shown.get("names", {}).get("packets", {})
             self.lines.append({"k": "switch", "node": switch.name, "packets": packets})
         for number in commands.hosts_of_stream(self.spec) if self.has["names"] else ():

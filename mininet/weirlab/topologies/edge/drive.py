@@ -117,8 +117,9 @@ class EdgeDrive(Programs):
         self.look_at_links(net)
         self.close_batches()
         for switch in self.tree.switches:
-            net[switch.name].check()
-            shown = json.loads(net[switch.name].weir("p4", "show", *net[switch.name].device_words(), "--json"))
+            node = net[switch.name]
+            node.check()
+            shown = json.loads(node.weir("p4", "show", *node.device_words(), "--counters", "--json"))
             packets = shown.get("names", {}).get("packets", {})
             self.lines.append({"k": "switch", "node": switch.name, "packets": packets})
         self.stop()  # what a server reports is whole then
