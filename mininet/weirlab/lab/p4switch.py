@@ -24,6 +24,7 @@ from typing import Any
 from mininet.node import Switch
 
 from weirlab import paths
+from weirlab.lab import controller_fork
 from weirlab.lab.net import LabNode, NetError, Plan, in_namespace, offloads_off
 
 TARGETS = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
@@ -298,12 +299,17 @@ class P4Node:
 
     def weir(self, *words: str) -> str:
         """Run a command of the controller (`weir WORDS`) in this node's namespace and return what it said."""
+        status, said, complaint = self.call_weir(words)
+        if status != 0:
+            told = " ".join((complaint or said).split())  # a run's error is one line
+            raise NetError(f"switch {self.name}: 'weir {' '.join(words)}' ended with {status}: {told}")
+        return said
+
+    def call_weir(self, words: tuple[str, ...]) -> tuple[int, str, str]:
+        """The same; its exit status, what it said and what it complained of."""
         process = self.popen(weir_command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weir_variables())
         said, complaint = process.communicate()
-        if process.returncode != 0:
-            told = " ".join((complaint or said).decode(errors="replace").split())  # a run's error is one line
-            raise NetError(f"switch {self.name}: 'weir {' '.join(words)}' ended with {process.returncode}: {told}")
-        return said.decode()
+        return process.returncode, said.decode(), complaint.decode(errors="replace")
 
     def check(self) -> None:
         """Raise if the target has ended."""
@@ -384,6 +390,11 @@ class LabP4Switch(P4Node, LabNode):
 
     def prepare_interfaces(self) -> None:
         pass  # LabIntf has done it
+
+    def call_weir(self, words: tuple[str, ...]) -> tuple[int, str, str]:
+        if controller_fork.can_fork():
+            return controller_fork.call(self.namespace, words)
+        return super().call_weir(words)
 
     def stop(self, deleteIntfs: bool = True) -> None:
         self.stop_target()
