@@ -39,8 +39,9 @@ else
   echo "SKIPPED: ./run train alone installs PyTorch (3 GB); where it is, its tests run here"
 fi
 step "pytest"
-# Two files at once: each has network namespaces, BPF file systems and labs of its own.
-pytest -p no:cacheprovider -n 2 --dist loadfile || failed="$failed pytest"
+# Two files at once: each has network namespaces, BPF file systems and labs of its own. In the order of conftest.py, the
+# longest first; of its own, xdist has those first that have most tests.
+pytest -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder || failed="$failed pytest"
 if [ -n "$failed" ]; then
   echo "failed:$failed; what went wrong stands above" >&2
   exit 1
