@@ -19,6 +19,16 @@ REPO = paths.clone()
 def experiment(tmp_path):
     """Runs a small scenario and gives back the finished process; its results lie beside the scenario, and so do
     caches, a new one each time unless `cache` names one: what is asked for twice is run twice."""
+    return experiments_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_experiment(tmp_path_factory):
+    """The same, for runs that several tests of a file look at."""
+    return experiments_in(tmp_path_factory.mktemp("shared"))
+
+
+def experiments_in(folder):
     try:
         ExactLab()
     except LabError as error:
@@ -30,7 +40,7 @@ def experiment(tmp_path):
     numbers = itertools.count(1)
 
     def start(*options, changes=(), text=SMALL, cache="", **kwargs):
-        path = tmp_path / "small.toml"
+        path = folder / "small.toml"
         path.write_text(small(*changes, text=text))
         return subprocess.Popen(
             [
@@ -40,9 +50,9 @@ def experiment(tmp_path):
                 "experiment",
                 str(path),
                 "--results",
-                str(tmp_path / "results"),
+                str(folder / "results"),
                 "--cache",
-                str(tmp_path / (cache or f"cache-{next(numbers)}")),
+                str(folder / (cache or f"cache-{next(numbers)}")),
                 *options,
             ],
             env={
@@ -50,7 +60,7 @@ def experiment(tmp_path):
                 "PYTHONPATH": paths.import_path(),
                 "PATH": f"{REPO / 'build' / 'venv' / 'bin'}:{os.environ['PATH']}",
             },
-            cwd=tmp_path,
+            cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -63,5 +73,5 @@ def experiment(tmp_path):
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     run.start = start
-    run.folder = tmp_path
+    run.folder = folder
     return run

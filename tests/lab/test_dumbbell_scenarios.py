@@ -67,9 +67,9 @@ profile = "tuned"
 CLOCK_US = 100
 
 
-@pytest.fixture
-def all_at_once(experiment):
-    done = experiment("--json", text=ALL)
+@pytest.fixture(scope="module")
+def all_at_once(shared_experiment):
+    done = shared_experiment("--json", text=ALL)
     metrics = metrics_of(done)  # a delay that arose elsewhere would have failed the run
     runs = folder_of(done) / "runs"
     return metrics, {name: Samples(runs / name / "seed-3" / "samples.jsonl.gz") for name in metrics}

@@ -44,16 +44,26 @@ at_s = 1.6
 """
 
 
-@pytest.fixture
-def edge(experiment):
-    """`experiment` with the small scenario of this module."""
+@pytest.fixture(scope="module")
+def icn():
     if not (paths.clone() / "build" / "bin" / "weir-icn").is_file():
         pytest.skip("weir-icn is not built; ./run test builds it")
+
+
+@pytest.fixture
+def edge(icn, experiment):
+    """`experiment` with the small scenario of this module."""
     return lambda *options, **kwargs: experiment(*options, text=EDGE, **kwargs)
 
 
-def test_by_name_the_publisher_sends_less_than_a_download_for_each(edge):
-    metrics = metrics_of(edge("--json"))
+@pytest.fixture(scope="module")
+def as_it_is(icn, shared_experiment):
+    """That scenario, unchanged."""
+    return shared_experiment("--json", text=EDGE)
+
+
+def test_by_name_the_publisher_sends_less_than_a_download_for_each(as_it_is):
+    metrics = metrics_of(as_it_is)
     for found in metrics.values():
         assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
         assert found["receivers_count"] == 3
@@ -84,11 +94,11 @@ def test_what_one_receiver_lost_comes_from_the_cache(edge):
     assert stored["publisher_sent_bytes"] < names["publisher_sent_bytes"]
 
 
-def test_a_seed_repeats_a_run_to_the_byte(edge):
-    once, again = edge("--json", "--only", "names"), edge("--json", "--only", "names")
+def test_a_seed_repeats_a_run_to_the_byte(edge, as_it_is):
+    again = edge("--json", "--only", "names")
     run = "runs/names/seed-3"
     for name in ("samples.jsonl.gz", "summary.json"):
-        assert (folder_of(once) / run / name).read_bytes() == (folder_of(again) / run / name).read_bytes()
+        assert (folder_of(as_it_is) / run / name).read_bytes() == (folder_of(again) / run / name).read_bytes()
 
 
 def test_a_broadcast_segment_carries_one_copy_for_all(edge):
