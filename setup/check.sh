@@ -17,8 +17,7 @@ case "$*" in
 esac
 "$root/setup/lint.sh"
 [ "${1:-}" != --lint ] || exit 0
-for workspace in $RUST_WORKSPACES; do
-  case $workspace in */bench:* | */peers/*) continue ;; esac # they have no unit tests
+for workspace in $RUST_TESTED; do
   step "unit tests: ${workspace%:*}"
   CARGO_TARGET_DIR=$root/build/${workspace#*:} \
     cargo test --quiet --release --locked --lib --manifest-path "${workspace%:*}/Cargo.toml"

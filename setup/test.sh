@@ -28,8 +28,9 @@ trap 'exit 130' INT
 failed="" # each part runs whatever became of those before: a report of one fault out of five helps nobody
 "$root/setup/lint.sh" || failed=" linters"
 for workspace in $RUST_WORKSPACES; do
-  step "cargo test: ${workspace%:*}"
-  CARGO_TARGET_DIR=$root/build/${workspace#*:} cargo test --release --locked --no-fail-fast \
+  case " $RUST_TESTED " in *" $workspace "*) words=(test --no-fail-fast) ;; *) words=(build) ;; esac
+  step "cargo ${words[0]}: ${workspace%:*}"
+  CARGO_TARGET_DIR=$root/build/${workspace#*:} cargo "${words[@]}" --release --locked \
     --manifest-path "${workspace%:*}/Cargo.toml" || failed="$failed ${workspace%:*}"
 done
 step "pytest: quic-client/train with PyTorch"

@@ -82,6 +82,22 @@ def test_the_linters_know_each_workspace(workspace):
     assert re.search(rf'[" ]{re.escape(workspace)}:', (REPO / "setup" / "step.sh").read_text())
 
 
+def test_no_test_is_where_cargo_test_does_not_look():
+    """Programs have `test = false`, and workspaces of programs alone are not tested at all (setup/step.sh).
+    What is in no crate's folder is an example of some."""
+    tested = re.search(r'^RUST_TESTED="(.*)"$', (REPO / "setup" / "step.sh").read_text(), re.MULTILINE)[1]
+    whole = [folder.partition(":")[0] for folder in tested.split()]
+    for path in tracked("*.rs"):
+        crate = next((str(folder) for folder in Path(path).parents if str(folder) in CRATES), None)
+        inside = path.removeprefix(f"{crate}/")
+        is_program = crate is None or inside == "src/main.rs" or inside.startswith("src/bin/")
+        if is_program or workspace_of(crate) not in whole:
+            assert not re.search(r"#\[(cfg\(test\)|(\w+::)?test\b)", (REPO / path).read_text()), path
+    for crate in CRATES:
+        for program in MANIFESTS[crate].get("bin", []):
+            assert program["test"] is False, f"{crate}: {program['name']}"
+
+
 def test_modules_in_folders_are_mod_rs():
     """No `foo.rs` beside a folder `foo` of modules. Programs and tests in one file have no folder."""
     sources = set(tracked("*.rs"))
