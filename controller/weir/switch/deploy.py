@@ -9,7 +9,7 @@ from pathlib import Path
 from .. import programs
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Update, WriteError
 from ..p4runtime.codec import encode
-from ..p4runtime.entities import MulticastGroup, TableEntry
+from ..p4runtime.entities import CloneSession, MulticastGroup, TableEntry
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
 from ..p4runtime.words import describe, describe_action
@@ -198,20 +198,22 @@ def deploy(
 def set_program(device: Client, wanted: PipelineConfig, kind: str) -> None:
     """Gives the device its program. Raises P4RuntimeError.
 
-    BMv2 (1.15.5) keeps what its multicast groups were made of when another program takes the place of theirs, and has
-    room for 4096 replicas in all: so the groups go first, and come back if it does not take the program.
+    BMv2 (1.15.5) keeps what its multicast groups and clone sessions were made of when another program takes the place
+    of theirs. It has room for 4096 replicas in all, and a session made again clones twice. So they go first, and come
+    back if it does not take the program.
     """
-    groups: list[MulticastGroup] = []
+    copies: list[MulticastGroup | CloneSession] = []
     if kind == "bmv2":
-        with suppress(P4RuntimeError):  # without a program it has none, and says so
-            groups = list(device.read(MulticastGroup(0)))
-    if groups:
-        device.write([Update("delete", group) for group in groups])
+        for all_of_a_kind in (MulticastGroup(0), CloneSession(0)):
+            with suppress(P4RuntimeError):  # without a program it has none, and says so
+                copies += device.read(all_of_a_kind)
+    if copies:
+        device.write([Update("delete", entity) for entity in copies])
     try:
         device.set_pipeline(wanted)
     except P4RuntimeError:
-        if groups:
-            device.write([Update("insert", group) for group in groups])
+        if copies:
+            device.write([Update("insert", entity) for entity in copies])
         raise
 
 
