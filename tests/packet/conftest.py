@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds what is tested, and says why where it can't run."""
 
+import json
 import os
 import shutil
 import subprocess
 
 import pytest
+from class_rig import tree
+from daemon_rig import Daemon
 from p4_rig import BMV2, EMBEDDED, P4Rig, missing
 from packet_rig import BUILD, REPO, Failed, Holder, Rig
 
@@ -40,6 +43,27 @@ def jumbo(tools):
     rig = Rig(mtu=9000)
     yield rig
     rig.close()
+
+
+@pytest.fixture
+def classes(rig):
+    """Three classes, so fast that nothing waits; packets are in them by their DSCP."""
+    tree(rig, dict.fromkeys(("1:10", "1:20", "1:30"), "1gbit"))
+    with rig.router.classifying("rb"):
+        yield rig
+        rig.weir("detach", "rb", check=False)
+    rig.unshape()
+
+
+@pytest.fixture
+def daemon(rig, tmp_path):
+    made = Daemon(rig, tmp_path)
+    yield made
+    made.stop()
+    for one in json.loads(rig.weir("status", "--json", check=False).stdout or "[]"):
+        rig.weir("detach", one["dev"], check=False)
+    rig.unshape()
+    rig.router.sh("ip link del ppp7 2>/dev/null || true; rm -rf /sys/fs/bpf/weir")
 
 
 @pytest.fixture(scope="module", params=[EMBEDDED, BMV2])

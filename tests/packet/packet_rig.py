@@ -307,6 +307,15 @@ class Rig:
         """The folder in which what is attached to dev is pinned."""
         return self.status(dev)["pins"]
 
+    def as_of_another_version(self, pins: str) -> None:
+        """The attachment says that other programs than this version's made it, as before an upgrade."""
+        build = 12 * 4 + 6 * 8  # where struct weir_meta has it: behind 12 words and 6 double words
+        meta = f"{pins}/meta"
+        [row] = json.loads(self.router.run("bpftool", "-j", "map", "dump", "pinned", meta).stdout)
+        value = bytes(int(byte, 16) for byte in row["value"])
+        value = value[:build] + bytes(8) + value[build + 8 :]
+        self.router.run("bpftool", "map", "update", "pinned", meta, "key", "0", "0", "0", "0", "value", *value)
+
     @contextlib.contextmanager
     def attached(self, *args: object, dev: str = "rb", profile: str = "tuned"):
         """The AQM on dev for the length of a with."""

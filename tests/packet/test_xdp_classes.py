@@ -12,73 +12,10 @@ import sys
 import time
 
 import pytest
-from packet_rig import BUILD, NEARLY_ONE, NEEDS_TCX, PROFILES, REPO, WEIR, Failed, by_name, runs, until
-from scapy.all import IP, UDP, Ether, Raw
+from class_rig import CE, ECT0, HIT, NEVER, NOT_ECT, TUNED, N, attach, frame, law, listing, number, refusal, tree
+from packet_rig import BUILD, NEEDS_TCX, REPO, WEIR, Failed, by_name, runs, until
 
 pytestmark = NEEDS_TCX  # by which the rig gives packets their class
-
-TUNED = PROFILES / "tuned.toml"
-ALWAYS_HIT = (
-    "min_backlog_bytes=0",
-    "min_delay_share=0",
-    "share_least=0",
-    "space_least=0",
-    "space_most=0",
-    "ecn_bound=1",
-)
-HIT = ("--fixed-probability", NEARLY_ONE, *ALWAYS_HIT)
-NEVER = ("--fixed-probability", 0)
-NOT_ECT, ECT0, CE = 0, 2, 3
-N = 20
-
-
-def frame(dscp: int, ecn: int = ECT0, port: int = 2000) -> bytes:
-    return bytes(
-        Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
-        / IP(src="10.9.0.1", dst="10.9.0.2", id=4711, tos=dscp << 2 | ecn)
-        / UDP(sport=1000, dport=port)
-        / Raw(bytes(200))
-    )
-
-
-def number(name: str) -> int:
-    """Of class 1:10 that is 16, which is the DSCP its packets have."""
-    return int(name.removeprefix("1:"), 16)
-
-
-def tree(rig, rates: dict[str, str]) -> None:
-    rig.unshape()
-    rig.router.sh(
-        "tc qdisc add dev rb root handle 1: htb default 30;"
-        "tc class add dev rb parent 1: classid 1:1 htb rate 1gbit;"
-        + "".join(f"tc class add dev rb parent 1:1 classid {name} htb rate {rate};" for name, rate in rates.items())
-        + "".join(f"tc qdisc add dev rb parent {name} pfifo limit 2000;" for name in rates)
-    )
-
-
-@pytest.fixture
-def classes(rig):
-    """Three classes, so fast that nothing waits; packets are in them by their DSCP."""
-    tree(rig, dict.fromkeys(("1:10", "1:20", "1:30"), "1gbit"))
-    with rig.router.classifying("rb"):
-        yield rig
-        rig.weir("detach", "rb", check=False)
-    rig.unshape()
-
-
-def attach(rig, name: str, *options: object) -> None:
-    rig.weir("attach", "rb", "--class", name, "--gains", TUNED, *options)
-
-
-def law(rig, name: str) -> dict:
-    return json.loads(rig.weir("status", f"rb/{name}", "--json").stdout)
-
-
-def refusal(rig, *words: object) -> str:
-    done = rig.weir(*words, check=False)
-    assert done.returncode in (1, 2), done.stdout
-    assert len(done.stderr.splitlines()) == 1
-    return done.stderr
 
 
 def test_each_law_acts_on_its_own_class_only(classes):
@@ -256,12 +193,6 @@ def test_detach_of_one_leaves_the_others(classes):
     assert classes.through([frame(16), frame(32)]) == [frame(16), frame(32)]
 
 
-def listing(rig) -> tuple:
-    """What an attachment leaves traces in."""
-    pins = rig.router.run("find", "/sys/fs/bpf", check=False).stdout
-    return pins, rig.router.tcx_programs("rb", "egress"), rig.router.sh("tc qdisc show dev rb; tc class show dev rb")
-
-
 def test_the_laws_go_on_after_their_process_is_killed(classes):
     attach(classes, "1:10", *HIT)
     pid = law(classes, "1:10")["poll"]["pid"]
@@ -309,8 +240,7 @@ def test_what_does_not_go_with_the_laws_there_are_is_refused(classes):
         (("set", "rb/1:20", "kp=1"), "class 1:20 has no law"),
         (("set", "rb", "--class", "2:", "kp=1"), "none of these classes has a law"),
         (("detach", "rb/1:20"), "class 1:20 has no law"),
-        (("ensure", "rb"), "it has laws of classes, which `ensure` does not know"),
-        (("ensure", "rb/1:10"), "ensure knows no laws of classes"),
+        (("ensure", "rb"), "rb has laws of classes: say which one, rb/1:10"),
         (("watch", "rb/1:20", "--count", 1), "class 1:20 has no law"),
         (("watch", "rb/1:x", "--count", 1), "must be DEV, or DEV/CLASS"),
         (("watch", "rb/x", "--count", 1), "rb/x: not a name an interface can have"),

@@ -5,67 +5,16 @@ goes on without it. Assertions are about what is there in the end; how long it t
 import contextlib
 import json
 import random
-import re
 import signal
 import subprocess
 
 import pytest
+from daemon_rig import attached
 from packet_rig import HOOKS, WEIR, runs, until
 
 SHAPED = '[rb]\nshape = "50mbit"\ntarget = "5ms"\n'
 KILLS = 25
 SEED = 17
-
-
-class Daemon:
-    """A daemon in the router's namespace, and what it says."""
-
-    def __init__(self, rig, folder):
-        self.rig, self.folder = rig, folder
-        self.file, self.metrics_file = folder / "xdp.toml", folder / "xdp.prom"
-        self.process = None
-
-    def configure(self, tables: str, drift: str = "mend") -> None:
-        own = f'drift = "{drift}"\ncheck = "200ms"\nmetrics = "{self.metrics_file}"\n'
-        self.file.write_text(own + tables)
-
-    def start(self) -> None:
-        with (self.folder / "log").open("a") as log:
-            self.process = self.rig.router.start(WEIR, "daemon", "--config", self.file, stderr=log)
-
-    def stop(self, how: int = signal.SIGTERM) -> int:
-        if self.process is None or self.process.poll() is not None:
-            return 0
-        self.process.send_signal(how)
-        return self.process.wait()
-
-    def metric(self, name: str, **labels: str) -> int:
-        """A sample of the metrics; -1 where there is none (yet)."""
-        text = self.metrics_file.read_text() if self.metrics_file.exists() else ""
-        wanted = "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}" if labels else ""
-        found = re.search(rf"^weir_xdp_{name}{re.escape(wanted)} (\d+)$", text, re.MULTILINE)
-        return int(found[1]) if found else -1
-
-    def looked(self, dev: str = "rb") -> None:
-        """Waits until it has looked at an interface twice more, so once from begin to end."""
-        seen = self.metric("looks_total", dev=dev)
-        until(lambda: self.metric("looks_total", dev=dev) >= seen + 2, "two looks", 60)
-
-
-@pytest.fixture
-def daemon(rig, tmp_path):
-    made = Daemon(rig, tmp_path)
-    yield made
-    made.stop()
-    for one in json.loads(rig.weir("status", "--json", check=False).stdout or "[]"):
-        rig.weir("detach", one["dev"], check=False)
-    rig.unshape()
-    rig.router.sh("ip link del ppp7 2>/dev/null || true; rm -rf /sys/fs/bpf/weir")
-
-
-def attached(rig, dev: str = "rb") -> bool:
-    done = rig.weir("status", dev, "--json", check=False)
-    return done.returncode == 0 and not json.loads(done.stdout)["gone"]
 
 
 def fits(rig) -> bool:

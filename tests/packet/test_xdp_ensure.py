@@ -283,11 +283,7 @@ def test_another_versions_programs_are_replaced_and_the_law_goes_on(shaped, kind
 
     ensure(shaped, *options, "--gains", "paper")
     gains, old = shaped.status()["gains"], program()
-    meta = f"{shaped.pins()}/meta"
-    [row] = json.loads(shaped.router.run("bpftool", "-j", "map", "dump", "pinned", meta).stdout)
-    value = bytes(int(byte, 16) for byte in row["value"])
-    value = value[: build_at()] + bytes(8) + value[build_at() + 8 :]
-    shaped.router.run("bpftool", "map", "update", "pinned", meta, "key", "0", "0", "0", "0", "value", *value)
+    shaped.as_of_another_version(shaped.pins())
     # the unit's capabilities suffice, but not to enter the other end's namespace
     command = (WEIR,) if shaped.peer in options else FEW
     done = shaped.router.run(*command, "ensure", "rb", *options, "--json")
@@ -298,11 +294,6 @@ def test_another_versions_programs_are_replaced_and_the_law_goes_on(shaped, kind
     assert (status["gains"], status["gone"], status["counters"]["strays"]) == (gains, False, 0)
     assert status["counters"]["seen_packets"] == (0 if kind == "virtual-xdp" else 51)  # at ingress nothing came in
     assert ensure(shaped, *options)["did"] == "adopted"
-
-
-def build_at() -> int:
-    """Where `build` is in struct weir_meta: behind 12 words and 6 double words."""
-    return 12 * 4 + 6 * 8
 
 
 def forwards(rig, count: int = 5) -> bool:

@@ -67,7 +67,8 @@ struct weir_class {
 	__u32 handle; /* 0x1000a is what tc calls 1:a */
 	__u32 state;
 	__u32 mark; /* packets with this mark are of the class, too */
-	__u32 by_mark;
+	__u16 by_mark;
+	__u16 kept;	  /* 1: the daemon asks for it, and takes it away when it is no longer configured */
 	__u64 sent_bytes; /* by the class, before the attach */
 	__u64 serial;	  /* of the attach; in the first slot the number of changes to the table so far */
 };

@@ -53,20 +53,21 @@ char *weir_class_split(char *dev)
 	return slash + 1;
 }
 
-static int read_class(int map, __u32 slot, struct weir_class *class)
+int weir_class_entry(const struct weir_class_maps *m, __u32 slot, struct weir_class *class)
 {
-	return bpf_map_lookup_elem(map, &slot, class)
+	return bpf_map_lookup_elem(m->class, &slot, class)
 		       ? weir_error("can't read the table of classes: %s", weir_reason(errno))
 		       : 0;
 }
 
 int weir_law_each(struct weir_attachment *a, weir_law_each_f *each, void *context)
 {
+	const struct weir_class_maps m = {.class = a->class};
 	struct weir_class class;
 	int result = 0;
 
 	for (__u32 slot = 1; !result && slot < a->about.slots; slot++) {
-		result = read_class(a->class, slot, &class);
+		result = weir_class_entry(&m, slot, &class);
 		a->slot = slot;
 		if (!result && class.state == WEIR_CLASS_READY)
 			result = each(a, &class, context);
@@ -88,7 +89,7 @@ static int write_error(void)
 	return weir_error("can't write the table of classes: %s", weir_reason(errno));
 }
 
-static int read_telling(const struct weir_class_maps *m, struct weir_telling *telling)
+int weir_telling_read(const struct weir_class_maps *m, struct weir_telling *telling)
 {
 	return bpf_map_lookup_elem(m->telling, &first, telling)
 		       ? weir_error("can't read how packets are told apart: %s", weir_reason(errno))
@@ -103,7 +104,7 @@ static int lead(const struct weir_class_maps *m, __u32 handle, __u32 *slot)
 	struct weir_telling telling;
 
 	*slot = WEIR_SLOT_NONE;
-	if (read_telling(m, &telling))
+	if (weir_telling_read(m, &telling))
 		return -1;
 	if (handle >> 16 == telling.major ? bpf_map_lookup_elem(m->minors, &minor, slot)
 					  : bpf_map_lookup_elem(m->tells, &key, slot) && errno != ENOENT)
@@ -119,7 +120,7 @@ static int lead_to(const struct weir_class_maps *m, __u32 handle, __u32 slot)
 	struct weir_telling telling;
 	int error;
 
-	if (read_telling(m, &telling))
+	if (weir_telling_read(m, &telling))
 		return -1;
 	if (!telling.major) { /* the first one; nothing else has been put anywhere */
 		telling.major = handle >> 16;
@@ -135,26 +136,32 @@ static int lead_to(const struct weir_class_maps *m, __u32 handle, __u32 slot)
 	return error ? write_error() : 0;
 }
 
+int weir_class_look(const struct weir_class_maps *m, __u32 handle, __u32 *slot, struct weir_class *class)
+{
+	*class = (struct weir_class){0};
+	if (lead(m, handle, slot) || (*slot && weir_class_entry(m, *slot, class)))
+		return -1;
+	if (class->state != WEIR_CLASS_READY)
+		*slot = WEIR_SLOT_NONE;
+	return 0;
+}
+
 int weir_class_find(struct weir_attachment *a, __u32 handle, struct weir_class *class)
 {
 	struct weir_class_maps m;
 	char name[WEIR_CLASS_LEN];
 	int result;
 
-	*class = (struct weir_class){0};
 	weir_class_name(name, sizeof(name), handle);
 	if (!a->about.slots)
 		return weir_error("%s: its law is the whole interface's, not that of class %s; leave the class out",
 				  a->about.dev, name);
 	if (weir_class_maps_open(&m, a))
 		return -1;
-	result = lead(&m, handle, &a->slot);
-	if (!result && a->slot)
-		result = read_class(m.class, a->slot, class);
+	result = weir_class_look(&m, handle, &a->slot, class);
 	weir_class_maps_close(&m);
-	if (result || class->state == WEIR_CLASS_READY)
+	if (result || a->slot)
 		return result;
-	a->slot = WEIR_SLOT_NONE;
 	return weir_error("%s: class %s has no law; `weir-xdp status %s` lists those that have one", a->about.dev, name,
 			  a->about.dev);
 }
@@ -199,11 +206,11 @@ int weir_class_begin(const struct weir_class_maps *m, __u32 slot, const struct w
 	return write_class(m, slot, class, WEIR_CLASS_HALF);
 }
 
-static int set_others(const struct weir_class_maps *m, __u32 slot)
+int weir_class_set_others(const struct weir_class_maps *m, __u32 slot)
 {
 	struct weir_telling telling;
 
-	if (read_telling(m, &telling))
+	if (weir_telling_read(m, &telling))
 		return -1;
 	telling.others = slot;
 	return bpf_map_update_elem(m->telling, &first, &telling, BPF_ANY) ? write_error() : 0;
@@ -217,7 +224,7 @@ int weir_class_finish(const struct weir_class_maps *m, __u32 slot, const struct 
 		return -1;
 	if (class->by_mark && bpf_map_update_elem(m->tells, &by_mark, &slot, BPF_ANY))
 		return write_error();
-	if (others && set_others(m, slot))
+	if (others && weir_class_set_others(m, slot))
 		return -1;
 	return write_class(m, slot, class, WEIR_CLASS_READY);
 }
@@ -233,6 +240,57 @@ static int forget_mark(const struct weir_class_maps *m, __u32 mark, __u32 slot)
 	return bpf_map_delete_elem(m->tells, &key) && errno != ENOENT ? write_error() : 0;
 }
 
+int weir_class_mark_slot(const struct weir_class_maps *m, __u32 mark, __u32 *slot)
+{
+	__u64 key = WEIR_BY_MARK(mark);
+
+	*slot = WEIR_SLOT_NONE;
+	return bpf_map_lookup_elem(m->tells, &key, slot) && errno != ENOENT
+		       ? weir_error("can't read how packets are told apart: %s", weir_reason(errno))
+		       : 0;
+}
+
+/* The class of a slot as one with that mark, or with none. */
+static int note_mark(const struct weir_class_maps *m, __u32 slot, bool by_mark, __u32 mark)
+{
+	struct weir_class class;
+
+	if (weir_class_entry(m, slot, &class))
+		return -1;
+	class.by_mark = by_mark;
+	class.mark = mark;
+	return write_class(m, slot, &class, class.state);
+}
+
+int weir_class_set_mark(const struct weir_class_maps *m, __u32 slot, __u32 mark, __u32 mask)
+{
+	__u64 by_mark = WEIR_BY_MARK(mark);
+	struct weir_telling telling;
+	struct weir_class class;
+	__u32 before;
+
+	if (weir_class_entry(m, slot, &class) || weir_telling_read(m, &telling) ||
+	    weir_class_mark_slot(m, mark, &before) ||
+	    (class.by_mark && class.mark != mark && forget_mark(m, class.mark, slot)) ||
+	    note_mark(m, slot, true, mark) || (before && before != slot && note_mark(m, before, false, mark)))
+		return -1;
+	telling.mark_mask = mask;
+	return bpf_map_update_elem(m->tells, &by_mark, &slot, BPF_ANY) ||
+			       bpf_map_update_elem(m->telling, &first, &telling, BPF_ANY)
+		       ? write_error()
+		       : 0;
+}
+
+int weir_class_keep(const struct weir_class_maps *m, __u32 slot)
+{
+	struct weir_class class;
+
+	if (weir_class_entry(m, slot, &class))
+		return -1;
+	class.kept = 1;
+	return write_class(m, slot, &class, class.state);
+}
+
 int weir_class_remove(const struct weir_class_maps *m, __u32 slot)
 {
 	static const struct weir_class nothing = {0};
@@ -240,10 +298,10 @@ int weir_class_remove(const struct weir_class_maps *m, __u32 slot)
 	struct weir_class class;
 	__u32 leads_to;
 
-	if (read_class(m->class, slot, &class) || write_class(m, slot, &class, WEIR_CLASS_HALF) ||
-	    read_telling(m, &telling) || (telling.others == slot && set_others(m, WEIR_SLOT_NONE)) ||
+	if (weir_class_entry(m, slot, &class) || write_class(m, slot, &class, WEIR_CLASS_HALF) ||
+	    weir_telling_read(m, &telling) || (telling.others == slot && weir_class_set_others(m, WEIR_SLOT_NONE)) ||
 	    lead(m, class.handle, &leads_to) || (leads_to == slot && lead_to(m, class.handle, WEIR_SLOT_NONE)) ||
-	    (class.by_mark && forget_mark(m, class.mark, slot)))
+	    forget_mark(m, class.mark, slot)) /* also one that weir_class_set_mark left there as it was killed */
 		return -1;
 	return write_class(m, slot, &nothing, WEIR_CLASS_FREE);
 }
@@ -253,8 +311,7 @@ int weir_class_sweep(const struct weir_class_maps *m)
 	struct weir_class class;
 
 	for (__u32 slot = 1; slot < m->slots; slot++)
-		if (read_class(m->class, slot, &class) ||
-		    (class.state == WEIR_CLASS_HALF && weir_class_remove(m, slot)))
+		if (weir_class_entry(m, slot, &class) || (class.state == WEIR_CLASS_HALF && weir_class_remove(m, slot)))
 			return -1;
 	return 0;
 }
@@ -263,7 +320,7 @@ int weir_class_serial(const struct weir_class_maps *m, __u64 *serial)
 {
 	struct weir_class none;
 
-	if (read_class(m->class, WEIR_SLOT_NONE, &none))
+	if (weir_class_entry(m, WEIR_SLOT_NONE, &none))
 		return -1;
 	*serial = none.serial;
 	return 0;

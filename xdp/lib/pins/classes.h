@@ -44,6 +44,21 @@ void weir_class_maps_close(struct weir_class_maps *m);
 int weir_class_begin(const struct weir_class_maps *m, __u32 slot, const struct weir_class *class);
 int weir_class_finish(const struct weir_class_maps *m, __u32 slot, const struct weir_class *class, bool others);
 
+/* The slot of a class that has a law, and its entry; WEIR_SLOT_NONE: it has none. */
+int weir_class_look(const struct weir_class_maps *m, __u32 handle, __u32 *slot, struct weir_class *class);
+/* The entry of a slot. */
+int weir_class_entry(const struct weir_class_maps *m, __u32 slot, struct weir_class *class);
+
+/* How packets are told apart, and the slot that a mark leads to; WEIR_SLOT_NONE: to none. */
+int weir_telling_read(const struct weir_class_maps *m, struct weir_telling *telling);
+int weir_class_mark_slot(const struct weir_class_maps *m, __u32 mark, __u32 *slot);
+/* Of a class with a law: packets with this mark are of it from now on, and of no other; none with another one is. */
+int weir_class_set_mark(const struct weir_class_maps *m, __u32 slot, __u32 mark, __u32 mask);
+/* Packets that nothing else tells are of it. */
+int weir_class_set_others(const struct weir_class_maps *m, __u32 slot);
+/* From now on the daemon keeps its law. */
+int weir_class_keep(const struct weir_class_maps *m, __u32 slot);
+
 /* Takes the law of a class away, whole or what is left of one that was cut short. */
 int weir_class_remove(const struct weir_class_maps *m, __u32 slot);
 /* All of them that were cut short. */

@@ -37,6 +37,16 @@ int classes_check(const struct request *r)
 	return 0;
 }
 
+void classes_name(const char *dev, __u32 handle, char name[CLASSES_NAME_LEN])
+{
+	char class[WEIR_CLASS_LEN];
+
+	weir_class_name(class, sizeof(class), handle);
+	if (!(handle & 0xffff)) /* all of htb 1: */
+		snprintf(class, sizeof(class), "%x:", handle >> 16);
+	snprintf(name, CLASSES_NAME_LEN, "%s%s%s", dev, handle ? "/" : "", handle ? class : "");
+}
+
 void classes_free(struct class_list *list)
 {
 	free(list->list);
@@ -108,8 +118,11 @@ static int append(const struct resolving *s, const struct weir_class_now *now)
 	if (!grown || !slot)
 		return weir_error("out of memory");
 	list->slot[list->count] = list->count + 1; /* of an attachment that is to be made; the first is of no class */
-	list->list[list->count++] = (struct weir_class){
-		.handle = now->handle, .by_mark = s->r->by_mark, .mark = s->r->mark, .sent_bytes = now->sent_bytes};
+	list->list[list->count++] = (struct weir_class){.handle = now->handle,
+							.by_mark = s->r->by_mark,
+							.mark = s->r->mark,
+							.kept = s->r->kept,
+							.sent_bytes = now->sent_bytes};
 	return 0;
 }
 
@@ -127,9 +140,19 @@ static int resolve_one(const struct resolving *s, __u32 handle)
 	if (check_class(s, now))
 		return -1;
 	if (has_law(s, handle))
-		return weir_error("%s: class %s has a law already; `weir-xdp set %s/%s` changes its gains", dev, name,
-				  dev, name);
+		return s->r->ensures
+			       ? 0
+			       : weir_error("%s: class %s has a law already; `weir-xdp set %s/%s` changes its gains",
+					    dev, name, dev, name);
 	return append(s, now);
+}
+
+static bool is_excepted(const struct request *r, __u32 handle)
+{
+	for (unsigned int i = 0; i < r->excepts; i++)
+		if (r->except[i] == handle)
+			return true;
+	return false;
 }
 
 /* All classes of one htb that packets wait in. */
@@ -143,7 +166,8 @@ static int resolve_all(const struct resolving *s, __u32 major)
 		if ((now->handle & 0xffff0000) != major || is_inner(s, now->handle))
 			continue;
 		any = true;
-		if (!has_law(s, now->handle) && (check_class(s, now) || append(s, now)))
+		if (!is_excepted(s->r, now->handle) && !has_law(s, now->handle) &&
+		    (check_class(s, now) || append(s, now)))
 			return -1;
 	}
 	if (any)
@@ -194,33 +218,87 @@ int classes_find_room(const struct weir_class_maps *m, const char *dev, struct c
 				    dev, m->slots - 1);
 }
 
+/* Whether another class's law goes by marks. */
+static int others_have_marks(const struct weir_class_maps *maps, __u32 slot, bool *any)
+{
+	struct weir_class class;
+
+	*any = false;
+	for (__u32 i = 1; !*any && i < maps->slots; i++) {
+		if (weir_class_entry(maps, i, &class))
+			return -1;
+		*any = i != slot && class.state == WEIR_CLASS_READY && class.by_mark;
+	}
+	return 0;
+}
+
+/* Whether marks, and packets that nothing else tells, may be those of the class in a slot; none has it yet: the first
+ * one. */
+static int check_tells(const struct weir_class_maps *maps, const struct request *r, __u32 slot)
+{
+	struct weir_telling telling;
+	__u32 leads_to;
+	bool marks = false;
+
+	if (weir_telling_read(maps, &telling))
+		return -1;
+	if (r->others && telling.others != WEIR_SLOT_NONE && telling.others != slot)
+		return weir_error("--others: packets that nothing else tells are those of another class's law already");
+	if (!r->by_mark)
+		return 0;
+	if (telling.mark_mask && telling.mark_mask != r->mark_mask && others_have_marks(maps, slot, &marks))
+		return -1;
+	if (marks)
+		return weir_error("--mark %#x/%#x: the marks of all classes must have one mask, and others have %#x",
+				  r->mark, r->mark_mask, telling.mark_mask);
+	if (weir_class_mark_slot(maps, r->mark, &leads_to))
+		return -1;
+	return leads_to == WEIR_SLOT_NONE || leads_to == slot
+		       ? 0
+		       : weir_error("--mark %#x: packets with this mark are those of another class's law already",
+				    r->mark);
+}
+
 /* How packets are told apart, beside what each class has of its own. */
 static int tell_by(const struct class_store *store, const struct request *r)
 {
 	struct weir_telling telling;
-	__u64 key = WEIR_BY_MARK(r->mark);
-	__u32 slot;
 
-	if (bpf_map_lookup_elem(store->maps.telling, &first, &telling))
-		return weir_error("can't read how packets are told apart: %s", weir_reason(errno));
-	if (r->others && telling.others != WEIR_SLOT_NONE)
-		return weir_error("--others: packets that nothing else tells are those of another class's law already");
+	if (check_tells(&store->maps, r, WEIR_SLOT_NONE) || weir_telling_read(&store->maps, &telling))
+		return -1;
 	if (!r->by_mark)
 		return 0;
-	if (telling.mark_mask && telling.mark_mask != r->mark_mask)
-		return weir_error("--mark %#x/%#x: the marks of all classes must have one mask, and others have %#x",
-				  r->mark, r->mark_mask, telling.mark_mask);
-	if (!bpf_map_lookup_elem(store->maps.tells, &key, &slot))
-		return weir_error("--mark %#x: packets with this mark are those of another class's law already",
-				  r->mark);
 	telling.mark_mask = r->mark_mask;
 	return bpf_map_update_elem(store->maps.telling, &first, &telling, BPF_ANY)
 		       ? weir_error("can't write how packets are told apart: %s", weir_reason(errno))
 		       : 0;
 }
 
-/* What a class that had the slot before has left there. */
-static int clear_slot(const struct class_store *store, __u32 slot, const struct weir_queue *queue)
+int classes_tell(const struct weir_class_maps *maps, const struct request *r, __u32 slot, bool *differs)
+{
+	struct weir_telling telling;
+	struct weir_class class;
+	__u32 leads_to;
+	bool mark, others;
+
+	if (weir_class_entry(maps, slot, &class) || weir_telling_read(maps, &telling) ||
+	    weir_class_mark_slot(maps, r->mark, &leads_to))
+		return -1;
+	mark = r->by_mark &&
+	       (!class.by_mark || class.mark != r->mark || leads_to != slot || telling.mark_mask != r->mark_mask);
+	others = r->others && telling.others != slot;
+	*differs |= mark || others;
+	if ((mark || others) && !r->kept && check_tells(maps, r, slot))
+		return -1;
+	if (r->look)
+		return 0;
+	return (mark && weir_class_set_mark(maps, slot, r->mark, r->mark_mask)) ||
+			       (others && weir_class_set_others(maps, slot))
+		       ? -1
+		       : 0;
+}
+
+int classes_clear_slot(const struct class_store *store, __u32 slot, const struct weir_queue *queue)
 {
 	int cpus = libbpf_num_possible_cpus(), error;
 	struct weir_counters *none = cpus > 0 ? calloc((size_t)cpus, sizeof(*none)) : NULL;
@@ -243,7 +321,7 @@ int classes_put(const struct class_store *store, const struct request *r, struct
 	for (__u32 i = 0; i < list->count; i++) {
 		list->list[i].serial = serial + 1;
 		if (weir_class_begin(&store->maps, list->slot[i], &list->list[i]) ||
-		    clear_slot(store, list->slot[i], queue))
+		    classes_clear_slot(store, list->slot[i], queue))
 			return -1;
 	}
 	if (list->count && weir_config_replace(store->config, store->path, list->slot, list->count, config))
@@ -252,4 +330,29 @@ int classes_put(const struct class_store *store, const struct request *r, struct
 		if (weir_class_finish(&store->maps, list->slot[i], &list->list[i], r->others))
 			return -1;
 	return weir_class_changed(&store->maps);
+}
+
+int class_run_put(struct class_run *run, const struct weir_attachment *a)
+{
+	__u32 count = run->count;
+
+	run->count = 0;
+	return count ? weir_config_replace(a->config, a->path, run->slot, count, &run->config) : 0;
+}
+
+int class_run_add(struct class_run *run, const struct weir_attachment *a, const struct weir_config *config)
+{
+	if (run->count && memcmp(config, &run->config, sizeof(*config)) && class_run_put(run, a))
+		return -1;
+	if (run->count == run->room) {
+		__u32 room = run->room ? 2 * run->room : 64, *slot = realloc(run->slot, room * sizeof(*slot));
+
+		if (!slot)
+			return weir_error("out of memory");
+		run->slot = slot;
+		run->room = room;
+	}
+	run->config = *config;
+	run->slot[run->count++] = a->slot;
+	return 0;
 }

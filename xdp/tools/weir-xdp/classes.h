@@ -3,8 +3,14 @@
 #ifndef WEIR_XDP_CLASSES_H
 #define WEIR_XDP_CLASSES_H
 
+#include <net/if.h>
+
 #include "pins/classes.h"
 #include "weir-xdp/request.h"
+
+/* How a request's interface and class are called: eth0/1:10, eth0/1:, or eth0 where there is not one class. */
+#define CLASSES_NAME_LEN (IF_NAMESIZE + 1 + WEIR_CLASS_LEN)
+void classes_name(const char *dev, __u32 handle, char name[CLASSES_NAME_LEN]);
 
 struct class_list {
 	struct weir_class *list;
@@ -45,5 +51,24 @@ struct class_store {
  */
 int classes_put(const struct class_store *store, const struct request *r, struct class_list *list,
 		const struct weir_config *config, const struct weir_queue *queue);
+/* The same of one class, in its steps: what another class has left in its slot goes. */
+int classes_clear_slot(const struct class_store *store, __u32 slot, const struct weir_queue *queue);
+
+/*
+ * Makes the marks that a request has for its one class lead to a slot that has a law, and what is left (--others),
+ * unless it only looks; *differs: they did not. Whose they are already is an error, but not if the daemon asks: its
+ * configuration says of all its classes whose.
+ */
+int classes_tell(const struct weir_class_maps *maps, const struct request *r, __u32 slot, bool *differs);
+
+/* Slots that get new configurations, those with the same one at once. */
+struct class_run {
+	struct weir_config config;
+	__u32 *slot, count, room;
+};
+/* Of the slot of an attachment. */
+int class_run_add(struct class_run *run, const struct weir_attachment *a, const struct weir_config *config);
+/* What has been added and is not in place yet. */
+int class_run_put(struct class_run *run, const struct weir_attachment *a);
 
 #endif /* WEIR_XDP_CLASSES_H */

@@ -18,15 +18,16 @@
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/ensure_classes.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
 
-const char *const part_names[PARTS] = {"program", "signal", "process", "shaper", "queue", "gains", "limits", "name"};
+const char *const part_names[PARTS] = {"program", "signal", "process", "shaper", "queue",
+				       "gains",	  "limits", "class",   "marks",	 "name"};
 const char *const did_names[] = {"attached", "adopted", "replaced"};
 
-/* What can't be changed while the law stays on. */
-static int check_ends(const struct plan *p, const struct weir_meta *old)
+int ensure_check_ends(const struct plan *p, const struct weir_meta *old)
 {
 	const struct request *r = p->r;
 	const struct weir_hook_row *row = weir_hook_of(old);
@@ -89,23 +90,31 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	return 0;
 }
 
+int ensure_gains(const struct request *r, struct weir_config *config)
+{
+	struct weir_gains gains;
+
+	if (!r->gains_file && !r->words)
+		return 0;
+	weir_gains_from_params(&gains, &config->law);
+	if (merge_gains(r, &gains, &config->coupling))
+		return -1;
+	weir_gains_to_params(&gains, &config->law);
+	if (config->frozen) { /* a test aid: no delay may add to what it hits */
+		config->law.delay_bound_us = 0;
+		config->law.delay_limit_us = 0;
+	}
+	return 0;
+}
+
 /* The configuration that is asked for, from the one in force: what is not asked for stays. */
 static int wanted_config(const struct plan *p, const struct weir_config *old, __u32 signal, struct weir_config *wanted)
 {
 	const struct request *r = p->r;
-	struct weir_gains gains;
 
 	*wanted = *old;
-	if (r->gains_file || r->words) {
-		weir_gains_from_params(&gains, &old->law);
-		if (merge_gains(r, &gains, &wanted->coupling))
-			return -1;
-		weir_gains_to_params(&gains, &wanted->law);
-		if (old->frozen) { /* a test aid: no delay may add to what it hits */
-			wanted->law.delay_bound_us = 0;
-			wanted->law.delay_limit_us = 0;
-		}
-	}
+	if (ensure_gains(r, wanted))
+		return -1;
 	wanted->signal = signal;
 	wanted->ifindex = p->config.ifindex;
 	wanted->netns_inum = p->config.netns_inum;
@@ -151,8 +160,7 @@ static int put_config(const struct weir_attachment *a, const struct weir_config 
 	return result ? -1 : 0;
 }
 
-/* What reporting and undoing go by, and the name that the interface has now. */
-static int put_meta(const struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
+int ensure_meta(const struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	struct weir_meta about = *old;
 	int error;
@@ -184,7 +192,7 @@ static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcom
 	__u32 signal = signal_wanted(p->r, old.signal);
 	bool any = false;
 
-	if (check_ends(p, &old))
+	if (ensure_check_ends(p, &old))
 		return -1;
 	*r = *p->r; /* where nothing is asked for, what is there is what is asked for */
 	p->r = r;
@@ -218,7 +226,7 @@ static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcom
 		p->config = wanted;
 		if (plan_replace(p, &old, a->path))
 			return -1;
-	} else if (put_meta(p, &old, a->path, o) ||
+	} else if (ensure_meta(p, &old, a->path, o) ||
 		   (!r->look && memcmp(&config, &wanted, sizeof(config)) && put_config(a, &wanted))) {
 		return -1;
 	}
@@ -245,6 +253,7 @@ static int ensure(struct plan *p, struct outcome *o)
 	struct weir_attachment a;
 	struct weir_meta about;
 	char path[PATH_MAX];
+	bool there;
 	int result;
 
 	if (weir_place_path(r->pins, &p->dev.place, path))
@@ -253,12 +262,15 @@ static int ensure(struct plan *p, struct outcome *o)
 		return -1;
 	if (weir_meta_is_foreign(path))
 		return weir_foreign_error(r->dev);
-	if (weir_meta_read(path, &about) && about.slots)
-		return weir_error(
-			"%s: it has laws of classes, which `ensure` does not know; `weir-xdp attach %s --class "
-			"CLASS` adds one, `detach` takes them off",
-			r->dev, r->dev);
-	if (!weir_meta_read(path, &about) || !works(&about, path, r->netns)) {
+	there = weir_meta_read(path, &about) && works(&about, path, r->netns);
+	snprintf(p->path, sizeof(p->path), "%s", path);
+	if (r->classes)
+		return ensure_classes(p, path, there, o);
+	if (about.slots)
+		return weir_error("%s has laws of classes: say which one, %s/1:10, or all of htb 1: by --class 1:; "
+				  "`detach` takes them off",
+				  r->dev, r->dev);
+	if (!there) {
 		o->did = DID_ATTACH;
 		o->part[PART_PROGRAM] = true;
 		if (r->look)

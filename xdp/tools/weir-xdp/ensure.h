@@ -16,6 +16,8 @@ enum part {
 	PART_QUEUE,
 	PART_GAINS,
 	PART_LIMITS,
+	PART_CLASS, /* of those asked for, one that had no law */
+	PART_MARKS, /* how a class's packets are told apart */
 	PART_NAME,
 	PARTS
 };

@@ -29,8 +29,8 @@ static const struct command {
 } commands[] = {
 	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true, .classes = true,
 	 .usage = "DEV [--gains PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
-	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true,
-	 .usage = "DEV [KEY=VALUE ...] [OPTIONS of attach]",
+	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true, .classes = true,
+	 .usage = "DEV[/CLASS] [KEY=VALUE ...] [OPTIONS of attach]",
 	 .help = "attach, or adopt what is attached and fits, or replace it in place; say which"},
 	{"daemon", DAEMON, command_daemon, .usage = "[--config FILE]",
 	 .help = "keep what a configuration asks for, whatever comes and goes"},

@@ -204,13 +204,13 @@ static const struct row {
 	{"coupled", "L,C", ATTACH, read_coupled,
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
-	{"class", "CLASS", ATTACH | DETACH | STATUS | SET, read_class,
+	{"class", "CLASS", ATTACH | ENSURE | DETACH | STATUS | SET, read_class,
 	 .help = "the law of one class of htb (1:10), or of each that packets wait in (1:); any number of\n"
 		 "times; DEV/1:10 is the same; takes signal poll"},
-	{"mark", "MARK[/MASK]", ATTACH, read_mark,
+	{"mark", "MARK[/MASK]", ATTACH | ENSURE, read_mark,
 	 .help = "with one --class: packets with this mark are of the class, beside those whose\n"
 		 "priority is its number"},
-	{"others", NULL, ATTACH, NULL, MEMBER(others),
+	{"others", NULL, ATTACH | ENSURE, NULL, MEMBER(others),
 	 "with one --class: and so are packets that no priority and no mark tells"},
 	{"fixed-probability", "P", ATTACH, read_fixed,
 	 .help = "attach: a test aid: U stays P, whatever the queue does, and there are no bounds in time"},

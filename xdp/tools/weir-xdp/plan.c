@@ -31,7 +31,6 @@
 #include "weir-xdp/values.h"
 
 #define L2_ETHERNET_BYTES 14
-#define LOOK_WAIT_NS 5000000000ULL
 
 static int look_at(const char *dev, const char *netns, struct interface *i)
 {
@@ -73,7 +72,7 @@ static int check_shape(const struct request *r)
 	return 0;
 }
 
-static int check_request(const struct request *r)
+int plan_check(const struct request *r)
 {
 	const struct weir_signal_row *row = weir_signal_of(signal_of(r));
 	bool peer = row && row->needs_peer, rate = row && row->needs_rate;
@@ -228,8 +227,7 @@ static int claim(struct plan *p, const char *path)
 			  p->dev.place.name, weir_signal_name(about.signal), p->dev.place.name, p->dev.place.name);
 }
 
-/* First state of a queue, before any packet can see it. */
-static void first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q)
+void plan_first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q)
 {
 	*q = (struct weir_queue){0};
 	if (config->frozen) {
@@ -245,7 +243,7 @@ static int prime(const struct request *r, const struct interface *dev, const str
 	static const __u32 first = 0;
 	struct weir_queue q;
 
-	first_state(r, config, &q);
+	plan_first_state(r, config, &q);
 	if (r->peer && !r->coupled) /* what waits already will come out, too; with two bands it is of neither */
 		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
 	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
@@ -363,7 +361,6 @@ static void describe(const struct request *r, const struct interface *dev, const
 	about->ifindex = (__u32)dev->ifindex;
 	about->peer_ifindex = (__u32)peer->ifindex;
 	about->whole_tree = r->whole_tree;
-	about->slots = r->classes ? classes_room(dev->tree.queues) : 0;
 	about->kept = r->kept;
 	about->netns_inum = dev->place.netns_inum;
 	about->netns_cookie = dev->place.netns_cookie;
@@ -376,7 +373,7 @@ static void describe(const struct request *r, const struct interface *dev, const
 	snprintf(about->peer_netns, sizeof(about->peer_netns), "%s", r->peer_netns);
 }
 
-static void configure_law(const struct request *r, const struct weir_gains *gains, struct weir_config *config)
+void plan_configure_law(const struct request *r, const struct weir_gains *gains, struct weir_config *config)
 {
 	weir_gains_to_params(gains, &config->law);
 	config->frozen = r->fixed_given;
@@ -392,7 +389,7 @@ static int configure(const struct request *r, const struct interface *dev, const
 {
 	struct timespec tick;
 
-	configure_law(r, gains, config);
+	plan_configure_law(r, gains, config);
 	config->limit_packets = r->limit_packets;
 	config->limit_bytes = r->limit_bytes;
 	config->ifindex = (__u32)dev->ifindex;
@@ -449,34 +446,13 @@ static int foresee_shape(const struct request *r, struct interface *dev, struct 
 	return 0;
 }
 
-/* The classes that are asked for; there: an attachment that has laws of classes already. */
-static int resolve(struct plan *p, struct weir_attachment *there)
-{
-	int back, netlink, filters = 0, result;
-
-	if (weir_netns_enter(p->r->netns, &back))
-		return -1;
-	netlink = weir_netlink_open();
-	if (netlink < 0) {
-		result = weir_error("no netlink socket: %s", weir_reason(netlink));
-	} else {
-		result = classes_resolve(p->r, netlink, p->dev.ifindex, there, &p->classes);
-		filters = weir_clsact_filters(netlink, p->dev.ifindex);
-		close(netlink);
-	}
-	weir_netns_leave(back);
-	/* filters may give packets their class (skbedit priority), and TCX programs run before all of them */
-	p->filtered = filters > 0;
-	return result;
-}
-
 int plan_look(struct plan *p)
 {
 	const struct request *r = p->r;
 
 	if (look_at(r->dev, r->netns, &p->dev) || (r->peer && look_at(r->peer, r->peer_netns, &p->peer)))
 		return -1;
-	if (r->classes && resolve(p, NULL))
+	if (r->classes && plan_resolve(p, NULL))
 		return -1;
 	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(r, &p->dev, &p->about))
 		return -1;
@@ -499,7 +475,7 @@ int plan_begin(struct plan *p, const struct request *r)
 	struct weir_place *dev = &p->dev.place, *peer = &p->peer.place;
 
 	*p = (struct plan){.r = r};
-	if (check_request(r) || place_of(r->dev, r->netns, dev) || (r->peer && place_of(r->peer, r->peer_netns, peer)))
+	if (plan_check(r) || place_of(r->dev, r->netns, dev) || (r->peer && place_of(r->peer, r->peer_netns, peer)))
 		return -1;
 	if (r->peer && dev->ifindex == peer->ifindex && weir_place_same_netns(dev, peer))
 		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev);
@@ -511,93 +487,12 @@ int plan_check_queue(const struct plan *p, __u32 signal)
 	return check_queue(p->r, &p->dev, signal);
 }
 
-/* The laws of the first classes, before any packet can meet them. */
-static int put_classes(struct plan *p)
+/* For the classes there are, and for those that will be carried over or put. */
+static void give_room(struct plan *p)
 {
-	const struct bpf_object *object = p->l.object;
-	struct class_store store = {
-		.config = p->l.config,
-		.queue = p->l.queue,
-		.path = p->path,
-	};
-	struct weir_queue q;
+	__u32 wanted = p->carried.count + p->classes.count;
 
-	if (!p->r->classes)
-		return 0;
-	store.counters = bpf_object__find_map_fd_by_name(object, "counters");
-	store.maps = (struct weir_class_maps){
-		.class = bpf_object__find_map_fd_by_name(object, "class"),
-		.tells = bpf_object__find_map_fd_by_name(object, "tells"),
-		.telling = bpf_object__find_map_fd_by_name(object, "telling"),
-		.minors = bpf_object__find_map_fd_by_name(object, "minors"),
-		.slots = p->about.slots,
-	};
-	first_state(p->r, &p->config, &q);
-	return classes_put(&store, p->r, &p->classes, &p->config, &q);
-}
-
-/* Until the poll process has looked at a class. */
-static int wait_for_look(const struct plan *p, int queue, __u32 slot, __u64 since_ns)
-{
-	static const struct timespec pause = {.tv_nsec = 2000000};
-	struct weir_queue q;
-
-	while (weir_now_ns() - since_ns < LOOK_WAIT_NS) {
-		if (bpf_map_lookup_elem_flags(queue, &slot, &q, BPF_F_LOCK))
-			return weir_error("can't read the queue's state: %s", weir_reason(errno));
-		if (q.poll_ns > since_ns)
-			return 0;
-		nanosleep(&pause, NULL);
-	}
-	return weir_error("%s: the poll process has not looked at the new class in %llu s; `weir-xdp status %s` shows "
-			  "whether it lives",
-			  p->r->dev, LOOK_WAIT_NS / 1000000000, p->r->dev);
-}
-
-static int add_classes(struct plan *p, struct weir_attachment *a)
-{
-	struct class_store store = {.config = a->config, .queue = a->queue, .counters = a->counters, .path = a->path};
-	struct weir_params law = p->config.law;
-	struct weir_queue q;
-	int result;
-
-	if (weir_config_read(a, &p->config) || weir_class_maps_open(&store.maps, a))
-		return -1;
-	p->config.law = law;
-	p->config.frozen = p->r->fixed_given;
-	first_state(p->r, &p->config, &q);
-	result = weir_class_sweep(&store.maps) || resolve(p, a) ||
-		 classes_find_room(&store.maps, p->r->dev, &p->classes) ||
-		 classes_put(&store, p->r, &p->classes, &p->config, &q) ||
-		 (p->classes.count && wait_for_look(p, a->queue, p->classes.slot[p->classes.count - 1], q.poll_ns));
-	if (result) /* those that were not finished */
-		weir_class_sweep(&store.maps);
-	weir_class_maps_close(&store.maps);
-	return result ? -1 : 0;
-}
-
-int plan_add_classes(struct plan *p, const char *path)
-{
-	struct weir_attachment a;
-	int result;
-
-	p->dev.ifindex = (int)p->dev.place.ifindex;
-	snprintf(p->path, sizeof(p->path), "%s", path);
-	if (weir_attachment_open(&a, path, p->r->dev))
-		return -1;
-	p->about = a.about;
-	configure_law(p->r, &p->gains, &p->config);
-	if (a.about.build != object_build(WEIR_SIGNAL_POLL, a.about.hook, LAWS_CLASSES))
-		result = weir_error(
-			"%s: its laws of classes are of another version of weir-xdp: detach and attach again",
-			p->r->dev);
-	else if (p->r->hook_given && p->r->hook != WEIR_HOOK_TC && p->r->hook != a.about.hook)
-		result = weir_error("%s: its laws of classes are at hook %s, and can't be at another one too",
-				    p->r->dev, weir_hook_name(a.about.hook));
-	else
-		result = add_classes(p, &a);
-	weir_attachment_close(&a);
-	return result;
+	p->about.slots = !p->r->classes ? 0 : classes_room(wanted > p->dev.tree.queues ? wanted : p->dev.tree.queues);
 }
 
 int plan_attach(struct plan *p)
@@ -608,9 +503,12 @@ int plan_attach(struct plan *p)
 	    weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns) ||
 	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || claim(p, path))
 		return -1;
-	if (!plan_look(p) && !prepare(p->r, &p->dev, &p->config, &p->about, &p->l, p->path) && !put_classes(p) &&
-	    !attach_all(p, NULL, ""))
-		return 0;
+	if (!plan_look(p)) {
+		give_room(p);
+		if (!prepare(p->r, &p->dev, &p->config, &p->about, &p->l, p->path) && !plan_put_classes(p) &&
+		    !attach_all(p, NULL, ""))
+			return 0;
+	}
 	weir_undo(&p->about, p->path, p->r->netns);
 	return -1;
 }
@@ -648,8 +546,9 @@ int plan_replace(struct plan *p, const struct weir_meta *old, const char *path)
 	weir_place_beside(path, WEIR_NEXT, next);
 	if (claim(p, next))
 		return -1;
-	if (prepare(p->r, &p->dev, &p->config, &p->about, &p->l, p->path) || hand_over(p, path) ||
-	    attach_all(p, old, path)) {
+	give_room(p);
+	if (prepare(p->r, &p->dev, &p->config, &p->about, &p->l, p->path) ||
+	    (p->r->classes ? plan_put_classes(p) : hand_over(p, path)) || attach_all(p, old, path)) {
 		/* forward or back, as far as it got */
 		weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns);
 		return -1;
@@ -663,6 +562,7 @@ void plan_end(struct plan *p)
 	if (p->l.object)
 		bpf_object__close(p->l.object);
 	classes_free(&p->classes);
+	carried_free(&p->carried);
 	rmdir(p->r->pins); /* goes only if nothing is attached */
 	weir_locks_drop(&p->locks);
 }

@@ -10,6 +10,7 @@
 #include "net/tree.h"
 #include "pins/lock.h"
 #include "pins/place.h"
+#include "weir-xdp/carry.h"
 #include "weir-xdp/classes.h"
 #include "weir-xdp/objects.h"
 #include "weir-xdp/request.h"
@@ -32,6 +33,7 @@ struct plan {
 	struct weir_locks locks;
 	bool filtered;		   /* with laws of classes: filters of others are at the hook */
 	struct class_list classes; /* the laws of classes that are to be; none: one law for the interface */
+	struct carried carried;	   /* those that there are, for the attachment that is to be */
 	char path[PATH_MAX];	   /* of the pins that are made */
 };
 
@@ -47,8 +49,19 @@ void plan_end(struct plan *p);
  */
 int plan_replace(struct plan *p, const struct weir_meta *old, const char *path);
 
-/* More laws of classes for an attachment that has some; path: of its pins. */
+/* Whether the options of a request go together; plan_begin has asked. */
+int plan_check(const struct request *r);
+
+/*
+ * Of laws of classes; path: of the pins of an attachment that has some.
+ *
+ * More of them: those of the classes that are asked for that have none.
+ */
 int plan_add_classes(struct plan *p, const char *path);
+/* What the next plan_attach or plan_replace takes over. */
+int plan_carry(struct plan *p, const char *path);
+/* Its poll process anew, with all it has pinned; `about` knows it then. */
+int plan_restart(struct plan *p, const char *path, struct weir_meta *about);
 
 /* Attaches to what nothing (that works) is attached to. Whatever fails, nothing is left. Gains and coupling are set. */
 int plan_attach(struct plan *p);
@@ -60,5 +73,13 @@ int plan_check_queue(const struct plan *p, __u32 signal);
 /* Whether a shaper may be made where this root stands: the kernel's own may go, one that somebody made may not. */
 int plan_root_is_free(const struct request *r, const struct weir_qdisc *root);
 int plan_shape(const struct plan *p, bool replace);
+
+/* Steps of these: the classes that are asked for; there: an attachment that has laws of classes already. */
+int plan_resolve(struct plan *p, struct weir_attachment *there);
+/* The laws of the first classes, before any packet can meet them. */
+int plan_put_classes(struct plan *p);
+/* First state of a queue, before any packet can see it. */
+void plan_first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q);
+void plan_configure_law(const struct request *r, const struct weir_gains *gains, struct weir_config *config);
 
 #endif /* WEIR_XDP_PLAN_H */

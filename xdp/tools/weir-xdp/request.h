@@ -22,6 +22,10 @@ struct request {
 	__u32 mark, mark_mask; /* attach, one class: packets with this mark are of it, too */
 	bool by_mark, others;  /* others: and those that nothing else tells */
 	bool kept;	       /* the daemon asks */
+	bool ensures;	       /* a class that has a law already is no error */
+	__u32 *except;	       /* ensure: classes that are not meant by all of htb 1:, because the daemon's other */
+	unsigned int excepts;  /* tables are about them */
+	bool rest;	       /* detach: the laws that the daemon keeps, but those of `class` */
 	bool look;	       /* ensure: say what differs, and change nothing */
 	double rate_bit_s, shape_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;

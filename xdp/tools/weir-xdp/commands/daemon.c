@@ -40,7 +40,7 @@
 struct keeper {
 	const struct request *r;
 	struct daemon_config config;
-	struct kept list[DAEMON_INTERFACES_MAX];
+	struct kept list[DAEMON_TABLES_MAX];
 	int netlink, signals;
 	struct outcome *told; /* shared with the process that is at work */
 	struct weir_locks lock;
@@ -116,7 +116,7 @@ static int ensure_one(const struct keeper *k, const void *what, struct outcome *
 	const struct look *look = what;
 	struct request r;
 
-	if (daemon_request(look->wanted, k->r->pins, &r))
+	if (daemon_request(&k->config, look->wanted, k->r->pins, &r))
 		return -1;
 	r.look = look->look;
 	return ensure_run(&r, o);
@@ -129,6 +129,23 @@ static int remove_one(const struct keeper *k, const void *what, struct outcome *
 	return r.dev ? command_detach(&r) : -1;
 }
 
+/* Laws of classes that no table asks for; those that others attached stay. */
+static int remove_rest(const struct keeper *k, const void *what, struct outcome *o)
+{
+	struct request r = {.dev = strdup(what), .peer_netns = "", .netns = "", .pins = k->r->pins, .rest = true};
+	int result;
+
+	r.class = calloc(k->config.count + 1, sizeof(*r.class));
+	if (!r.dev || !r.class)
+		return -1;
+	for (size_t i = 0; i < k->config.count; i++)
+		if (k->config.list[i].class && if_nametoindex(k->config.list[i].dev) == if_nametoindex(what))
+			r.class[r.classes++] = k->config.list[i].class;
+	result = command_detach(&r);
+	o->part[PART_CLASS] = result == CHANGED;
+	return result == CHANGED ? 0 : result;
+}
+
 static void say(const struct kept *kept, const struct outcome *o, bool looked)
 {
 	char what[128] = "";
@@ -138,8 +155,8 @@ static void say(const struct kept *kept, const struct outcome *o, bool looked)
 		if (o->part[i])
 			length += (size_t)snprintf(what + length, sizeof(what) - length, "%s%s", length ? ", " : "",
 						   part_names[i]);
-	weir_note("%s: %s%s%s%s", kept->dev, looked ? "differs, and is left so" : did_names[o->did], length ? " (" : "",
-		  what, length ? ")" : "");
+	weir_note("%s: %s%s%s%s", kept->name, looked ? "differs, and is left so" : did_names[o->did],
+		  length ? " (" : "", what, length ? ")" : "");
 }
 
 static void touch(struct keeper *k, int ifindex, const char *name)
@@ -218,24 +235,32 @@ static int sweep_one(const char *path, void *context)
 	struct weir_meta about;
 	struct outcome o = {0};
 	char name[IF_NAMESIZE];
+	work_f *remove = remove_one;
+	bool of_classes;
 
 	if (!weir_meta_read(path, &about) || !about.kept)
 		return 0;
+	of_classes = about.slots && about.complete;
 	place = weir_place_of(&about);
 	weir_place_here(&here);
 	if (!weir_place_same_netns(&here, &place))
 		return 0;
 	if (if_indextoname(about.ifindex, name)) {
-		for (size_t i = 0; i < k->config.count; i++)
-			if (if_nametoindex(k->config.list[i].dev) == about.ifindex) /* by any of its names */
-				return 0;
 		folder = name;
+		for (size_t i = 0; i < k->config.count; i++)
+			if (if_nametoindex(k->config.list[i].dev) == about.ifindex &&
+			    !of_classes) /* by any of its names */
+				return 0;
+		remove = of_classes ? remove_rest : remove_one;
 	}
-	if (in_child(k, remove_one, folder, &o)) { /* said already */
+	if (in_child(k, remove, folder, &o)) { /* said already */
 		k->sweep_ms = now_ms() + (__u64)k->config.check_ms;
 		return 0;
 	}
-	weir_note("%s: removed: %s", about.dev, folder == name ? "no table asks for it" : "its interface is gone");
+	if (remove == remove_rest && !o.part[PART_CLASS]) /* it had nothing to remove */
+		return 0;
+	weir_note("%s: removed%s: %s", about.dev, remove == remove_rest ? " laws of classes" : "",
+		  folder == name ? "no table asks for it" : "its interface is gone");
 	k->removed++;
 	k->changed = true;
 	return 0;
@@ -244,14 +269,15 @@ static int sweep_one(const char *path, void *context)
 /* The counters of an interface go on over a change of the configuration. */
 static void load(struct keeper *k, const struct daemon_config *fresh, bool again)
 {
-	static struct kept list[DAEMON_INTERFACES_MAX];
+	static struct kept list[DAEMON_TABLES_MAX];
 
 	memset(list, 0, sizeof(list));
 	for (size_t i = 0; i < fresh->count; i++) {
 		for (size_t j = 0; j < k->config.count; j++)
-			if (!strcmp(k->list[j].dev, fresh->list[i].dev))
+			if (!strcmp(k->list[j].name, fresh->list[i].name))
 				list[i] = k->list[j];
 		snprintf(list[i].dev, sizeof(list[i].dev), "%s", fresh->list[i].dev);
+		snprintf(list[i].name, sizeof(list[i].name), "%s", fresh->list[i].name);
 		list[i].due_ms = 0;
 		list[i].apply = again;
 	}

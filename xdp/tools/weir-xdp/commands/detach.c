@@ -70,8 +70,9 @@ struct removal {
 static int remove_one(struct weir_attachment *a, const struct weir_class *class, void *context)
 {
 	struct removal *removal = context;
+	const struct request *r = removal->r;
 
-	if (!wants_class(removal->r, class->handle)) {
+	if (r->rest ? !class->kept || (r->classes && wants_class(r, class->handle)) : !wants_class(r, class->handle)) {
 		removal->left++;
 		return 0;
 	}
@@ -79,7 +80,7 @@ static int remove_one(struct weir_attachment *a, const struct weir_class *class,
 	return weir_class_remove(removal->maps, a->slot);
 }
 
-/* The laws of some classes; with the last one everything goes. */
+/* The laws of some classes; with the last one everything goes. 0, CHANGED of the rest, or -1. */
 static int detach_classes(const struct request *r, const struct weir_meta *about, const char *path)
 {
 	struct weir_class_maps maps;
@@ -90,19 +91,22 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 
 	if (weir_attachment_open(&a, path, r->dev))
 		return -1;
-	for (unsigned int i = 0; !result && i < r->classes; i++) /* before anything is taken away */
+	for (unsigned int i = 0; !result && !r->rest && i < r->classes; i++) /* before anything is taken away */
 		if (r->class[i] & 0xffff || !a.about.slots)
 			result = weir_class_find(&a, r->class[i], &class);
 	if (result || weir_class_maps_open(&maps, &a)) {
 		weir_attachment_close(&a);
 		return -1;
 	}
-	result = weir_class_sweep(&maps) || weir_law_each(&a, remove_one, &removal) || weir_class_changed(&maps);
-	if (!result && !removal.removed)
+	result = weir_class_sweep(&maps) || weir_law_each(&a, remove_one, &removal) ||
+		 (removal.removed && weir_class_changed(&maps));
+	if (!result && !removal.removed && !r->rest)
 		result = weir_error("%s: none of these classes has a law", r->dev);
 	weir_class_maps_close(&maps);
 	weir_attachment_close(&a);
-	return !result && !removal.left ? weir_undo(about, path, *r->netns ? r->netns : about->netns) : result;
+	if (!result && !removal.left)
+		result = weir_undo(about, path, *r->netns ? r->netns : about->netns);
+	return !result && r->rest && removal.removed ? CHANGED : result;
 }
 
 int command_detach(const struct request *r)
@@ -136,12 +140,12 @@ int command_detach(const struct request *r)
 		weir_meta_read(path, &about); /* not before: whoever had the lock may have changed everything */
 		if (access(path, F_OK))
 			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
-		else if (r->classes)
+		else if (r->classes || r->rest)
 			result = detach_classes(r, &about, path);
 		else
 			result = weir_undo(&about, path, *r->netns ? r->netns : about.netns);
 		weir_locks_drop(&locks);
 	}
 	rmdir(r->pins);
-	return result ? 1 : 0;
+	return result == CHANGED ? CHANGED : result ? 1 : 0;
 }

@@ -3,15 +3,18 @@
 
 #include <stdio.h>
 
+#include "weir-xdp/classes.h"
 #include "weir-xdp/ensure.h"
 #include "weir-xdp/view/json.h"
 
 static void print_outcome(const struct request *r, const struct outcome *o)
 {
+	char dev[CLASSES_NAME_LEN];
 	const char *before = "";
 
+	classes_name(r->dev, r->classes == 1 ? r->class[0] : 0, dev);
 	if (r->json) {
-		json_member(stdout, "{", "dev", "", r->dev);
+		json_member(stdout, "{", "dev", "", dev);
 		json_member(stdout, ",", "did", "", did_names[o->did]);
 		printf(",\"what\":[");
 		for (int i = 0; i < PARTS; i++)
@@ -23,7 +26,7 @@ static void print_outcome(const struct request *r, const struct outcome *o)
 		printf("]}\n");
 		return;
 	}
-	printf("%s: %s", r->dev, did_names[o->did]);
+	printf("%s: %s", dev, did_names[o->did]);
 	before = ": ";
 	for (int i = 0; i < PARTS; i++)
 		if (o->part[i] && o->did == DID_REPLACE) {

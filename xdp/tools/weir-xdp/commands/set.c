@@ -13,6 +13,7 @@
 #include "pins/classes.h"
 #include "pins/place.h"
 #include "signal/virtual.h"
+#include "weir-xdp/classes.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
 
@@ -45,14 +46,12 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 
 static int print_gains(const struct request *r, struct weir_attachment *a)
 {
-	char class[WEIR_CLASS_LEN] = "", dev[IF_NAMESIZE + 1 + WEIR_CLASS_LEN];
+	char dev[CLASSES_NAME_LEN];
 	struct weir_config config;
 
 	if (weir_config_read(a, &config))
 		return 1;
-	if (r->classes)
-		weir_class_name(class, sizeof(class), r->class[0]);
-	snprintf(dev, sizeof(dev), "%s%s%s", r->dev, *class ? "/" : "", class);
+	classes_name(r->dev, r->classes ? r->class[0] : 0, dev);
 	json_member(stdout, "{", "dev", "", dev);
 	printf(",\"config_id\":%u,", a->config_id);
 	json_gains(stdout, "", &config.law);
@@ -72,63 +71,47 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 	return result || !r->json ? result : print_gains(r, a);
 }
 
-/* Slots that get the same configuration, one after the other. */
-struct run {
+struct setting {
 	const struct request *r;
-	struct weir_config config;
-	__u32 *slot, count;
+	struct class_run run;
 	unsigned int found;
 };
 
-static int put_run(struct run *run, const struct weir_attachment *a)
-{
-	__u32 count = run->count;
-
-	run->count = 0;
-	return count && weir_config_replace(a->config, a->path, run->slot, count, &run->config) ? 1 : 0;
-}
-
 static int set_one(struct weir_attachment *a, const struct weir_class *class, void *context)
 {
-	struct run *run = context;
+	struct setting *setting = context;
 	struct weir_config config;
 	int result;
 
-	if (!wants_class(run->r, class->handle))
+	if (!wants_class(setting->r, class->handle))
 		return 0;
-	run->found++;
-	result = change(run->r, a, &config);
-	if (!result && run->count && memcmp(&config, &run->config, sizeof(config)))
-		result = put_run(run, a);
-	run->config = config;
-	run->slot[run->count++] = a->slot;
-	return result;
+	setting->found++;
+	result = change(setting->r, a, &config);
+	return result ? result : class_run_add(&setting->run, a, &config);
 }
 
 /* Laws of classes. The poll process reads what has changed as soon as it is told to. */
 static int set_classes(const struct request *r, struct weir_attachment *a)
 {
-	struct run run = {.r = r, .slot = calloc(a->about.slots, sizeof(*run.slot))};
+	struct setting setting = {.r = r};
 	struct weir_class_maps maps;
 	struct weir_class class;
-	int result = run.slot ? 0 : weir_error("out of memory");
+	int result = 0;
 
 	for (unsigned int i = 0; !result && i < r->classes; i++) /* before anything is changed */
 		if (r->class[i] & 0xffff)
 			result = weir_class_find(a, r->class[i], &class);
-	if (result || weir_class_maps_open(&maps, a)) {
-		free(run.slot);
+	if (result || weir_class_maps_open(&maps, a))
 		return 1;
-	}
-	result = weir_law_each(a, set_one, &run);
+	result = weir_law_each(a, set_one, &setting);
 	if (!result)
-		result = put_run(&run, a);
-	if (!result && !run.found)
+		result = class_run_put(&setting.run, a);
+	if (!result && !setting.found)
 		result = weir_error("%s: none of these classes has a law", r->dev);
 	if (weir_class_changed(&maps))
 		result = 1;
 	weir_class_maps_close(&maps);
-	free(run.slot);
+	free(setting.run.slot);
 	if (result || !r->json)
 		return result ? (result < 0 ? 1 : result) : 0;
 	return weir_class_find(a, r->class[0], &class) ? 1 : print_gains(r, a);

@@ -14,6 +14,7 @@
 #include "pins/attachment.h"
 #include "pins/place.h"
 #include "weir-xdp/options.h"
+#include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 
 #define CHECK_MS 10000
@@ -32,7 +33,7 @@ static int add_word(struct wanted *w, const char *first, const char *between, co
 	char *word;
 
 	if (w->count > DAEMON_WORDS_MAX)
-		return weir_error("[%s]: more than %d words", w->dev, DAEMON_WORDS_MAX);
+		return weir_error("[%s]: more than %d words", w->name, DAEMON_WORDS_MAX);
 	if (asprintf(&word, "%s%s%s", first, between, second) < 0)
 		return weir_error("out of memory");
 	w->words[w->count++] = word;
@@ -61,25 +62,45 @@ static bool table_name(char *line, char **name)
 	return !*line || *line == '#';
 }
 
-static int begin_table(struct daemon_config *c, const char *name, int line)
+/* Whether another table may stand beside those that there are. */
+static int check_beside(const struct daemon_config *c, const struct wanted *w)
 {
-	struct wanted *list;
+	for (size_t i = 0; i < c->count; i++) {
+		if (strcmp(c->list[i].dev, w->dev))
+			continue;
+		if (c->list[i].class == w->class)
+			return weir_error("[%s]: given twice", w->name);
+		if (!c->list[i].class || !w->class)
+			return weir_error("[%s]: beside [%s]: either one law for the interface, or laws of its classes",
+					  w->name, c->list[i].name);
+	}
+	return c->count < DAEMON_TABLES_MAX ? 0 : weir_error("[%s]: more than %d tables", w->name, DAEMON_TABLES_MAX);
+}
 
+static int begin_table(struct daemon_config *c, char *name, int line)
+{
+	char *class = weir_class_split(name), *rest = class;
+	struct wanted *list, w = {.line = line};
+
+	if (class && (!weir_class_parse(&rest, &w.class) || *rest))
+		return weir_error(
+			"[%s/%s]: must be a class as tc has it, eth0/1:10, or eth0/1: for all of htb 1:", name, class);
 	if (weir_name_check("", name))
 		return -1;
-	for (size_t i = 0; i < c->count; i++)
-		if (!strcmp(c->list[i].dev, name))
-			return weir_error("[%s]: given twice", name);
-	if (c->count == DAEMON_INTERFACES_MAX)
-		return weir_error("[%s]: more than %d interfaces", name, DAEMON_INTERFACES_MAX);
+	snprintf(w.dev, sizeof(w.dev), "%s", name);
+	classes_name(w.dev, w.class, w.name);
+	if (check_beside(c, &w))
+		return -1;
 	list = realloc(c->list, (c->count + 1) * sizeof(*list));
 	if (!list)
 		return weir_error("out of memory");
 	c->list = list;
 	list = &c->list[c->count++];
-	*list = (struct wanted){.line = line};
-	snprintf(list->dev, sizeof(list->dev), "%s", name);
-	return add_word(list, "ensure", "", "") || add_word(list, name, "", "") ? -1 : 0;
+	*list = w;
+	return add_word(list, "ensure", "", "") || add_word(list, w.dev, "", "") ||
+			       (class && (add_word(list, "--class", "", "") || add_word(list, class, "", "")))
+		       ? -1
+		       : 0;
 }
 
 /* A line about the daemon itself. */
@@ -120,6 +141,8 @@ static const struct {
 	{"limit_packets", "--limit-packets", false},
 	{"limit_bytes", "--limit-bytes", false},
 	{"whole_tree", "--whole-tree", true},
+	{"mark", "--mark", false},
+	{"others", "--others", true},
 };
 
 /* A line about an interface: an option of `ensure`, or a gain. */
@@ -139,7 +162,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
 	return weir_error("%s: no key of an interface: must be shape, rate, peer, signal, hook, gains, limit_packets, "
-			  "limit_bytes, whole_tree or a key of a profile",
+			  "limit_bytes, whole_tree, of a class mark or others, or a key of a profile",
 			  key);
 }
 
@@ -156,7 +179,19 @@ static int read_line(struct daemon_config *c, char *line, int number)
 	return c->count ? set_of(&c->list[c->count - 1], key, value) : set_own(c, key, value);
 }
 
-int daemon_request(const struct wanted *w, const char *pins, struct request *r)
+/* The classes of an htb that have tables of their own. */
+static int except_others(const struct daemon_config *c, const struct wanted *w, struct request *r)
+{
+	r->except = calloc(c->count, sizeof(*r->except));
+	if (!r->except)
+		return weir_error("out of memory");
+	for (size_t i = 0; i < c->count; i++)
+		if (c->list[i].class & 0xffff && !strcmp(c->list[i].dev, w->dev))
+			r->except[r->excepts++] = c->list[i].class;
+	return 0;
+}
+
+int daemon_request(const struct daemon_config *c, const struct wanted *w, const char *pins, struct request *r)
 {
 	char *words[DAEMON_WORDS_MAX + 3] = {0};
 
@@ -164,7 +199,7 @@ int daemon_request(const struct wanted *w, const char *pins, struct request *r)
 	for (int i = 0; i < w->count; i++)
 		words[i] = w->words[i];
 	optind = 0; /* getopt begins anew, and puts the arguments last */
-	if (read_options(r, ENSURE, w->count, words))
+	if (read_options(r, ENSURE, w->count, words) || (w->class && except_others(c, w, r)))
 		return -1;
 	r->dev = words[optind];
 	r->words = w->count - optind - 1;
@@ -173,6 +208,37 @@ int daemon_request(const struct wanted *w, const char *pins, struct request *r)
 	if (!r->word)
 		return weir_error("out of memory");
 	memcpy(r->word, words + optind + 1, (size_t)r->words * sizeof(*r->word));
+	return 0;
+}
+
+void daemon_request_free(struct request *r)
+{
+	free(r->word);
+	free((char *)r->peer);
+	free(r->class);
+	free(r->except);
+}
+
+/* Packets of one mark are of one class, and so is what is left. Tables before this one: of the same interface. */
+static int check_tells(const struct daemon_config *c, size_t table)
+{
+	const struct wanted *w = &c->list[table];
+
+	for (size_t i = 0; i < table; i++) {
+		const struct wanted *other = &c->list[i];
+
+		if (strcmp(other->dev, w->dev))
+			continue;
+		if (w->others && other->others)
+			return weir_error("others: [%s] has it already", other->name);
+		if (!w->by_mark || !other->by_mark)
+			continue;
+		if (w->mark_mask != other->mark_mask)
+			return weir_error("mark %#x/%#x: the marks of all classes must have one mask, and [%s] has %#x",
+					  w->mark, w->mark_mask, other->name, other->mark_mask);
+		if (w->mark == other->mark)
+			return weir_error("mark %#x: [%s] has it already", w->mark, other->name);
+	}
 	return 0;
 }
 
@@ -188,12 +254,17 @@ static int check_tables(const struct daemon_config *c, const char *path)
 		int result;
 
 		weir_error_into(why, sizeof(why));
-		result = daemon_request(&c->list[i], WEIR_PINS, &r) || read_gains(&r, &gains, &coupling);
-		free(r.word);
-		free((char *)r.peer);
+		result = daemon_request(c, &c->list[i], WEIR_PINS, &r) || plan_check(&r) ||
+			 read_gains(&r, &gains, &coupling);
+		c->list[i].by_mark = r.by_mark;
+		c->list[i].others = r.others;
+		c->list[i].mark = r.mark;
+		c->list[i].mark_mask = r.mark_mask;
+		result = result || check_tells(c, i);
+		daemon_request_free(&r);
 		weir_error_into(NULL, 0);
 		if (result)
-			return weir_error("%s:%d: [%s]: %s", path, c->list[i].line, c->list[i].dev, why);
+			return weir_error("%s:%d: [%s]: %s", path, c->list[i].line, c->list[i].name, why);
 	}
 	return 0;
 }

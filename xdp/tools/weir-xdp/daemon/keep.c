@@ -52,7 +52,7 @@ void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifind
 		memset(k->part, 0, sizeof(k->part));
 		return;
 	}
-	k->off = result && o->did == DID_ATTACH && o->part[PART_PROGRAM];
+	k->off = result && ((o->did == DID_ATTACH && o->part[PART_PROGRAM]) || o->part[PART_CLASS]);
 	if (result) {
 		k->failures++;
 		again(k, now_ms);
@@ -105,10 +105,15 @@ static void label(FILE *out, const char *text)
 static void line(FILE *out, const char *name, const struct kept *k, const char *part, __u64 value)
 {
 	fprintf(out, "weir_xdp_%s{dev=\"", name);
-	label(out, k->dev);
+	label(out, k->name);
 	if (part)
 		fprintf(out, "\",part=\"%s", part);
 	fprintf(out, "\"} %llu\n", value);
+}
+
+static bool is_on(const struct kept *k)
+{
+	return k->attached && !k->off && !k->part[PART_PROGRAM] && !k->part[PART_CLASS];
 }
 
 static void print(FILE *out, const struct kept *list, size_t count, __u64 removed)
@@ -123,9 +128,9 @@ static void print(FILE *out, const struct kept *list, size_t count, __u64 remove
 		{"looks_total", "times that the interface was looked at", offsetof(struct kept, looks)},
 	};
 
-	head(out, "attached", "gauge", "1 if the law is on the interface, 0 if not or if there is no interface");
+	head(out, "attached", "gauge", "1 if the law is on, 0 if not or if there is no interface or class");
 	for (size_t i = 0; i < count; i++)
-		line(out, "attached", &list[i], NULL, list[i].attached && !list[i].off && !list[i].part[PART_PROGRAM]);
+		line(out, "attached", &list[i], NULL, is_on(&list[i]));
 	head(out, "drift_total", "counter", "times that something was not as configured although it had been");
 	for (size_t i = 0; i < count; i++)
 		for (int k = 0; k < PARTS; k++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One interface that the daemon keeps, what became of it, and the metrics of all of them. Pure but for metrics_write.
+/* One interface, or class, that the daemon keeps, what became of it, and the metrics of all of them. Pure but for
+ * metrics_write.
  */
 #ifndef WEIR_XDP_KEEP_H
 #define WEIR_XDP_KEEP_H
@@ -12,10 +13,11 @@
 
 struct kept {
 	char dev[IF_NAMESIZE];
-	unsigned int ifindex; /* as last attached; 0: never, or the interface went away */
-	__u64 due_ms;	      /* when it is looked at next, by the monotonic clock */
-	__u64 last_ms;	      /* when it was looked at */
-	unsigned int failed;  /* looks in a row that failed or changed something */
+	char name[CLASSES_NAME_LEN]; /* of the table, and in the metrics: eth0, or eth0/1:10 */
+	unsigned int ifindex;	     /* as last attached; 0: never, or the interface went away */
+	__u64 due_ms;		     /* when it is looked at next, by the monotonic clock */
+	__u64 last_ms;		     /* when it was looked at */
+	unsigned int failed;	     /* looks in a row that failed or changed something */
 	bool attached;
 	bool off;	  /* it was taken off since, and could not be put on again */
 	bool apply;	  /* the configuration was read again: it is put in force even where drift is left */
