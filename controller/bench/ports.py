@@ -4,7 +4,10 @@
 
     controller/bench/ports.py                    1000 eBPF queues, samples read and dropped
     controller/bench/ports.py --command tune     under `weir tune`; `dry-run`: one that writes nothing
-    controller/bench/ports.py --busy ...         virtual queues of 100 kbit/s, each sent a tenth more than it carries
+    controller/bench/ports.py --busy ...         queues of 100 kbit/s (virtual, or classes), each sent a tenth
+                                                 more than it carries
+    controller/bench/ports.py --kind classes     1000 classes of one interface, a law each; the process that takes
+                                                 their steps is measured too
     controller/bench/ports.py --kind p4runtime   weir-switches of 500 ports, which the controller sets up first
     controller/bench/ports.py --ports 100 --json
 
@@ -27,6 +30,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from p4_switches import p4_switches
@@ -79,29 +83,73 @@ def bpf_queues(ports: int, every_ms: int, signal_name: str, folder: Path) -> str
     return f'[devices.bench]\nkind = "bpf"\nevery_ms = {every_ms}\n'
 
 
+def bpf_classes(ports: int, every_ms: int, signal_name: str, folder: Path) -> str:
+    """So many classes of an htb at one interface, each with a law. Returns the fleet file's text."""
+    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")  # our own namespace's
+    sh("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
+    sh("ip", "-batch", "-", text="link add q0 type veth peer name q0p\nlink set q0 up\nlink set q0p up\n")
+    tree = "qdisc add dev q0 root handle 1: htb\nclass add dev q0 parent 1: classid 1:1 htb rate 10gbit quantum 10000\n"
+    for i in range(ports):
+        tree += f"class add dev q0 parent 1:1 classid {class_handle(i) & 0xFFFF:x} htb rate {BUSY_RATE} quantum 1514\n"
+    sh("tc", "-batch", "-", text=tree)
+    profile = REPOSITORY / "controller" / "profiles" / "tuned.toml"
+    sh("weir-xdp", "attach", "q0", "--class", "1:", "--gains", profile)
+    return f'[devices.bench]\nkind = "bpf"\nevery_ms = {every_ms}\n'
+
+
+def class_handle(i: int) -> int:
+    return 0x10000 + 0x10 + i
+
+
 def p4_ports(ports: int, every_ms: int, signal_name: str, folder: Path) -> str:
     """So many ports on switches of 500. Returns the fleet file's text."""
     return p4_switches(ports, every_ms, folder)
 
 
-KINDS: dict[str, Callable[[int, int, str, Path], str]] = {"bpf": bpf_queues, "p4runtime": p4_ports}
+KINDS: dict[str, Callable[[int, int, str, Path], str]] = {
+    "bpf": bpf_queues,
+    "classes": bpf_classes,
+    "p4runtime": p4_ports,
+}
 
 
-def load(ports: int) -> None:
-    """Sends each queue a tenth more than it carries, in turn and for ever."""
-    frame = bytes.fromhex("02000000000202000000000108004500") + (BUSY_BYTES - 14).to_bytes(2, "big")
-    frame += bytes.fromhex("00000000401100000a0900010a090002").ljust(BUSY_BYTES - len(frame), b"\0")
+def queue_senders(ports: int) -> list[Callable[[bytes], object]]:
+    """What sends a frame, for each interface."""
     sockets = []
     for i in range(ports):
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
         sock.bind((f"q{i}", 0))
         sockets.append(sock)
+    return [sock.send for sock in sockets]
+
+
+def class_senders(ports: int) -> list[Callable[[bytes], object]]:
+    """The same for each class: a packet's priority is the class's number."""
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sock.bind(("q0", 0))
+    # SO_SNDBUFFORCE: or it would wait for the queues
+    sock.setsockopt(socket.SOL_SOCKET, 32, 1 << 30)
+
+    def send(handle: int, frame: bytes) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, handle)
+        sock.send(frame)
+
+    return [partial(send, class_handle(i)) for i in range(ports)]
+
+
+SENDERS = {"bpf": queue_senders, "classes": class_senders}
+
+
+def load(senders: list[Callable[[bytes], object]]) -> None:
+    """Sends each queue a tenth more than it carries, in turn and for ever."""
+    frame = bytes.fromhex("02000000000202000000000108004500") + (BUSY_BYTES - 14).to_bytes(2, "big")
+    frame += bytes.fromhex("00000000401100000a0900010a090002").ljust(BUSY_BYTES - len(frame), b"\0")
     pause_s = BUSY_BYTES * 8 / (1.1 * BUSY_BIT_S)
     due_s = time.monotonic()
     while True:
-        for sock in sockets:
+        for send in senders:
             with contextlib.suppress(OSError):  # dropped by the law, which is what it is there for
-                sock.send(frame)
+                send(frame)
         due_s = max(due_s + pause_s, time.monotonic() - pause_s)
         time.sleep(max(0.0, due_s - time.monotonic()))
 
@@ -133,9 +181,21 @@ def rss_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
-def measure(command: list[str], ready: Callable[[str], bool], seconds: float, warm_up_s: float = 5) -> tuple[dict, int]:
-    """CPU, as shares of a core, and memory of a command's processes, once it has said that it is ready; and the lines
-    that it wrote in that time."""
+def poll_processes() -> dict[int, str]:
+    """Processes that take laws' steps here: a command started them, but they are nobody's children."""
+    status = subprocess.run(["weir-xdp", "status", "--json"], capture_output=True, text=True, check=True).stdout
+    return {one["poll"]["pid"]: "poll process" for one in json.loads(status) if "poll" in one}
+
+
+def measure(
+    command: list[str],
+    ready: Callable[[str], bool],
+    seconds: float,
+    beside: dict[int, str],
+    warm_up_s: float,
+) -> tuple[dict, int]:
+    """CPU, as shares of a core, and memory of a command's processes and of those `beside` it, once it has said that it
+    is ready; and the lines that it wrote in that time."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "controller")},
@@ -152,7 +212,7 @@ def measure(command: list[str], ready: Callable[[str], bool], seconds: float, wa
         time.sleep(warm_up_s)  # what happens at the start is not what a port costs
         lines_before = next(lines)
         before = {}
-        for pid, name in family(process.pid).items():
+        for pid, name in (family(process.pid) | beside).items():
             with contextlib.suppress(FileNotFoundError):  # one that sets gains, ended already: its parent's
                 before[pid] = name, cpu_s(pid)
         began_s = time.monotonic()
@@ -189,10 +249,11 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="with traffic; sets --signal virtual")
     parser.add_argument("--command", choices=("listen", "dry-run", "tune"), default="listen")
     parser.add_argument("--seconds", type=whole, default=30)
+    parser.add_argument("--warm-up", type=whole, default=5, metavar="SECONDS", help="before that (default %(default)s)")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    if args.busy and args.kind != "bpf":
-        parser.error("--busy is for --kind bpf")
+    if args.busy and args.kind not in SENDERS:
+        parser.error("--busy is for --kind bpf and classes")
     if INSIDE not in os.environ:
         path = f"{os.environ['PATH']}:{REPOSITORY / 'build' / 'bin'}:/usr/sbin:/sbin"
         os.environ.update({INSIDE: "1", "PATH": path})
@@ -205,14 +266,20 @@ def main() -> None:
         setup_s = time.monotonic() - began_s
         if args.busy:
             resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-            threading.Thread(target=load, args=(args.ports,), daemon=True).start()
+            threading.Thread(target=load, args=(SENDERS[args.kind](args.ports),), daemon=True).start()
         if args.command == "listen":
             command = [sys.executable, "-c", LISTEN, str(fleet)]
-            parts, lines = measure(command, lambda line: line == f"up {args.ports}\n", args.seconds)
+            said = f"up {args.ports}\n"
         else:
             command = [sys.executable, "-m", "weir.cli", "tune", "--fleet", str(fleet)]
             command += ["--dry-run"] if args.command == "dry-run" else []
-            parts, lines = measure(command, lambda line: line.startswith("tuning"), args.seconds)
+            said = "tuning"
+        beside = {} if args.kind == "p4runtime" else poll_processes()
+        try:
+            parts, lines = measure(command, lambda line: line.startswith(said), args.seconds, beside, args.warm_up)
+        finally:
+            for pid in beside:  # each keeps our namespaces, and with them its pins
+                os.kill(pid, signal.SIGTERM)
     total = {key: sum(part[key] for part in parts.values()) for key in ("core_percent", "rss_mb")}
     result = {
         "kind": args.kind, "ports": args.ports, "every_ms": args.every_ms, "command": args.command, "busy": args.busy,

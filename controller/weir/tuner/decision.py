@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ..gains import KEYS, Gains
@@ -122,6 +123,8 @@ _MEASURED = {"interval_us", "kp", "ki", "kd"}  # what follows from measurements,
 
 def matters(old: Gains, new: Gains) -> bool:
     """Whether the way from `old` to `new` is worth a change."""
+    if old == new:
+        return False
     for key in KEYS:
         was, is_to_be = getattr(old, key), getattr(new, key)
         if was == is_to_be:
@@ -131,6 +134,7 @@ def matters(old: Gains, new: Gains) -> bool:
     return False
 
 
+@lru_cache(maxsize=4096)  # asked at each sample of a thousand ports, with the same answer nearly always
 def near_kept(old: Gains, new: Gains) -> Gains:
     """`new` with what is hardly different left as it is in `old`, so that a change changes what it is about."""
     kept = {

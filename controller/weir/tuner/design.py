@@ -80,13 +80,19 @@ def gains_for(point: Point, base: Gains, target_us: int | None = None) -> Gains:
     period_us = max(base.interval_us, slow_us)
     steepest = max(base.z1, base.z2, base.z3, 1.0)
     kp = min(base.kp, _rounded_down(PACKET_SHARE / (packet_us / 1e6) / steepest))
+    return _borne(base, kp, period_us, base.target_us if target_us is None else target_us)
+
+
+@lru_cache(maxsize=4096)
+def _borne(base: Gains, kp: float, period_us: int, target_us: int) -> Gains:
+    """`base` with this Kp and period. Computed once: what a port measures wavers, what follows from it hardly does."""
     if base.kp > 0 and (kp, period_us) != (base.kp, base.interval_us):
         lower = kp / base.kp
         base = dataclasses.replace(
             base, interval_us=period_us, kp=kp, kd=_rounded(base.kd * lower),
             ki=_rounded(base.ki * lower * period_us / base.interval_us),
         )  # fmt: skip
-    return held_at(base, base.target_us if target_us is None else target_us)
+    return held_at(base, target_us)
 
 
 def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
