@@ -5,6 +5,7 @@ namespace of its own."""
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -254,4 +255,36 @@ def test_one_address_takes_a_part_of_all_places(net):
     getter = net.get(1, "/weir/files/film", net.folder / "again")
     _, errors = getter.communicate()
     assert getter.returncode == 0, errors
+    net.end(publisher)
+
+
+def test_one_address_takes_a_part_of_an_edge_servers_places(net):
+    at = "10.9.0.13:4434"
+    publisher = net.publish("--live", "--host", "10.9.0.13", name="/weir/radio", stdin=subprocess.PIPE)
+    edge = net.edge(3, "--most-from-one", 2)
+
+    def subscribes(host: int, number: int) -> subprocess.Popen | None:
+        """A subscriber that has its manifest; None: it was refused."""
+        events = net.folder / f"events-{number}"
+        getter = net.get(host, "/weir/radio", net.folder / f"out-{number}", "--events", events, at=at)
+        while not any(event["name"] == "icn:manifest" for event in events_of(events)):
+            if getter.poll() is not None:
+                _, errors = getter.communicate()
+                assert getter.returncode == 7, errors
+                assert "2 subscribers come from your address, as many as this edge server takes from one" in errors
+                return None
+            time.sleep(0.02)
+        return getter
+
+    first, second = subscribes(1, 1), subscribes(1, 2)
+    assert first
+    assert second
+    assert subscribes(1, 3) is None
+    assert subscribes(2, 4)
+    # Who leaves makes room, once its connection has drained.
+    first.send_signal(signal.SIGINT)
+    first.communicate()
+    while subscribes(1, 5) is None:
+        pass
+    assert net.end(edge)["members"] == 3
     net.end(publisher)

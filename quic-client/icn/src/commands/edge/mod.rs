@@ -3,7 +3,7 @@
 
 mod sharing;
 
-use super::group::{Client, ClientEvent, Leave, MemberId, Server, ServerEvent, Target, Trust};
+use super::group::{Client, ClientEvent, Leave, MemberId, Places, Room, Server, ServerEvent, Target, Trust};
 use super::identity::Serving;
 use super::options::{complain, resolve, to_json, trust};
 use crate::objects::object::lines::{Answer, Request};
@@ -43,6 +43,11 @@ pub struct Options {
     /// Accept any certificate there: for tests
     #[arg(long, conflicts_with = "ca", help_heading = "Trust")]
     insecure: bool,
+    /// Subscribers taken from one IPv4 address, or the /64 of an IPv6 one, of the 500 in all. More where one address is that
+    /// of many: of another edge server that asks here, or of a NAT
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=MOST_MEMBERS as i64), value_name = "N",
+        help_heading = "Limits")]
+    most_from_one: u16,
     #[command(flatten)]
     serving: Serving,
 }
@@ -69,6 +74,7 @@ struct Loop<'a> {
     uplinks: BTreeMap<u64, Uplink>,
     /// The uplink of each member, and the number of what it asks for there.
     members: BTreeMap<MemberId, (u64, u64)>,
+    places: Places,
     sharing: Sharing<MemberId>,
     /// What numbers were given to, uplinks and asks.
     numbers: u64,
@@ -96,6 +102,11 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         group,
         uplinks: BTreeMap::new(),
         members: BTreeMap::new(),
+        places: Places::new(Room {
+            who: "this edge server",
+            most: MOST_MEMBERS,
+            most_of_source: options.most_from_one.into(),
+        }),
         sharing: Sharing::default(),
         numbers: 0,
         waiter,
@@ -188,17 +199,10 @@ impl Loop<'_> {
     fn serve(&mut self, now: Instant) -> Result<(), Fault> {
         for event in self.group.turn(now)? {
             match event {
-                ServerEvent::Get(member, _, request) => {
-                    if self.members.len() >= MOST_MEMBERS {
-                        let why = "this edge server has as many subscribers as it takes; try again later";
-                        self.group.tell(member, &Answer::Error(why.to_owned()))?;
-                        continue;
-                    }
-                    let acts = self.sharing.get(member, request);
-                    self.act(acts, now)?;
-                }
+                ServerEvent::Get(member, _, request) => self.get(member, request, now)?,
                 ServerEvent::Left(member, how) => {
                     self.unask(member, how);
+                    self.places.give_up(member);
                     let acts = self.sharing.left(member);
                     self.act(acts, now)?;
                 }
@@ -207,11 +211,31 @@ impl Loop<'_> {
         Ok(())
     }
 
+    /// One wants to be a member.
+    fn get(&mut self, member: MemberId, request: Request, now: Instant) -> Result<(), Fault> {
+        let Some(source) = self.group.source(member) else { return Ok(()) };
+        match self.places.take(member, source, self.sharing.same(&request)) {
+            Ok(None) => {}
+            Ok(Some(earlier)) => {
+                self.unask(earlier, Leave::Silent);
+                self.group.tell(earlier, &Answer::Error("you ask on another connection now".to_owned()))?;
+                let acts = self.sharing.left(earlier);
+                self.act(acts, now)?;
+            }
+            Err(full) => return self.group.tell(member, &Answer::Error(full.to_string())),
+        }
+        let acts = self.sharing.get(member, request);
+        self.act(acts, now)
+    }
+
     fn act(&mut self, acts: Vec<Act<MemberId>>, now: Instant) -> Result<(), Fault> {
         for act in acts {
             match act {
                 Act::Tell(member, answer) => {
                     self.handed_on += 1;
+                    if matches!(answer, Answer::Error(_)) {
+                        self.places.give_up(member);
+                    }
                     self.group.tell(member, &answer)?;
                 }
                 Act::Ask(member, request) => {

@@ -91,6 +91,13 @@ impl<M: Copy + Ord> Sharing<M> {
         vec![Act::Ask(member, asked)]
     }
 
+    /// The first of those who ask for the same object as the same member.
+    pub fn same(&self, request: &Request) -> Option<M> {
+        request.member?;
+        let same = |m: &Member| m.request.member == request.member && m.request.get == request.get;
+        self.members.iter().find(|(_, m)| same(m)).map(|(id, _)| *id)
+    }
+
     /// The publisher said this for a member. An error is the last that it says.
     pub fn answer(&mut self, member: M, answer: Answer) -> Vec<Act<M>> {
         let Some(found) = self.members.get_mut(&member) else { return Vec::new() };
@@ -268,6 +275,18 @@ mod tests {
         assert_eq!(sharing.answer(2, no.clone()), [Act::Tell(2, no), Act::Ask(3, request())]);
         assert_eq!(sharing.left(3), []);
         assert!(sharing.members.is_empty() && sharing.objects.is_empty());
+    }
+
+    #[test]
+    fn who_comes_back_is_known_by_what_it_calls_itself() {
+        let mut sharing = Sharing::default();
+        let me = Request { member: Some([7; 16]), ..request() };
+        assert_eq!(sharing.same(&me), None);
+        sharing.get(1, request());
+        sharing.get(2, me.clone());
+        sharing.get(3, me.clone());
+        assert_eq!((sharing.same(&me), sharing.same(&request())), (Some(2), None));
+        assert_eq!(sharing.same(&Request { get: "/other".to_owned(), ..me }), None);
     }
 
     #[test]

@@ -6,10 +6,12 @@ mod client;
 mod door;
 mod early;
 mod link;
+mod places;
 mod server;
 mod tickets;
 
 pub use client::{Client, ClientCounts, ClientEvent, Target, Trust};
+pub use places::{Full, Places, Room};
 pub use server::{Leave, MemberId, Server, ServerEvent};
 pub use tickets::TicketSecret;
 
