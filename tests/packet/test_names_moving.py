@@ -2,6 +2,7 @@
 """A subscriber whose way to the publisher dies: it has another address, or the publisher is gone for a while. What it
 fetches by name goes on, and the group's next key reaches it."""
 
+import itertools
 import json
 import os
 import select
@@ -249,6 +250,44 @@ def test_the_next_edge_server_takes_the_ticket_of_the_first(tmp_path):
         assert (report["group"]["resumed"], report["group"]["early_data"]) == (1, 1)
         report = json.loads(stream.publisher.stdout.read())
         assert report["publisher"]["rekeys"] <= 2, "it was a member all the time"
+
+
+def test_who_moves_out_of_reach_of_its_edge_server_goes_on_at_another(tmp_path):
+    """From its new address the first edge server can't be reached. It asks the other one at once, in its first packets,
+    while it still tells the first that it has moved; it is the same member, and gets the key that is drawn then."""
+    with bridged(tmp_path, subscribers=4) as net:
+        publish = ["--live", "--host", "10.9.0.13", "--host", "10.9.0.14"]
+        stream = Stream(net.publish(*publish, name="/weir/radio", stdin=subprocess.PIPE))
+        keys = ["--ticket-keys", net.folder / "tickets"]
+        first, second = net.edge(3, *keys), net.edge(4, *keys)
+        events, out = net.folder / "events", net.folder / "out"
+        options = ["--from", "10.9.0.14:4434", "--events", events]
+        mover = net.get(1, "/weir/radio", out, *options, at="10.9.0.13:4434")
+        leaver = net.get(2, "/weir/radio", net.folder / "left")
+        heard = [Path(f"{out}.part"), net.folder / "left.part"]
+        stream.until(lambda: all(size(path) for path in heard))
+        net.hosts[3].sh("ip route add blackhole 10.9.0.101/32")
+        move(net, 1)
+
+        def there() -> list[dict]:
+            return [event["data"] for event in events_of(events) if event["name"] == "icn:group"]
+
+        stream.until(lambda: there() or mover.poll() is not None)
+        assert [back["server"] for back in there()] == ["10.9.0.14:4434"]
+        leaver.send_signal(signal.SIGINT)
+        leaver.communicate()
+        stream.until(lambda: len({*itertools.chain(*keys_told(events))}) > 1 or mover.poll() is not None)
+        stream.more(5 * ROUND_BYTES)
+        stream.publisher.stdin.close()
+        told, errors = mover.communicate()
+        assert mover.returncode == 0, errors
+        group = json.loads(told)["group"]
+        assert (group["migrated"], group["reconnected"], group["resumed"], group["early_data"]) == (0, 1, 1, 1)
+        assert bytes(stream.said).endswith(out.read_bytes())
+        assert net.end(second)["group"]["early_data"] == 1
+        assert net.end(first)["group"]["migrated"] == 0
+        report = json.loads(stream.publisher.stdout.read())
+        assert report["publisher"]["rekeys"] <= 2, "moving is not leaving"
 
 
 def test_what_an_edge_server_says_without_its_publisher(net):

@@ -323,6 +323,7 @@ impl Loop<'_> {
                     Ok(fetch) => fetch,
                     Err(e) => return wrong(e.to_string()),
                 };
+                self.reporter.begin();
                 *current = Some((fetch, output, manifest));
                 keys
             }

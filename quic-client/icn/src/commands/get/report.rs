@@ -39,7 +39,31 @@ pub struct Fetched {
 pub struct Reporter {
     events: Option<LineLog>,
     before: Counts,
+    stalls: Stalls,
     progress: bool,
+}
+
+/// Waits for content that are no shorter than this are told of: no timer is below it.
+const LEAST_STALL_US: u64 = 10_000;
+
+/// How far an object is, and since when.
+#[derive(Debug, Default)]
+struct Stalls {
+    since: Option<(u64, u64)>,
+}
+
+impl Stalls {
+    /// So many segments are there and checked at this time; how long it stood still before, if that is to be told.
+    fn at(&mut self, segments: u64, t_us: u64) -> Option<u64> {
+        let (before, since_us) = *self.since.get_or_insert((segments, t_us));
+        if segments == before {
+            return None;
+        }
+        self.since = Some((segments, t_us));
+        let waited_us = t_us.saturating_sub(since_us);
+        // The first one is not waited for between others.
+        (before > 0 && waited_us >= LEAST_STALL_US).then_some(waited_us)
+    }
 }
 
 impl Reporter {
@@ -50,7 +74,12 @@ impl Reporter {
     pub fn new(options: &Options) -> Result<Reporter, Fault> {
         let events = options.events.as_deref();
         let events = events.map(|path| LineLog::create("--events", path, complain)).transpose()?;
-        Ok(Reporter { events, before: Counts::default(), progress: !options.quiet && io::stderr().is_terminal() })
+        Ok(Reporter {
+            events,
+            before: Counts::default(),
+            stalls: Stalls::default(),
+            progress: !options.quiet && io::stderr().is_terminal(),
+        })
     }
 
     /// Writes an event, with its time.
@@ -60,10 +89,18 @@ impl Reporter {
         }
     }
 
+    /// Another object begins.
+    pub fn begin(&mut self) {
+        (self.before, self.stalls) = (Counts::default(), Stalls::default());
+    }
+
     /// Writes events for what happened since the last call.
     pub fn changes(&mut self, t_us: u64, fetch: &Fetch) {
         if self.events.is_none() {
             return;
+        }
+        if let Some(waited_us) = self.stalls.at(fetch.checked(), t_us) {
+            self.event(t_us, "icn:stall", &serde_json::json!({ "waited_us": waited_us }));
         }
         let (now, before) = (fetch.counts, self.before);
         self.before = now;
@@ -145,5 +182,18 @@ impl Reporter {
         };
         written.map_err(Fault::io("standard output"))?;
         Ok(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_told_when_it_is_over() {
+        let mut stalls = Stalls::default();
+        let steps = [(0, 0), (0, 50_000), (1, 60_000), (3, 69_000), (3, 90_000), (4, 90_001), (5, 100_001)];
+        let told: Vec<_> = steps.map(|(segments, t_us)| stalls.at(segments, t_us)).into_iter().flatten().collect();
+        assert_eq!(told, [21_001, 10_000]);
     }
 }

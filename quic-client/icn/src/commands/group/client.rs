@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The subscriber's side: one server of the group at a time, on which it asks for objects. When the way
-//! to it is dead it goes on from another address, or by another connection, at the same server or the next.
+//! to it is dead it goes on from another address, or by another connection, at the same server or the next. When the host has
+//! moved, whichever of its servers answers first.
 
 use super::config;
 use super::link::{Link, Shift};
+use super::race::{Race, Winner};
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, LineError, Request, Token};
 use boring::x509::X509;
@@ -96,6 +98,18 @@ pub struct ClientCounts {
     pub early_data: u64,
 }
 
+impl ClientCounts {
+    /// This one is up, and not the first.
+    fn another(&mut self, link: &Link) -> Back {
+        let resumed = link.quic().is_resumed();
+        let early_data = resumed && link.quic().early_data_reason() == ACCEPTED;
+        self.reconnected += 1;
+        self.resumed += u64::from(resumed);
+        self.early_data += u64::from(early_data);
+        Back { server: link.to(), migrated: false, resumed, early_data }
+    }
+}
+
 /// What a later connection may go on from.
 struct Ticket {
     session: Vec<u8>,
@@ -118,6 +132,17 @@ struct Want {
     asked: Instant,
 }
 
+/// A server said something to what is asked for.
+fn taken(wants: &mut BTreeMap<u64, Want>, id: u64, answer: Result<Answer, LineError>) -> ClientEvent {
+    if let Some(want) = wants.get_mut(&id) {
+        want.answered = true;
+    }
+    match answer {
+        Ok(answer) => ClientEvent::Answer(id, answer),
+        Err(wrong) => ClientEvent::Wrong(id, wrong),
+    }
+}
+
 /// The subscriber's side of a group.
 pub struct Client {
     servers: Vec<Target>,
@@ -127,6 +152,8 @@ pub struct Client {
     insecure: bool,
     monitor: Option<Monitor>,
     link: Option<Link>,
+    /// The host has moved, and was not heard since.
+    race: Option<Race>,
     ticket: Option<Ticket>,
     member: Token,
     wants: BTreeMap<u64, Want>,
@@ -165,6 +192,7 @@ impl Client {
             new_fds: monitor.iter().map(Monitor::fd).collect(),
             monitor,
             link: None,
+            race: None,
             ticket: None,
             member: weir_io::random::bytes()?,
             wants: BTreeMap::new(),
@@ -218,7 +246,13 @@ impl Client {
         let trying = (!self.up).then_some(self.until);
         let first = self.unanswered().filter(|_| !self.up).map(|asked| asked + CONNECT_WITHIN);
         let look = self.link.as_ref().filter(|l| l.is_refused()).map(|_| self.look);
-        [self.link.as_ref().and_then(Link::deadline), trying, first, look].into_iter().flatten().min()
+        let race = self.race.as_ref().and_then(Race::deadline);
+        [self.link.as_ref().and_then(Link::deadline), trying, first, look, race].into_iter().flatten().min()
+    }
+
+    /// All connections: one, or several while it is open which will go on.
+    fn links(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.link.iter_mut().chain(self.race.iter_mut().flat_map(Race::links))
     }
 
     /// When the first was asked for of what was not answered.
@@ -240,7 +274,7 @@ impl Client {
     /// It has no form in JSON.
     pub fn ask(&mut self, id: u64, request: Request, now: Instant) -> Result<(), Fault> {
         let request = Request { member: request.member.or(Some(self.member)), ..request };
-        if let Some(link) = &mut self.link {
+        for link in self.links() {
             link.ask(id, &request)?;
         }
         self.wants.insert(id, Want { request, answered: false, asked: now });
@@ -257,17 +291,13 @@ impl Client {
     /// Is a member no longer.
     pub fn leave(&mut self, id: u64) {
         self.wants.remove(&id);
-        if let Some(link) = &mut self.link {
-            link.leave(id);
-        }
+        self.links().for_each(|link| link.leave(id));
     }
 
     /// Asks no longer for one who was not heard any more: he may be a member on another connection.
     pub fn forget(&mut self, id: u64) {
         self.wants.remove(&id);
-        if let Some(link) = &mut self.link {
-            link.forget(id);
-        }
+        self.links().for_each(|link| link.forget(id));
     }
 
     /// Something by name tells that there should have been news: looks whether the way is dead.
@@ -295,6 +325,7 @@ impl Client {
         };
         if self.link.is_some() {
             self.use_link(changed, now, &mut events)?;
+            self.run_race(now, &mut events)?;
         }
         let retry = self.link.is_none() && changed;
         if !self.up && self.unanswered().is_some_and(|asked| now >= asked + CONNECT_WITHIN) {
@@ -326,15 +357,7 @@ impl Client {
     fn use_link(&mut self, changed: bool, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let was_moving = link.is_moving();
-        let mut take = |id, answer: Result<Answer, LineError>| {
-            if let Some(want) = self.wants.get_mut(&id) {
-                want.answered = true;
-            }
-            events.push(match answer {
-                Ok(answer) => ClientEvent::Answer(id, answer),
-                Err(wrong) => ClientEvent::Wrong(id, wrong),
-            });
-        };
+        let mut take = |id, answer| events.push(taken(&mut self.wants, id, answer));
         link.turn(now, &mut take)?;
         let mut stuck = false;
         if changed || (link.is_refused() && now >= self.look) {
@@ -345,20 +368,16 @@ impl Client {
                 Shift::Moved => {
                     self.new_fds.push(link.fd());
                     link.turn(now, &mut take)?;
+                    let others = (0..self.servers.len()).filter(|at| *at != self.at);
+                    self.race = Some(Race::new(others, now));
                 }
             }
         }
         self.heard |= link.take_heard();
         if link.is_up() && !self.up {
             (self.up, self.tries, self.refused, self.fault) = (true, 0, 0, None);
-            let resumed = link.quic().is_resumed();
-            let early_data = resumed && link.quic().early_data_reason() == ACCEPTED;
             if !std::mem::replace(&mut self.first, false) {
-                self.counts.reconnected += 1;
-                self.counts.resumed += u64::from(resumed);
-                self.counts.early_data += u64::from(early_data);
-                let back = Back { server: link.to(), migrated: false, resumed, early_data };
-                events.push(ClientEvent::Back(back));
+                events.push(ClientEvent::Back(self.counts.another(link)));
             }
         }
         if self.up && was_moving && !link.is_moving() {
@@ -373,8 +392,46 @@ impl Client {
         Ok(())
     }
 
+    /// Other servers beside the one that is told of the new address, until one of them answers.
+    fn run_race(&mut self, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
+        let Some(mut race) = self.race.take() else { return Ok(()) };
+        if !self.link.as_ref().is_some_and(Link::is_moving) {
+            return Ok(());
+        }
+        if let Some(at) = race.due(now) {
+            self.keep_ticket();
+            if let Ok(link) = self.open(at, now)? {
+                self.new_fds.push(race.add(at, link));
+            }
+        }
+        let Some(Winner { at, link, said }) = race.turn(!self.wants.is_empty(), now)? else {
+            self.race = Some(race);
+            return Ok(());
+        };
+        (self.at, self.heard) = (at, true);
+        events.push(ClientEvent::Back(self.counts.another(&link)));
+        events.extend(said.into_iter().map(|(id, answer)| taken(&mut self.wants, id, answer)));
+        if let Some(mut earlier) = self.link.replace(link) {
+            // It is a member here: there it has not left, but falls silent.
+            self.wants.keys().for_each(|id| earlier.forget(*id));
+            earlier.turn(now, &mut |_, _| ())?;
+        }
+        Ok(())
+    }
+
+    /// What a later connection may go on from.
+    fn keep_ticket(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        if let Some(session) = link.quic().session() {
+            let kept = self.ticket.take().and_then(|t| t.certificate);
+            let certificate = link.quic().peer_cert().map(<[u8]>::to_vec).or(kept);
+            self.ticket = Some(Ticket { session: session.to_vec(), certificate });
+        }
+    }
+
     /// The connection is dead, or was never up. `moved`: the host is elsewhere, and the server probably where it was.
     fn lose(&mut self, moved: bool, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
+        self.keep_ticket();
         let Some(mut link) = self.link.take() else { return Ok(()) };
         let fault = link.failure();
         if !self.up {
@@ -393,39 +450,48 @@ impl Client {
         self.up = false;
         self.counts.lost += 1;
         self.wants.values_mut().for_each(|want| want.asked = now);
-        if let Some(session) = link.quic().session() {
-            let kept = self.ticket.take().and_then(|t| t.certificate);
-            let certificate = link.quic().peer_cert().map(<[u8]>::to_vec).or(kept);
-            self.ticket = Some(Ticket { session: session.to_vec(), certificate });
+        events.push(ClientEvent::Lost(fault));
+        self.tries = 0;
+        if let Some((at, link)) = self.race.take().and_then(Race::first) {
+            (self.at, self.link, self.until) = (at, Some(link), now + TRY_FOR);
+            return Ok(());
         }
         if !moved {
             self.at = (self.at + 1) % self.servers.len();
         }
-        events.push(ClientEvent::Lost(fault));
-        self.tries = 0;
         self.attempt(now)
     }
 
     /// Begins a connection to the server whose turn it is.
     fn attempt(&mut self, now: Instant) -> Result<(), Fault> {
-        let target = &self.servers[self.at];
         // A handshake that is broken off is begun again from its first packet: only for another server's sake.
         let alone = self.servers.len() == 1;
         let round = if alone { MOST_DOUBLINGS } else { self.tries / self.servers.len() as u32 };
         self.until = now + TRY_FOR * (1 << round.min(MOST_DOUBLINGS));
-        let address: Option<IpAddr> = target.host.parse().ok();
-        let name = if address.is_some() { None } else { Some(target.host.as_str()) };
-        let ticket = self.ticket.as_ref().filter(|t| self.insecure || t.is_for(&target.host));
-        let session = ticket.map(|t| &t.session[..]);
-        let opened = Link::open(target.to, name, session, &mut self.config, now);
-        let mut link = match opened {
-            Ok(link) => link,
+        match self.open(self.at, now)? {
+            Ok(link) => {
+                self.new_fds.push(link.fd());
+                self.link = Some(link);
+            }
             Err(fault) => {
                 // Nothing was begun that another attempt would break off.
                 (self.link, self.until) = (None, now + TRY_FOR);
                 self.fault.get_or_insert(fault);
-                return Ok(());
             }
+        }
+        Ok(())
+    }
+
+    /// Begins a connection to a server, and asks there for all that is wanted. Within: there is no way there.
+    fn open(&mut self, at: usize, now: Instant) -> Result<Result<Link, Fault>, Fault> {
+        let target = &self.servers[at];
+        let address: Option<IpAddr> = target.host.parse().ok();
+        let name = if address.is_some() { None } else { Some(target.host.as_str()) };
+        let ticket = self.ticket.as_ref().filter(|t| self.insecure || t.is_for(&target.host));
+        let session = ticket.map(|t| &t.session[..]);
+        let mut link = match Link::open(target.to, name, session, &mut self.config, now) {
+            Ok(link) => link,
+            Err(fault) => return Ok(Err(fault)),
         };
         if let Some(ip) = address.filter(|_| !self.insecure) {
             tls::expect_address(link.tls(), ip)?;
@@ -437,9 +503,7 @@ impl Client {
         for _ in 0..2 {
             link.turn(now, &mut |_, _| ())?;
         }
-        self.new_fds.push(link.fd());
-        self.link = Some(link);
-        Ok(())
+        Ok(Ok(link))
     }
 
     /// Closes the connection.

@@ -7,6 +7,7 @@ mod door;
 mod early;
 mod link;
 mod places;
+mod race;
 mod server;
 mod tickets;
 
