@@ -183,3 +183,18 @@ def test_a_receiver_that_moves_gets_the_whole_file_and_the_new_key(edge):
     mover = next(line for line in lines if line["k"] == "receiver" and line["receiver"] == 1)
     round_trip_ms = 2 * (5 + 1)
     assert 0 < found["move_gap_ms"] < round_trip_ms + mover["beta"] * mover["response_time_us"] / 1e3
+
+
+def test_a_receiver_that_moves_goes_on_at_the_edge_server_there_in_its_first_packets(edge):
+    """Nobody at another switch can reach the edge server that it came from."""
+    changes = (
+        ("[variants.names]\n", MOVES.lstrip()),
+        ("bytes = 300_000", "bytes = 6_000_000"),
+        ("loss_percent = 1", "loss_percent = 0"),
+        ('carry = "names"', 'carry = "names"\ncache_mb = 16\nedge_server = "local"'),
+    )
+    found = metrics_of(edge("--json", "--only", "names", changes=changes))["names"]
+    assert (found["failed_receivers"], found["moved_wrong_receivers"], found["left_receivers"]) == (0, 0, 1)
+    assert (found["group_migrated"], found["group_reconnected"], found["group_early_data"]) == (0, 1, 1)
+    assert 0 < found["move_gap_ratio"] < 1
+    assert 100 < found["move_back_ms"], "it has its address 100 ms later"

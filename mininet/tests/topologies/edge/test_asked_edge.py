@@ -43,6 +43,21 @@ def test_a_fall_is_asked_of_32_receivers_beside_one():
     assert pair(0.98, loss=5.0).verdict == NOT_ASKED
 
 
+def test_a_move_is_asked_of_runs_in_which_one_moves():
+    def moved(*ratios, wrong=(0, 0)):
+        both = zip(ratios, wrong, strict=True)
+        metrics = [{"move_gap_ratio": ratio, "moved_wrong_receivers": count} for ratio, count in both]
+        return told([("names", {}, metrics)])
+
+    found = moved(0.5, 0.52)
+    assert [answer.verdict for answer in found.values()] == [MET, MET]
+    assert found["names", "move_gap_ratio"].worst.where == "1 % loss"
+    assert moved(0.5, 1.1)["names", "move_gap_ratio"].verdict == OPEN
+    assert moved(1.5, 1.52)["names", "move_gap_ratio"].verdict == MISSED
+    assert moved(0.5, 0.52, wrong=(1, 1))["names", "moved_wrong_receivers"].verdict == MISSED
+    assert told([("names", {}, [run(10.0), run(10.0)])]) == {}
+
+
 def test_a_bound_inside_of_the_interval_leaves_it_open():
     cases = [
         ("names", {"receivers": 1}, [run(10.0), run(10.0)]),

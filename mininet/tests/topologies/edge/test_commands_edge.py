@@ -9,8 +9,8 @@ import pytest
 
 from weirlab.lab.bridges import move_lines
 from weirlab.lab.net import NetError
-from weirlab.topologies.edge.commands import CACHE, SERVER_STATS, WAYS, cache_report
-from weirlab.topologies.edge.deploy import deploy_config
+from weirlab.topologies.edge.commands import CACHE, SERVER_STATS, WAYS, cache_report, moved
+from weirlab.topologies.edge.deploy import LOCAL, deploy_config
 from weirlab.topologies.edge.network import EdgeNet
 from weirlab.topologies.edge.schema import Carrying
 from weirlab.topologies.edge.tree import tree_of
@@ -88,6 +88,29 @@ def test_receivers_ask_the_edge_servers_near_them_and_then_the_publisher(tmp_pat
     assert configs["hub"]["routes"]["10.3.2.0/24"] == "edge2"
     assert configs["edge2"]["routes"]["10.3.2.2/32"] == "server"
     assert configs["edge2"]["neighbours"]["server"]["mac"] == "02:00:00:04:00:02"
+
+
+def test_an_edge_server_for_its_own_switch_has_no_way_from_another(tmp_path):
+    spec = made.spec(receivers=3, edges=2, cache_mb=7, edge_server=LOCAL)
+    assert [command.what for command in commands(spec, tmp_path)].count("edge-server") == 2
+    tree = tree_of(spec)
+    routes = {switch.name: tomllib.loads(deploy_config(tree, switch, spec))["routes"] for switch in tree.switches}
+    assert {"10.3.2.2/32", "10.1.0.2/32"} <= set(routes["edge2"])
+    assert "10.3.0.0/16" not in routes["edge1"].keys() | routes["edge2"].keys()
+    # The publisher answers both.
+    assert {"10.3.1.0/24", "10.3.2.0/24"} <= set(routes["hub"])
+
+
+def test_what_a_receiver_that_moves_tells_of_its_waits_is_read(tmp_path):
+    moves = [{"receiver": 1, "at_s": 1.0, "to_edge": 2, "address_after_s": 0.1}]
+    found = commands(made.spec(receivers=2, moves=moves), tmp_path)
+    assert [("--events" in command.argv) for command in found if command.what == "get"] == [True, False]
+    events = tmp_path / "events-1.jsonl"
+    assert moved(events) == {}
+    told = [("icn:stall", {"waited_us": 12_000}), ("icn:lost_by_gap", {}), ("icn:group", {"migrated": True})]
+    lines = [json.dumps({"t_us": 100 + i, "name": name, "data": data}) for i, (name, data) in enumerate(told)]
+    events.write_text("\n".join(lines) + "\n")
+    assert moved(events) == {"stalls": [[100, 12_000]], "back_us": [102]}
 
 
 def test_repair_symbols_are_the_publishers_to_offer(tmp_path):

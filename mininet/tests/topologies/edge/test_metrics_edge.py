@@ -151,6 +151,39 @@ def test_the_gap_at_a_move_is_the_longest_silence_from_then_on(measure):
     assert measure(late, spec)["move_gap_ms"] is None
 
 
+def moving(**more):
+    """A run of which the first of two receivers moves at 1 s, a byte a ms about that with a gap of 30 ms."""
+    spec = made.spec(receivers=2, moves=[{"receiver": 1, "at_s": 1.0, "to_edge": 2}])
+    lines = made.lines(spec)
+    at_us = made.T0_US + 10**6
+    said = {"stalls": [[at_us - 5000, 400_000], [at_us + 61_000, 60_000]], "back_us": [at_us + 120_000]}
+    first = next(line for line in lines if line["k"] == "receiver")
+    first |= {"beta": 8.0, "response_time_us": 6000, **said, **more}
+    return lines, spec
+
+
+def test_a_move_is_measured_by_a_round_trip_and_beta_response_times(measure):
+    found = measure(*moving())
+    # Links of 5 and 1 ms, there and back; 8 times 6 ms. What was over when it moved is none of the move's.
+    assert (found["move_bound_ms"], found["move_gap_ms"], found["move_stall_ms"]) == (60, 30, 60)
+    assert (found["move_gap_ratio"], found["move_stall_ratio"]) == (0.5, 1)
+    assert (found["move_back_ms"], found["moved_wrong_receivers"]) == (120, 0)
+    lines, spec = moving(back_us=[made.T0_US + ms * 1000 for ms in (1120, 1900, 2150)])
+    lines.append({"k": "move", "t_us": made.T0_US + 2 * 10**6, "receiver": 1, "from_edge": 2, "to_edge": 1})
+    assert measure(lines, spec)["move_back_ms"] == 150, "the first after each move"
+
+
+@pytest.mark.parametrize(("outcome", "wrong"), [("corrupt", 1), ("unfinished", 1), ("failed", 1), ("left", 0)])
+def test_a_mover_without_each_byte_once_is_counted(measure, outcome, wrong):
+    assert measure(*moving(outcome=outcome))["moved_wrong_receivers"] == wrong
+
+
+def test_a_mover_that_said_nothing_has_its_gap_alone(measure):
+    found = measure(*moving(response_time_us=None))
+    assert (found["move_gap_ms"], found["move_gap_ratio"], found["move_bound_ms"]) == (30, None, None)
+    assert measure(by_hand(), made.spec(receivers=2, edges=1))["moved_wrong_receivers"] is None
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

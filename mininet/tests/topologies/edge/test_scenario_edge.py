@@ -66,6 +66,11 @@ def test_a_good_file_leaves_nothing_open(load):
     assert spec["leaves"] == []
 
 
+def test_an_edge_server_may_be_for_its_own_switch_alone(load):
+    text = GOOD + 'edge_server = "local"\n'
+    assert load(text).cases["stored"]["carrying"]["edge_server"] == "local"
+
+
 def test_sections_with_defaults_may_be_left_out(load):
     text = GOOD.replace("[tree]\nedges = 2\n", "").replace("[aqm]\ntarget_us = 5000\n", "")
     text = text[: text.index("[[moves]]")] + text[text.index("[variants.names]") :]
@@ -104,6 +109,11 @@ def test_a_receiver_may_leave(load):
         ('carry = "unicast"\ncc = "reno"', 'carry = "names"\ncc = "reno"', "variants.unicast.cc"),
         ('cc = "reno"', "repair = true", 'variants.unicast.repair: carry = "unicast" has none; remove it'),
         ('carry = "names"\nbeta', 'carry = "name"\nbeta', "variants.names.carry"),
+        (
+            "cache_mb = 64",
+            'cache_mb = 64\nedge_server = "near"',
+            "variants.stored.edge_server",
+        ),
         (
             "cache_mb = 64",
             "edge_server = true",

@@ -76,6 +76,11 @@ class Point:
         return self.way, self.loss_percent, self.rate_mbit_s
 
 
+def path_rtt_ms(spec: Mapping[str, Any]) -> float:
+    """The round trip between a receiver and the publisher, of the links without a queue."""
+    return 2 * sum(spec[hop]["delay_ms"] for hop in ("bottleneck", "last_hop") if spec[hop])
+
+
 def points_of(
     specs: Mapping[str, Mapping[str, Any]], metrics: Iterable[tuple[str, int, Mapping[str, Any]]]
 ) -> list[Point]:
@@ -93,8 +98,7 @@ def points_of(
             loss_percent=specs[label]["last_hop"]["loss_percent"],
             rate_mbit_s=(specs[label]["bottleneck"] or specs[label]["last_hop"])["rate_mbit_s"],
             carry=specs[label]["carrying"]["carry"],
-            path_rtt_ms=2
-            * sum(specs[label][hop]["delay_ms"] for hop in ("bottleneck", "last_hop") if specs[label][hop]),
+            path_rtt_ms=path_rtt_ms(specs[label]),
             metrics=found,
         )
         for label, found in by_label.items()

@@ -68,6 +68,9 @@ FIGURES = (
     Asked("goodput_vs_unicast", "goodput of QUIC over names, of UDP's", "at least 0.95", 3, least=0.95),
     Asked("handshake_more_rtts", "its handshake is later by so many round trips", "at most 0.5", 3, most=0.5),
     Asked("first_byte_more_rtts", "its first byte is later by so many round trips", "at most 0.5", 3, most=0.5),
+    Asked("move_gap_ratio", "gap at a move, of a round trip and beta response times", "at most 1", 3, most=1.0),
+    Asked("move_stall_ratio", "the same, without content", "at most 1", 3, most=1.0),
+    Asked("moved_wrong_receivers", "moved, and have not each byte once", "0", 2, least=0.0, most=0.0),
     Asked("goodput_of_best", "goodput of the default beta, of the best's", "at least 0.98", 4, least=0.98),
 )
 LOSS_PERCENT = 1.0
@@ -126,7 +129,7 @@ def answers(points: Sequence[Point]) -> list[Answer]:
 
 def _cases(points: Sequence[Point]) -> Iterator[tuple[str, Point, Case]]:
     """Metric, a point of the setting, case."""
-    for make in (_over_receivers_cases, _over_sizes_cases, _over_beta_cases, _carried_by_name_cases):
+    for make in (_over_receivers_cases, _over_sizes_cases, _over_beta_cases, _carried_by_name_cases, _moved_cases):
         yield from make(points)
 
 
@@ -165,6 +168,13 @@ def _carried_by_name_cases(points: Sequence[Point]) -> Iterator[tuple[str, Point
         if point.carry == UNICAST_NAMES:
             for metric, estimate in beside.get(point.label, {}).items():
                 yield metric, point, Case(f"{point.loss_percent:g} % loss", estimate, True)
+
+
+def _moved_cases(points: Sequence[Point]) -> Iterator[tuple[str, Point, Case]]:
+    """Of runs in which receivers move."""
+    for point in points:
+        for metric in ("move_gap_ratio", "move_stall_ratio", "moved_wrong_receivers"):
+            yield metric, point, Case(f"{point.loss_percent:g} % loss", point.estimated(metric), True)
 
 
 def _ends(first: Point, last: Point) -> str:

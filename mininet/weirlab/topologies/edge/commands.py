@@ -93,6 +93,8 @@ class Names:
             argv += ["--from", f"{address}:{ICN_PORT}"]
         argv += ["--insecure", "--quiet", "--json"]
         argv += asks_again(spec["carrying"])
+        if len(at) > 1:
+            argv += ["--events", str(out / events_output(receiver))]
         return Command(receiver.name, "get", argv, output=f"get-{receiver.number}.json")
 
     def fetched(self, receiver: Receiver, out: Path) -> Path:
@@ -104,7 +106,21 @@ class Names:
         kept = ("asked", "asked_again", "data", "overheard", "duplicates", "marked", "wrong", "nacks")
         group = {f"group_{key}": count for key, count in report["group"].items()}
         asking = {"beta": report["beta"], "response_time_us": report["objects"][0]["response_time_us"]}
-        return {**asking, **{key: counts[key] for key in kept}, **group}
+        return {**asking, **{key: counts[key] for key in kept}, **group, **moved(out / events_output(receiver))}
+
+
+def events_output(receiver: Receiver) -> str:
+    """The file with what weir-icn get tells of a receiver that moves."""
+    return f"events-{receiver.number}.jsonl"
+
+
+def moved(events: Path) -> dict[str, Any]:
+    """Of a receiver that moves: its waits for content, and when servers answered that it went on with; else nothing."""
+    if not events.exists():
+        return {}
+    told = _lines(events)
+    waits = [[line["t_us"], line["data"]["waited_us"]] for line in told if line["name"] == "icn:stall"]
+    return {"stalls": waits, "back_us": [line["t_us"] for line in told if line["name"] == "icn:group"]}
 
 
 class Unicast:

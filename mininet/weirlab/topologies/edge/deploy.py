@@ -21,6 +21,8 @@ from weirlab.topologies.edge.tree import (
 
 EDGE_SERVER = "server"
 """The neighbour that is an edge switch's edge server."""
+LOCAL = "local"
+"""An `edge_server` that nobody at another edge switch can reach."""
 BOTTLENECK_PORT = 1
 """Of the core."""
 PUBLISHER_MAC = "02:00:00:03:00:01"
@@ -101,15 +103,17 @@ def neighbour_name(receiver: Receiver, visitor: bool) -> str:
     return f"{receiver.name}-visiting" if visitor else receiver.name
 
 
-def ip_routes(switch: Switch, served: bool = False) -> dict[str, str]:
-    """IPv4 prefixes by neighbour. `served`: there are edge servers."""
+def ip_routes(switch: Switch, served: bool | str = False) -> dict[str, str]:
+    """IPv4 prefixes by neighbour. `served`: there are edge servers; LOCAL: each for those at its edge switch alone."""
     routes = {f"{PUBLISHER_ADDRESS}/32": "up"}
     if switch.edge:
         routes |= {f"{receiver.address}/32": receiver.name for _, receiver in switch.all_below()}
         guests = [(port, below.receivers[0]) for port, below in switch.below.items() if below.visitor]
         routes |= {f"{visitor_address(switch.edge, port)}/32": neighbour_name(guest, True) for port, guest in guests}
         if switch.server_port is not None:
-            routes |= {f"{server_address(switch.edge)}/32": EDGE_SERVER, "10.3.0.0/16": "up"}
+            routes[f"{server_address(switch.edge)}/32"] = EDGE_SERVER
+            if served != LOCAL:
+                routes["10.3.0.0/16"] = "up"
         return routes | {"10.2.0.0/16": "up"}
     for below in switch.below.values():
         if below.switch is not None:

@@ -51,7 +51,10 @@ class EdgeKeeping(Keeping):
         *(f"mininet/weirlab/topologies/edge/{name}.py" for name in ("across", "metrics", "samples", "tree")),
     )
     kept = Kept(
-        notes=(*Keeping.kept.notes, "switch-*.toml", "get-*.json", "client-*.json", "tasks-*.jsonl", "stats-*.jsonl")
+        notes=(
+            *Keeping.kept.notes,
+            *("switch-*.toml", "get-*.json", "events-*.jsonl", "client-*.json", "tasks-*.jsonl", "stats-*.jsonl"),
+        )
     )
 
     def sources(self, spec: Spec) -> dict[str, Patterns]:

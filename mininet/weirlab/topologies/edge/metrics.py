@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weirlab.metrics.estimate import rounded
-from weirlab.topologies.edge.across import CROSS_METRICS
+from weirlab.topologies.edge.across import CROSS_METRICS, path_rtt_ms
 from weirlab.topologies.edge.samples import Samples, read_samples
 from weirlab.topologies.edge.tree import AIR_RATE_DEVICE, cache_of, tree_of
 
@@ -49,11 +49,23 @@ RUN_METRICS: dict[str, str] = {
     "overheard_percent": "Data that a receiver took in because another had asked for it, in percent",
     "duplicates_percent": "Data that a receiver had already, in percent",
     "move_gap_ms": "longest time without a byte at a receiver that moves, from a move on; looked at every 1 ms",
+    "move_stall_ms": "longest time without content that is checked, at the program of a receiver that moves, from a "
+    "move on; 10 ms or more",
+    "move_bound_ms": "what a gap at a move may be: a round trip of the links without a queue, and beta times the "
+    "response time of the receiver that moves, at its end",
+    "move_gap_ratio": "move_gap_ms over move_bound_ms: the receiver's for which it is most",
+    "move_stall_ratio": "move_stall_ms over move_bound_ms: the receiver's for which it is most",
+    "move_back_ms": "time from a move until a server of the group answered from there, by the connection that there "
+    "was or another: longest",
+    "moved_wrong_receivers": "receivers that moved and, when all is over, have not the publisher's bytes, each once",
     "left_receivers": "receivers that wanted the file no longer before they had it",
     "rekeys": "keys that the publisher drew because receivers left",
     "group_migrated": "times that a receiver's connection to the publisher went on from another address",
     "group_lost": "times that such a connection was dead, and another one was begun",
-    "group_early_data": "of the later ones, those whose request travelled with the first packets (0-RTT)",
+    "group_reconnected": "connections after the first, because that was dead or another server answered first at a new "
+    "address",
+    "group_resumed": "of these, those that went on from an earlier one's ticket",
+    "group_early_data": "of these, those whose request travelled with the first packets (0-RTT)",
     "failed_receivers": "receivers without the file at the end",
     "corrupt_receivers": "receivers whose file is not the publisher's",
     "names_dropped": "packets that switches dropped as malformed, as too far travelled or as come by a wrong port",
@@ -124,10 +136,10 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     found["cache_hits_percent"] = _percent(at_edges, "hits", "asked")
     found["left_receivers"] = sum(line["outcome"] == "left" for line in samples.receivers)
     found["rekeys"] = samples.rekeys
-    for metric in ("group_migrated", "group_lost", "group_early_data"):
+    for metric in ("group_migrated", "group_lost", "group_reconnected", "group_resumed", "group_early_data"):
         told = [line[metric] for line in samples.receivers if metric in line]
         found[metric] = sum(told) if told else None
-    found["move_gap_ms"] = longest_gap_ms(samples)
+    found |= move_metrics(samples, path_rtt_ms(spec))
     for node, packets in samples.switches.items():
         if packets:
             found |= {f"{counter}_at_{node}": packets.get(counter, 0) for counter in SHOWN_COUNTERS}
@@ -200,18 +212,55 @@ def forwarded(packets: Mapping[str, int]) -> int:
     return packets.get("interests_forwarded", 0) + packets.get("interests_repeated", 0)
 
 
-def longest_gap_ms(samples: Samples) -> float | None:
-    """The longest time without a byte at a receiver that moved, of the times that end after the move began."""
-    gaps = []
-    for move in samples.moves:
-        points = samples.arrived.get(move["receiver"], ())
-        grew_us = [now_us for (_, before), (now_us, now) in pairwise(points) if now > before]
-        gaps += [
-            later - earlier
-            for earlier, later in pairwise(grew_us)
-            if later > move["t_us"] and earlier < move["t_us"] + AFTER_MOVE_US
-        ]
-    return max(gaps) / 1e3 if gaps else None
+def move_metrics(samples: Samples, rtt_ms: float) -> dict[str, float | None]:
+    """What receivers that moved had of it; nothing where none did. Ratios are of those that have the file."""
+    movers = {move["receiver"]: samples.receivers[move["receiver"] - 1] for move in samples.moves}
+    if not movers:
+        return {}
+    found: dict[str, list[float]] = {}
+    for number, line in movers.items():
+        moved_us = [move["t_us"] for move in samples.moves if move["receiver"] == number]
+        gaps_ms = {"gap": longest_ms(gaps_of(samples.arrived.get(number, ())), moved_us)}
+        if "stalls" in line:
+            gaps_ms["stall"] = longest_ms([(t_us - waited_us, t_us) for t_us, waited_us in line["stalls"]], moved_us)
+            found.setdefault("move_back_ms", []).extend(back_ms(line["back_us"], moved_us))
+        bound_ms = None
+        if line.get("beta") is not None and line.get("response_time_us") is not None:
+            bound_ms = rtt_ms + line["beta"] * line["response_time_us"] / 1e3
+            found.setdefault("move_bound_ms", []).append(bound_ms)
+        for name, gap_ms in gaps_ms.items():
+            if gap_ms is not None:
+                found.setdefault(f"move_{name}_ms", []).append(gap_ms)
+                if bound_ms is not None:
+                    found.setdefault(f"move_{name}_ratio", []).append(gap_ms / bound_ms)
+    told: dict[str, float | None] = {metric: max(values) for metric, values in found.items() if values}
+    told["moved_wrong_receivers"] = sum(line["outcome"] not in ("complete", "left") for line in movers.values())
+    return told
+
+
+def gaps_of(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Between which times (us) no byte came, of times and bytes that had come by then."""
+    grew_us = [now_us for (_, before), (now_us, now) in pairwise(points) if now > before]
+    return list(pairwise(grew_us))
+
+
+def longest_ms(gaps: Sequence[tuple[int, int]], moved_us: Sequence[int]) -> float | None:
+    """The longest gap of those that end after a move and begin before it is over, or soon after it."""
+    found = [
+        later - earlier
+        for earlier, later in gaps
+        if any(later > at_us and earlier < at_us + AFTER_MOVE_US for at_us in moved_us)
+    ]
+    return max(found) / 1e3 if found else None
+
+
+def back_ms(back_us: Sequence[int], moved_us: Sequence[int]) -> list[float]:
+    """From each move on to the first answer of a server before the next move."""
+    found = []
+    for at_us, next_us in pairwise([*moved_us, float("inf")]):
+        answered = [t_us for t_us in back_us if at_us < t_us < next_us]
+        found += [(answered[0] - at_us) / 1e3] if answered else []
+    return found
 
 
 AFTER_MOVE_US = 2_000_000

@@ -16,7 +16,9 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
   said so, `unfinished`, `left`: it wanted it no longer), and what its program counted. By name: `asked` and
   `asked_again` segments, `data`, `overheard`, `duplicates`, `marked`, the `beta` that it asked with, its
   `response_time_us` at the end, and what became of its connection to the group: `lost`, `migrated`, `reconnected`,
-  `resumed`, `early_data`, each with `group_` before it. Of a download over QUIC: `sent` and `lost` packets of the
+  `resumed`, `early_data`, each with `group_` before it. Of one that moves, too: `stalls`, pairs of the time at which
+  content came and how long there was none before, both in us, if that was 10 ms or more; and `back_us`, the times at
+  which a server answered that it went on with. Of a download over QUIC: `sent` and `lost` packets of the
   server, and `handshake_us` and `first_byte_us`, from the client's first packet on.
 - `move`: a receiver left an edge switch for another: `receiver`, `from_edge`, `to_edge`.
 - `leave`: a receiver's program was ended before it had the file: `receiver`.

@@ -96,17 +96,17 @@ class Carrying(Section):
     download each (weir-server and weir-client over UDP and IP). `unicast-names`: the same two programs, their datagrams
     carried by name (weir-icn server and client). `beta`, `gaps`: of what asks again; "default" is the program's own.
     `cache_mb`: each edge switch, and the hub, has a cache with so much memory (weir-icn cache). `edge_server`: beside
-    the cache of each edge switch is an edge server (weir-icn edge), which its receivers ask before the publisher.
-    `repair`: of `names`, the publisher offers repair symbols (weir-icn publish --repair). `reliable`: of
-    `unicast-names`. `cc`: of the QUIC server. `most_total_bytes`: settings in which all receivers
-    together want more than this are left out.
+    the cache of each edge switch is an edge server (weir-icn edge), which its receivers ask before the publisher;
+    "local": nobody at another edge switch can reach it. `repair`: of `names`, the publisher offers repair symbols
+    (weir-icn publish --repair). `reliable`: of `unicast-names`. `cc`: of the QUIC server. `most_total_bytes`: settings
+    in which all receivers together want more than this are left out.
     """
 
     carry: Literal["names", "unicast", "unicast-names"]
     beta: Annotated[float, Field(ge=1, le=100)] | Literal["default"] = "default"
     gaps: bool = True
     cache_mb: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    edge_server: bool = False
+    edge_server: bool | Literal["local"] = False
     repair: bool = False
     reliable: bool = False
     cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq"] = "cubic"

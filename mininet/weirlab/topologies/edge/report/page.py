@@ -45,11 +45,17 @@ COLUMNS = (
     ("medium_carried_ratio", "medium, files", 3),
     ("medium_requests_percent", "of it requests, %", 2),
     ("move_gap_ms", "gap at a move, ms", 1),
+    ("move_stall_ms", "without content, ms", 1),
+    ("move_bound_ms", "asked for, ms", 1),
+    ("move_back_ms", "server answers, ms", 1),
 )
 BY_SEED = (
     *COLUMNS,
     ("medium_busy_percent", "medium busy, %", 1),
     ("publisher_received_bytes", "publisher got, bytes", 0),
+    ("group_migrated", "migrated", 0),
+    ("group_early_data", "0-RTT", 0),
+    ("duplicates_percent", "came twice, %", 2),
     ("failed_receivers", "without file", 0),
 )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from weirlab.report.words import chance_lines, count, failed_lines
 from weirlab.store.folder import Summary
+from weirlab.topologies.edge.deploy import LOCAL
 
 WAY_WORDS = {
     "names": "the file is an object that the publisher offers, fetched by name (weir-icn publish and get)",
@@ -69,6 +70,8 @@ def way_in_words(spec: Mapping[str, Any]) -> str:
         words += f", a cache of {carrying['cache_mb']} MB at each edge switch"
     if carrying["edge_server"]:
         words += ", and an edge server"
+        if carrying["edge_server"] == LOCAL:
+            words += " that only those at the switch can reach"
     if carrying["repair"]:
         words += ", repair symbols"
     if carrying["beta"] is not None:
