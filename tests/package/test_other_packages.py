@@ -7,10 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bare_debian import REPO, NoDebian, bare_debian, of_another_version, run_package
+from bare_debian import REPO, NoDebian, bare_debian, of_another_version
 
 NEXT = "99.0"
-NAMES = ("weir", "weir-switch", "weir-client", "weir-server")
 
 HOSTS = """
 set -e
@@ -60,16 +59,6 @@ exit $status
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory):
-    """Paths of the packages, by name."""
-    done = run_package(*NAMES, "--out", tmp_path_factory.mktemp("packages"))
-    assert done.returncode == 0, done.stderr
-    paths = [Path(line) for line in done.stdout.splitlines()]
-    assert [path.name.split("_")[0] for path in paths] == list(NAMES)
-    return dict(zip(NAMES, paths, strict=True))
-
-
-@pytest.fixture(scope="module")
 def bare(tmp_path_factory):
     try:
         with bare_debian(tmp_path_factory.mktemp("root")) as bare:
@@ -99,13 +88,13 @@ def test_a_transfer_through_the_switch_over_an_upgrade_then_all_removed_and_purg
 
     # upgraded: the switch goes on with what it holds
     bare.install(*(of_another_version(path, tmp_path, NEXT) for path in packages.values()))
-    for name in NAMES:
+    for name in packages:
         assert bare.run("dpkg-query", "-W", "-f", "${Version}", name).stdout == NEXT
     assert "tuned" in bare.run("weir", "status", "--p4", "127.0.0.1:9559").stdout
     bare.run("sh", "-c", TRANSFER)
     assert received.stat().st_size == 1_000_000
 
-    for name in reversed(NAMES):
+    for name in reversed(packages):
         listed = [bare.root / line[1:] for line in bare.run("dpkg", "--listfiles", name).stdout.splitlines()]
         files = [path for path in listed if not path.is_dir() and bare.root / "etc" not in path.parents]
         assert files
@@ -139,7 +128,7 @@ def test_manual_pages_and_completion_are_whole(packages, tmp_path):
 
 
 def test_programs_do_not_tell_where_they_were_built(packages, tmp_path):
-    for name in NAMES[1:]:
+    for name in tuple(packages)[1:]:
         subprocess.run(["dpkg-deb", "--extract", packages[name], tmp_path], check=True)
     programs = {path.name: path.read_bytes() for path in (tmp_path / "usr/bin").iterdir()}
     assert set(programs) == {"weir-switch", "weir-client", "weir-icn", "weir-server"}
@@ -147,13 +136,6 @@ def test_programs_do_not_tell_where_they_were_built(packages, tmp_path):
     for program, data in programs.items():
         assert f"{REPO}/build".encode() not in data, program
         assert cargo.encode() not in data, program
-
-
-def test_the_same_commit_gives_the_same_bytes(packages, tmp_path):
-    done = run_package("weir-server", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    package = packages["weir-server"]
-    assert (tmp_path / package.name).read_bytes() == package.read_bytes()
 
 
 WITHOUT_PLACES = REPO / "setup/package/without_places.py"

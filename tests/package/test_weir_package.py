@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from bare_debian import REPO, NoDebian, bare_debian, of_another_version, run_package
@@ -15,14 +14,6 @@ from bare_debian import REPO, NoDebian, bare_debian, of_another_version, run_pac
 NEXT = "99.0"
 SIZE_MOST_KIB = 60_000 * 1000 // 1024
 """60 MB: `weir` with all that apt installs for it on a bare Debian, by the packages' own word."""
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    done = run_package("weir", "--out", tmp_path_factory.mktemp("packages"))
-    assert done.returncode == 0, done.stderr
-    (path,) = map(Path, done.stdout.splitlines())
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +105,14 @@ def test_manual_pages_completion_and_python_are_whole(package, tmp_path):
     assert {"--gains", "--signal"} <= set(completed("--"))
 
 
-def test_the_same_commit_gives_the_same_bytes(package, tmp_path):
-    done = run_package("weir", "--out", tmp_path)
+def test_the_same_commit_gives_the_same_bytes(packages, tmp_path):
+    """Also to those who build less at once."""
+    names = ("weir", "weir-server")
+    done = run_package(*names, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / package.name).read_bytes() == package.read_bytes()
+    for name in names:
+        again = tmp_path / packages[name].name
+        assert again.read_bytes() == packages[name].read_bytes()
 
 
 def test_a_control_file_says_what_a_package_is(package):
