@@ -132,6 +132,19 @@ def test_a_dead_process_is_started_again(classes):
     assert not runs(pid)
 
 
+@pytest.mark.parametrize("command", ["ensure", "attach"])
+def test_a_class_that_comes_just_after_the_process_died_gets_its_law(classes, command):
+    """For a second a dead process seems to live, because it wrote not long ago."""
+    attach(classes, "1:10")
+    pid = law(classes, "1:10")["poll"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    classes.weir(command, "rb", "--class", "1:20", "target=5ms")
+    assert laws(classes) == {"1:10": 15000, "1:20": 5000}
+    again = law(classes, "1:20")["poll"]
+    assert again["alive"]
+    assert again["pid"] != pid
+
+
 def test_another_versions_program_is_replaced_with_all_laws(classes):
     """An upgrade: the attachment says that another program made it. No packet passes the laws by meanwhile."""
     attach(classes, "1:10", "--mark", "1/3", *HIT, "target=5ms")

@@ -18,6 +18,7 @@
 #include "weir-xdp/values.h"
 
 #define LOOK_WAIT_NS 5000000000ULL
+#define TRIES_A_DOUBT 50
 
 int plan_resolve(struct plan *p, struct weir_attachment *there)
 {
@@ -81,17 +82,19 @@ int plan_put_classes(struct plan *p)
 	return classes_put(&store, p->r, &p->classes, &p->config, &q);
 }
 
-/* Until the poll process has looked at a class. */
-static int wait_for_look(const struct plan *p, int queue, __u32 slot, __u64 since_ns)
+/* Until the poll process has looked at a class. One that died just before still seemed to live: another one starts. */
+static int wait_for_look(struct plan *p, int queue, __u32 slot, __u64 since_ns)
 {
 	static const struct timespec pause = {.tv_nsec = 2000000};
 	struct weir_queue q;
 
-	while (weir_now_ns() - since_ns < LOOK_WAIT_NS) {
+	for (int tries = 1; weir_now_ns() - since_ns < LOOK_WAIT_NS; tries++) {
 		if (bpf_map_lookup_elem_flags(queue, &slot, &q, BPF_F_LOCK))
 			return weir_error("can't read the queue's state: %s", weir_reason(errno));
 		if (q.poll_ns > since_ns)
 			return 0;
+		if (tries % TRIES_A_DOUBT == 0 && !weir_poll_lives_at(p->path, &p->about))
+			return plan_restart(p, p->path, &p->about);
 		nanosleep(&pause, NULL);
 	}
 	return weir_error("%s: the poll process has not looked at the new class in %llu s; `weir-xdp status %s` shows "
