@@ -197,4 +197,4 @@ def test_a_receiver_that_moves_goes_on_at_the_edge_server_there_in_its_first_pac
     assert (found["failed_receivers"], found["moved_wrong_receivers"], found["left_receivers"]) == (0, 0, 1)
     assert (found["group_migrated"], found["group_reconnected"], found["group_early_data"]) == (0, 1, 1)
     assert 0 < found["move_gap_ratio"] < 1
-    assert 100 < found["move_back_ms"], "it has its address 100 ms later"
+    assert found["move_back_ms"] > 100, "it has its address 100 ms later"
