@@ -220,10 +220,21 @@ def test_a_ticket_of_a_publisher_that_ended(net, shared):
         assert (net.folder / "tickets").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_next_edge_server_takes_the_ticket_of_the_first(tmp_path):
-    """A subscriber's edge server is gone. The next one has the same ticket keys: the subscriber asks in its first
-    packets, is the same member, and gets the key that was drawn meanwhile."""
-    with bridged(tmp_path, subscribers=4) as net:
+@dataclass
+class AtEdges:
+    """A live stream, two edge servers with the same ticket keys, one who knows both and is at the first, and one who is
+    at the publisher. Both have heard something."""
+
+    stream: Stream
+    first: subprocess.Popen
+    second: subprocess.Popen
+    getter: subprocess.Popen
+    leaver: subprocess.Popen
+    events: Path
+    out: Path
+
+    @staticmethod
+    def begun(net: Net) -> "AtEdges":
         publish = ["--live", "--host", "10.9.0.13", "--host", "10.9.0.14"]
         stream = Stream(net.publish(*publish, name="/weir/radio", stdin=subprocess.PIPE))
         keys = ["--ticket-keys", net.folder / "tickets"]
@@ -234,60 +245,63 @@ def test_the_next_edge_server_takes_the_ticket_of_the_first(tmp_path):
         leaver = net.get(2, "/weir/radio", net.folder / "left")
         heard = [Path(f"{out}.part"), net.folder / "left.part"]
         stream.until(lambda: all(size(path) for path in heard))
-        first.kill()
-        leaver.send_signal(signal.SIGINT)
-        leaver.communicate()
+        return AtEdges(stream, first, second, getter, leaver, events, out)
+
+    def leave(self) -> None:
+        self.leaver.send_signal(signal.SIGINT)
+        self.leaver.communicate()
+
+    def end(self) -> dict:
+        """Ends the stream; what became of the connections of the one at the first edge server, which has all of it."""
+        self.stream.more(5 * ROUND_BYTES)
+        self.stream.publisher.stdin.close()
+        told, errors = self.getter.communicate()
+        assert self.getter.returncode == 0, errors
+        assert bytes(self.stream.said).endswith(self.out.read_bytes())
+        return json.loads(told)["group"]
+
+    def rekeys(self) -> int:
+        return json.loads(self.stream.publisher.stdout.read())["publisher"]["rekeys"]
+
+
+def test_the_next_edge_server_takes_the_ticket_of_the_first(tmp_path):
+    """A subscriber's edge server is gone. The next one has the same ticket keys: the subscriber asks in its first
+    packets, is the same member, and gets the key that was drawn meanwhile."""
+    with bridged(tmp_path, subscribers=4) as net:
+        at = AtEdges.begun(net)
+        at.first.kill()
+        at.leave()
         # Data comes under a key that it has not: it finds that its edge server is gone, and goes to the next.
-        stream.until(lambda: any(len(epochs) == 2 for epochs in keys_told(events)) or getter.poll() is not None)
-        stream.more(5 * ROUND_BYTES)
-        stream.publisher.stdin.close()
-        told, errors = getter.communicate()
-        assert getter.returncode == 0, errors
-        group = json.loads(told)["group"]
+        at.stream.until(
+            lambda: any(len(epochs) == 2 for epochs in keys_told(at.events)) or at.getter.poll() is not None
+        )
+        group = at.end()
         assert (group["lost"], group["reconnected"], group["resumed"], group["early_data"]) == (1, 1, 1, 1)
-        assert bytes(stream.said).endswith(out.read_bytes())
-        report = net.end(second)
+        report = net.end(at.second)
         assert (report["group"]["resumed"], report["group"]["early_data"]) == (1, 1)
-        report = json.loads(stream.publisher.stdout.read())
-        assert report["publisher"]["rekeys"] <= 2, "it was a member all the time"
+        assert at.rekeys() <= 2, "it was a member all the time"
 
 
 def test_who_moves_out_of_reach_of_its_edge_server_goes_on_at_another(tmp_path):
     """From its new address the first edge server can't be reached. It asks the other one at once, in its first packets,
     while it still tells the first that it has moved; it is the same member, and gets the key that is drawn then."""
     with bridged(tmp_path, subscribers=4) as net:
-        publish = ["--live", "--host", "10.9.0.13", "--host", "10.9.0.14"]
-        stream = Stream(net.publish(*publish, name="/weir/radio", stdin=subprocess.PIPE))
-        keys = ["--ticket-keys", net.folder / "tickets"]
-        first, second = net.edge(3, *keys), net.edge(4, *keys)
-        events, out = net.folder / "events", net.folder / "out"
-        options = ["--from", "10.9.0.14:4434", "--events", events]
-        mover = net.get(1, "/weir/radio", out, *options, at="10.9.0.13:4434")
-        leaver = net.get(2, "/weir/radio", net.folder / "left")
-        heard = [Path(f"{out}.part"), net.folder / "left.part"]
-        stream.until(lambda: all(size(path) for path in heard))
+        at = AtEdges.begun(net)
         net.hosts[3].sh("ip route add blackhole 10.9.0.101/32")
         move(net, 1)
 
         def there() -> list[dict]:
-            return [event["data"] for event in events_of(events) if event["name"] == "icn:group"]
+            return [event["data"] for event in events_of(at.events) if event["name"] == "icn:group"]
 
-        stream.until(lambda: there() or mover.poll() is not None)
+        at.stream.until(lambda: there() or at.getter.poll() is not None)
         assert [back["server"] for back in there()] == ["10.9.0.14:4434"]
-        leaver.send_signal(signal.SIGINT)
-        leaver.communicate()
-        stream.until(lambda: len({*itertools.chain(*keys_told(events))}) > 1 or mover.poll() is not None)
-        stream.more(5 * ROUND_BYTES)
-        stream.publisher.stdin.close()
-        told, errors = mover.communicate()
-        assert mover.returncode == 0, errors
-        group = json.loads(told)["group"]
+        at.leave()
+        at.stream.until(lambda: len({*itertools.chain(*keys_told(at.events))}) > 1 or at.getter.poll() is not None)
+        group = at.end()
         assert (group["migrated"], group["reconnected"], group["resumed"], group["early_data"]) == (0, 1, 1, 1)
-        assert bytes(stream.said).endswith(out.read_bytes())
-        assert net.end(second)["group"]["early_data"] == 1
-        assert net.end(first)["group"]["migrated"] == 0
-        report = json.loads(stream.publisher.stdout.read())
-        assert report["publisher"]["rekeys"] <= 2, "moving is not leaving"
+        assert net.end(at.second)["group"]["early_data"] == 1
+        assert net.end(at.first)["group"]["migrated"] == 0
+        assert at.rekeys() <= 2, "moving is not leaving"
 
 
 def test_what_an_edge_server_says_without_its_publisher(net):
