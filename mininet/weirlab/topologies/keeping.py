@@ -37,6 +37,7 @@ QUIC: Patterns = (
 POLICIES: Patterns = ("quic-client/core/weights/*.weights",)
 POLICIES_OF_RUNS = "mininet/weirlab/scenario/policies.py"  # which drivers import
 P4: Patterns = (
+    "mininet/weirlab/lab/controller_fork.py",
     "mininet/weirlab/lab/p4switch.py",
     "p4/*.p4",
     "p4/programs/*.p4",
