@@ -155,3 +155,13 @@ def test_no_file_and_no_function_is_too_long(package):
                 if length > MOST_LINES_OF_A_FUNCTION:
                     too_long.append(f"{name}:{node.lineno}: {node.name}: {length} lines")
     assert too_long == []
+
+
+def test_each_test_file_has_a_name_of_its_own():
+    """pytest imports two of one name as one module, and says so only in a run of both."""
+    places: dict[str, list[Path]] = {}
+    for folder in ("controller", "mininet", "p4", "quic-client", "tests", "xdp"):
+        for path in sorted((ROOT / folder).rglob("test_*.py")):
+            places.setdefault(path.name, []).append(path)
+    assert len(places) > 100
+    assert [paths for paths in places.values() if len(paths) > 1] == []
