@@ -84,7 +84,7 @@ def test_an_interrupted_one_leaves_nothing(clone, target):
     before = own_links()
     with subprocess.Popen(words, cwd=clone, env=env, stdout=subprocess.DEVNULL, start_new_session=True) as process:
         parts = [clone / "received" / str(number) / "film.part" for number in range(1, 1 + RECEIVERS)]
-        until(lambda: process.poll() is not None or all(part.exists() for part in parts), "a part of each file")
+        until(lambda: process.poll() is not None or all(part.exists() for part in parts), "a part of each", 180)
         os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
     assert process.returncode == 128 + signal.SIGINT
     assert not left_by(process)
