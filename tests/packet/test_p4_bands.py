@@ -173,7 +173,8 @@ def test_deploy_writes_the_coupling_and_changes_it_while_the_switch_runs(target,
             assert entry.match == {"egress_port": Exact(2)}
             assert entry.action.params == vars(wanted)
             came = fates(switch, numbered(ip4, 20, tos=ECT1))
-            assert came["passed"] + came["marked"] == 20  # some marked, where 20 packets take BMv2 longer than the ramp
+            # 20 packets may take BMv2 longer than the ramp is: then some are marked.
+            assert came["passed"] + (came["marked"] if target == BMV2 else 0) == 20
         switch.deploy(basic_config((1, 2), "[aqm.port.2]\n"), main=L4S)
         assert list(switch.client.read(TableEntry("coupling"))) == []
     finally:
