@@ -136,9 +136,13 @@ class Bare:
     def get(self, *names):
         """`apt install` of Debian's packages, and of package files by their paths inside."""
         say(f"apt-get install {' '.join(Path(name).name for name in names)}")
+        self.apt(*PATIENCE, "install", "--download-only", *names, network=True)
+        self.apt("install", *names)
+
+    def apt(self, *words, network=False, check=True):
+        """apt-get, of any kind: each takes the lock of the archives, which all copies have in common."""
         with alone():
-            self.run("apt-get", "-q", *PATIENCE, "install", "-y", "--download-only", *names, network=True)
-            self.run("apt-get", "-q", "install", "-y", *names)
+            return self.run("apt-get", "-q", "-y", *words, network=network, check=check)
 
     def installed_kib(self):
         """What each installed package takes by its own word."""
@@ -175,8 +179,8 @@ def bare_debian(folder):
         if not pid:
             raise NoDebian(f"no namespaces for it here: {holder.stderr.read().strip()}")
         bare = Bare(root, int(pid))
-        update = ["apt-get", "-q", *PATIENCE, "-o", "APT::Update::Error-Mode=any", "update"]
-        if bare.run(*update, network=True, check=False).returncode:
+        update = [*PATIENCE, "-o", "APT::Update::Error-Mode=any", "update"]
+        if bare.apt(*update, network=True, check=False).returncode:
             raise NoDebian("this machine's package archive can't be reached")
         yield bare
     finally:

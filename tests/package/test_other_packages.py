@@ -98,7 +98,7 @@ def test_a_transfer_through_the_switch_over_an_upgrade_then_all_removed_and_purg
         listed = [bare.root / line[1:] for line in bare.run("dpkg", "--listfiles", name).stdout.splitlines()]
         files = [path for path in listed if not path.is_dir() and bare.root / "etc" not in path.parents]
         assert files
-        bare.run("apt-get", "-q", "remove", "-y", name)
+        bare.apt("remove", name)
         assert [path for path in files if os.path.lexists(path)] == []
         bare.run("dpkg", "--purge", name)  # apt no longer knows those that left nothing
         state = bare.run("dpkg-query", "-W", "-f", "${db:Status-Status}", name, check=False).stdout

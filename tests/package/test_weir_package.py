@@ -62,13 +62,13 @@ def test_installed_used_upgraded_removed_and_purged(package, bare, tmp_path):
     assert "tuned but target_us=4000" in told
     bare.run("weir-xdp", "detach", "v0")
 
-    bare.run("apt-get", "-q", "remove", "-y", "weir")
+    bare.apt("remove", "weir")
     # dpkg's and systemd's own notes stay until purge
     notes = ("/var/lib/dpkg/info/weir.", "/var/lib/systemd/deb-systemd-helper-")
     left = [path for path in bare.paths("weir") if not path.startswith(notes)]
     assert left == ["/etc/weir"]
     assert sorted((bare.root / "etc/weir").iterdir()) == [fleet, bare.root / "etc/weir/xdp.toml"]
-    bare.run("apt-get", "-q", "purge", "-y", "weir")
+    bare.apt("purge", "weir")
     assert bare.paths("weir") == []
 
 
