@@ -19,6 +19,7 @@ from weirlab.lab.kernels import LAB_KERNEL, LABS, TIMEOUT_STATUS, Job, LabError,
 from weirlab.run.demo import PARTS, TOGETHER, demo_runs
 from weirlab.run.scenarios import read_scenarios, scenario_names
 from weirlab.run.series import cache_folder, cache_option
+from weirlab.run.together import together
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
 from weirlab.store.folder import Summary
@@ -96,13 +97,15 @@ def parser() -> argparse.ArgumentParser:
                             help="also what the scenario keeps for this: only_with_all in its [[runs]]")  # fmt: skip
     lab_kernel_option(experiment)
 
-    together = commands.add_parser(
+    whole = commands.add_parser(
         "together",
         help="all five systems at once: a phone with three networks moves between two edge sites, among neighbours; "
         "then each system is taken out in turn (the scenario `together`)",
     )
-    experiment_options(together, "seeds 1 to N instead of the scenario's")
-    together.set_defaults(name="together", all=False)
+    experiment_options(whole, "seeds 1 to N instead of the scenario's")
+    whole.add_argument("--seconds", type=positive, metavar="S", help="only the first S virtual seconds of 120")
+    whole.add_argument("--switch", choices=("embedded", "bmv2"), default="embedded", help="the sites' P4 switches: "
+                          "weir-switch, or BMv2 with p4c, both from PATH (default: embedded)")  # fmt: skip
 
     from weirlab.evaluation import command as evaluate
 
@@ -247,6 +250,9 @@ def main(argv: list[str] | None = None) -> int:
             from weirlab.evaluation.command import main_evaluate
 
             return main_evaluate(args)
+        if args.command == "together":
+            scenario = together(args.seconds and float(args.seconds), args.switch)
+            return main_experiment(args, [(scenario, scenario.runs(only=args.only, seeds=args.seeds))])
         if args.command == "demo":
             return main_experiment(args, demo_runs(args.parts or (), args.only, args.seeds))
         return main_experiment(args, experiment_runs(args))

@@ -95,6 +95,19 @@ def lab_path(*more: str) -> str:
     return ":".join([*built, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", *more])
 
 
+BMV2_PROGRAMS = ("simple_switch_grpc", "simple_switch_CLI", "p4c-bm2-ss", "p4c")
+
+
+def bmv2_environment() -> dict[str, str]:
+    """Variables by which a lab finds BMv2 and p4c where this machine's PATH has them: they come from elsewhere."""
+    found = (shutil.which(name) for name in BMV2_PROGRAMS)
+    libraries = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        "PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path)),
+        **({"LD_LIBRARY_PATH": libraries} if libraries else {}),
+    }
+
+
 def _another_installation() -> dict[str, str]:
     """With WEIR_LAB_CLOCK_READS=N each program in the lab reads the clock and looks for a missing file N times more as
     it starts: a run as another installation of Debian makes it. For tests: what they assert must hold there too."""

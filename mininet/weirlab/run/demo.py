@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from weirlab import paths
 from weirlab.run.scenarios import load_scenario
+from weirlab.run.together import SCENARIO, SHORT_S, together
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
 
@@ -22,7 +23,7 @@ class Part:
     seeds: int = 3
 
 
-TOGETHER = Part("together", "all five systems in one network, beside the same network without any", ("all", "none"), 1)
+TOGETHER = Part(SCENARIO, "all five systems in one network, beside the same network without any", ("all", "none"), 1)
 PARTS: Mapping[str, Part] = {
     "aqm": Part(
         "pid-delay-table2",
@@ -45,13 +46,17 @@ PARTS: Mapping[str, Part] = {
 """The systems alone, by the demo's option."""
 
 
+def _alone(part: Part) -> Scenario:
+    return load_scenario(paths.scenarios() / f"{part.scenario}.toml")
+
+
 def demo_runs(
     parts: Sequence[str], only: Sequence[str] | None = None, seeds: int | None = None
 ) -> list[tuple[Scenario, list[Run]]]:
     """The scenarios of these parts with their runs; without a part, all systems at once. `only` names variants of any
     of them, `seeds` takes the place of each part's own number. Raises ScenarioError."""
     shown = [PARTS[name] for name in parts] or [TOGETHER]
-    scenarios = {part: load_scenario(paths.scenarios() / f"{part.scenario}.toml") for part in shown}
+    scenarios = {part: together(SHORT_S) if part is TOGETHER else _alone(part) for part in shown}
     known = {
         part: {word for label in scenario.cases for word in (label, label.split(",")[0])}
         for part, scenario in scenarios.items()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.sections import Section
 
 # The sections that the files of every topology may have.
@@ -34,3 +35,7 @@ class Schema(ABC):
 
         Mistakes go to the checker, and what has some is left out.
         """
+
+    def shortened(self, spec: Mapping[str, Any], duration_s: float) -> dict[str, Any]:
+        """The first seconds of what a spec is. Raises ScenarioError where that can't be."""
+        raise ScenarioError([f"a scenario on {self.name} can't be cut; write another duration_s into a copy of it"])

@@ -9,6 +9,8 @@ from scenario_checks import TOML_VALUE, check_any_value, check_mistake
 
 from weirlab import paths
 from weirlab.run.scenarios import load_scenario
+from weirlab.run.together import together
+from weirlab.scenario.errors import ScenarioError
 
 VARIANTS = ["all", "none", "today", "without-aqm", "without-pcm", "without-window", "without-pbq", "without-names"]
 
@@ -41,6 +43,33 @@ def test_the_shipped_scenario_takes_one_system_out_at_a_time():
     for label in ("none", "today"):
         changed = [key for key, value in everything.items() if cases[label]["has"][key] != value]
         assert changed == ["aqm", "paths", "window", "upload_cc", "names"]
+
+
+def test_a_shorter_run_begins_as_the_whole_one_does():
+    whole, short = together().cases["all"], together(30.0).cases["all"]
+    assert (whole["duration_s"], short["duration_s"], short["upload"]["stop_s"]) == (120, 30, 28)
+    for key in ("moves", "fades"):
+        assert short[key] == [each for each in whole[key] if each["at_s"] < 30]
+        assert 0 < len(short[key]) < len(whole[key])
+    assert short["downloads"]["at_s"] == [at_s for at_s in whole["downloads"]["at_s"] if at_s < 30]
+    assert short["cell"]["rates"] == whole["cell"]["rates"][: len(short["cell"]["rates"])]
+    assert len(together(6.0).cases["all"]["requests"]) == 2  # the third has no whole interval by then
+    same = dict.fromkeys(("duration_s", "upload", "downloads", "cell", "moves", "fades", "kills", "requests"))
+    assert {**short, **same} == {**whole, **same}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(121.0, "from 4 to 120 s can be had"), (3.0, "from 4 to 120 s can be had"), (4.0, r"nothing of \[upload\]")],
+)
+def test_a_run_is_as_long_as_it_can_be(seconds, said):
+    with pytest.raises(ScenarioError, match=said):
+        together(seconds)
+
+
+def test_switches_are_what_is_asked_for():
+    assert {spec["switches"]["target"] for spec in together(switch="bmv2").cases.values()} == {"bmv2"}
+    assert {spec["switches"]["target"] for spec in together().cases.values()} == {"embedded"}
 
 
 @pytest.mark.parametrize(

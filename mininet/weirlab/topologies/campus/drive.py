@@ -32,7 +32,15 @@ from weirlab.lab.rates import followed
 from weirlab.lab.shaping import shaped_rate
 from weirlab.topologies.campus import commands
 from weirlab.topologies.campus.commands import OBJECT, OFFERED, WEB_FLOW
-from weirlab.topologies.campus.deploy import LAW, deploy_config, fleet_config, law_ports, linux_queues, switch_file
+from weirlab.topologies.campus.deploy import (
+    LAW,
+    deploy_config,
+    fleet_config,
+    law_ports,
+    linux_queues,
+    ports_of,
+    switch_file,
+)
 from weirlab.topologies.campus.network import MANAGEMENT, CampusNet, move_phone_lines, wifi_down
 from weirlab.topologies.campus.sites import (
     CELL_ROUTER,
@@ -57,6 +65,8 @@ TICK_MS = 100
 """How often what came by name is looked at."""
 DEEP_PACKETS = 10_000
 """Of a switch's queue without a rate: a burst of copies for many ports must find room."""
+FULL_BYTES = 1514
+"""Of a frame with 1500 bytes in it."""
 Event = tuple[float, Callable[[], Any]]
 
 
@@ -91,16 +101,18 @@ class CampusDrive(Programs):
 
     def switch(self, site: int) -> dict[str, Any]:
         """The parameters of a site's switch."""
-        config = self.out / switch_file(site)
+        target, config = self.spec["switches"]["target"], self.out / switch_file(site)
         config.write_text(deploy_config(site, self.spec))
-        queues = {
-            queue.port: Queue(rate_bit_s=round(queue.rate_mbit_s * 1e6), depth_packets=queue.limit_packets)
-            for queue in law_ports(site, self.spec)
-        }
+        queues = {port: Queue(depth_packets=DEEP_PACKETS) for port in ports_of(site, self.spec)}
+        for queue in law_ports(site, self.spec):
+            assert queue.port is not None  # it is a switch's
+            rate = {"rate_bit_s": round(queue.rate_mbit_s * 1e6)}
+            if target == "bmv2":  # which knows no other unit
+                rate = {"rate_packets_s": round(queue.rate_mbit_s * 1e6 / 8 / FULL_BYTES)}
+            queues[queue.port] = Queue(depth_packets=queue.limit_packets, **rate)
         return {
-            "switch": "embedded",
+            "switch": target,
             "queues": queues,
-            "depth_packets": DEEP_PACKETS,
             "config": config,
             "deploy": ("--program", str(paths.clone() / PROGRAM)),
             "grpc": f"{management_address(site)}:{GRPC_PORT}",

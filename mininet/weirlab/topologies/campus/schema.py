@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from weir import settings
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, over_run, parse
 from weirlab.scenario.checker import Checker
-from weirlab.scenario.errors import nearest
+from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     Count,
@@ -96,6 +96,13 @@ class Priority(Section):
     the most, and is none of the law's. 0: it is as the rest. The switches' queues do not look at the mark."""
 
     ef_mbit_s: NotNegative = 0.0
+
+
+class Switches(Section):
+    """`[switches]`: which program the sites' switches are. BMv2 knows rates in packets/s only: a queue of the law has
+    the rate of full-size packets then, so that short ones take as long."""
+
+    target: Literal["embedded", "bmv2"] = "embedded"
 
 
 class Server(Section):
@@ -212,6 +219,7 @@ SECTIONS: dict[str, type[Section]] = {
     "receivers": Receivers,
     "law": Law,
     "priority": Priority,
+    "switches": Switches,
     "server": Server,
     "downloads": Downloads,
     "upload": Upload,
@@ -219,7 +227,7 @@ SECTIONS: dict[str, type[Section]] = {
     "stream": Stream,
     "neighbours": Neighbours,
 }
-MAY_BE_LEFT_OUT = ("law", "priority", "server", "neighbours")
+MAY_BE_LEFT_OUT = ("law", "priority", "switches", "server", "neighbours")
 LISTS: dict[str, type[Section]] = {"requests": Requests, "moves": Move, "fades": Fade, "kills": Kill}
 
 
@@ -272,6 +280,29 @@ class CampusSchema(Schema):
         if len(spec["requests"]) > MOST_APPLICATIONS or len(spec["downloads"]["at_s"]) > MOST_APPLICATIONS:
             checker.problem("requests", f"more than {MOST_APPLICATIONS} of a kind; write fewer requests and downloads")
         return spec
+
+    def shortened(self, spec: Mapping[str, Any], duration_s: float) -> dict[str, Any]:
+        """What happens from then on is left out. The upload ends as long before the end as it did."""
+        lasts_s = spec["duration_s"]
+        if not LEAST_RUN_S <= duration_s <= lasts_s:
+            raise ScenarioError(
+                [f"{duration_s:g} s: from {LEAST_RUN_S:g} to {lasts_s:g} s can be had; write one of these"]
+            )
+        late = [key for key in ("upload", "file", "stream") if spec[key]["start_s"] >= duration_s]
+        stop_s = min(spec["upload"]["stop_s"], duration_s - (lasts_s - spec["upload"]["stop_s"]))
+        if late or stop_s <= spec["upload"]["start_s"]:
+            raise ScenarioError([f"in {duration_s:g} s there is nothing of [{(late or ['upload'])[0]}]; write more"])
+        return {
+            **spec,
+            "duration_s": duration_s,
+            "requests": [asked for asked in spec["requests"] if requests_due(asked, duration_s) > 0],
+            "upload": {**spec["upload"], "stop_s": stop_s},
+            "downloads": {**spec["downloads"], "at_s": [at for at in spec["downloads"]["at_s"] if at < duration_s]},
+            "cell": {**spec["cell"], "rates": [step for step in spec["cell"]["rates"] if step[0] < duration_s]},
+            "moves": [move for move in spec["moves"] if move["at_s"] < duration_s],
+            "fades": [fade for fade in spec["fades"] if fade["at_s"] < duration_s],
+            "kills": [kill for kill in spec["kills"] if kill["at_s"] + kill["back_after_s"] < duration_s],
+        }
 
     @staticmethod
     def rates(checker: Checker, name: str, duration_s: float) -> Steps:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from weirlab.lab.kernels import bmv2_environment
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.campus import metrics as figures
@@ -21,6 +22,9 @@ class Campus(Topology):
 
     schema = CampusSchema()
     driver = "weirlab.topologies.campus.drive"
+
+    def environment(self, spec: Spec) -> dict[str, str]:
+        return bmv2_environment() if spec["switches"]["target"] == "bmv2" else {}
 
     def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
         return [

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from weirlab import paths
-from weirlab.lab.kernels import LabError, lab_path
+from weirlab.lab.kernels import LabError, bmv2_environment
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.dumbbell import metrics as figures
 from weirlab.topologies.dumbbell.schema import DumbbellSchema
 from weirlab.topologies.dumbbell.traffic import NOQ_SERVER, is_noq
-
-BMV2_PROGRAMS = ("simple_switch_grpc", "simple_switch_CLI", "p4c-bm2-ss", "p4c")
 
 
 class Dumbbell(Topology):
@@ -27,15 +24,11 @@ class Dumbbell(Topology):
     driver = "weirlab.topologies.dumbbell.drive"
 
     def environment(self, spec: Spec) -> dict[str, str]:
-        """BMv2 and p4c come from elsewhere: where they are on this machine's PATH the lab finds them, too. Raises
-        LabError if a program is missing that few scenarios need."""
+        """What BMv2 needs, where it is asked for. Raises LabError if a program is missing that few scenarios need."""
         noq = any(is_noq(flow.get("cc", "")) for flow in spec["flows"])
         if noq and not (paths.build() / "bin" / NOQ_SERVER).exists():
             raise LabError(f"{NOQ_SERVER} is not built; build it with: setup/install.sh peers")
-        if spec["aqm"].get("switch") != "bmv2":
-            return {}
-        found = (shutil.which(name) for name in BMV2_PROGRAMS)
-        return {"PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path))}
+        return bmv2_environment() if spec["aqm"].get("switch") == "bmv2" else {}
 
     def qdiscs(self, spec: Spec) -> set[str]:
         back = spec["link"].get("return")
