@@ -3,6 +3,8 @@
 //!
 //! [`device::Device`] is the pure core (time comes in as an argument, frames go out through [`device::Sink`]);
 //! [`handle::Handle`] runs a closure on it from any other thread, between two packets.
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // tests stop tokio's clock; programs may not (clippy.toml)
+
 pub mod device;
 pub mod handle;
 pub mod options;
