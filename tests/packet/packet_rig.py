@@ -42,6 +42,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _TCX = {"ingress": 46, "egress": 47}  # BPF_TCX_*
 _TCX_PROGRAMS_MAX = 64  # BPF_MPROG_MAX
 _SCHED_CLS = 3  # BPF_PROG_TYPE_SCHED_CLS
+_RUN_OUT_BYTES = 1 << 16  # more than any frame
 _PATH = f"{BUILD}:/usr/sbin:/sbin:{os.environ['PATH']}"
 
 
@@ -52,6 +53,28 @@ class Failed(Exception):
         super().__init__(f"{' '.join(command)}: exit {status}: {stderr}")
         self.status = status
         self.stderr = stderr
+
+
+class _TestRun(ctypes.Structure):
+    """struct bpf_test_run_opts of libbpf's bpf.h."""
+
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("data_in", ctypes.c_char_p),
+        ("data_out", ctypes.c_void_p),
+        ("data_size_in", ctypes.c_uint32),
+        ("data_size_out", ctypes.c_uint32),
+        ("ctx_in", ctypes.c_char_p),
+        ("ctx_out", ctypes.c_void_p),
+        ("ctx_size_in", ctypes.c_uint32),
+        ("ctx_size_out", ctypes.c_uint32),
+        ("retval", ctypes.c_uint32),
+        ("repeat", ctypes.c_int),
+        ("duration", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint32),
+        ("batch_size", ctypes.c_uint32),
+    )
 
 
 class Holder:
@@ -350,18 +373,42 @@ class Rig:
         out = self.router.run("tc", "-s", "-j", "qdisc", "show", "dev", "rb").stdout
         return max((q.get("backlog", 0) for q in json.loads(out)), default=0)
 
-    def program_run(self, pin: str, frame: bytes, folder: Path, repeat: int = 1) -> tuple[int, bytes]:
+    def program_run(self, pin: str, frame: bytes, repeat: int = 1) -> tuple[int, bytes]:
         """BPF_PROG_TEST_RUN of a pinned program, at rb if it is one of tc's: its verdict and the frame it left."""
-        (folder / "in").write_bytes(frame)
-        with self.router.inside():
-            index = socket.if_nametoindex("rb")
-        (folder / "context").write_bytes(bytes(_SKB_IFINDEX_AT) + index.to_bytes(4, "little") + bytes(_SKB_REST_BYTES))
-        context = [] if pin == "prog_weir_ingress" else ["ctx_in", folder / "context"]
-        out = self.router.run(
-            "bpftool", "-j", "prog", "run", "pinned", f"{self.pins()}/{pin}", "data_in", folder / "in",
-            "data_out", folder / "out", "repeat", repeat, *context,
-        )  # fmt: skip
-        return json.loads(out.stdout)["retval"], (folder / "out").read_bytes()
+        out = ctypes.create_string_buffer(_RUN_OUT_BYTES)
+        run = _TestRun(
+            ctypes.sizeof(_TestRun),
+            data_in=frame,
+            data_size_in=len(frame),
+            data_out=ctypes.addressof(out),
+            data_size_out=_RUN_OUT_BYTES,
+            repeat=repeat,
+        )
+        program = self.pinned(pin)
+        try:
+            with self.router.inside():
+                if not pin.endswith("/prog_weir_ingress"):
+                    index = socket.if_nametoindex("rb")
+                    context = bytes(_SKB_IFINDEX_AT) + index.to_bytes(4, "little") + bytes(_SKB_REST_BYTES)
+                    run.ctx_in, run.ctx_size_in = context, len(context)
+                _checked(_libbpf().bpf_prog_test_run_opts(program, ctypes.byref(run)))
+        finally:
+            os.close(program)
+        return run.retval, out.raw[: run.data_size_out]
+
+    def pinned(self, pin: str) -> int:
+        """A descriptor of what is pinned in the router's BPF file system; to be closed."""
+        return _checked(_libbpf().bpf_obj_get(f"/proc/{self.router.process.pid}/root{pin}".encode()))
+
+    def looked_up(self, pin: str, value_bytes: int) -> bytes:
+        """The first value of a pinned array."""
+        value = ctypes.create_string_buffer(value_bytes)
+        array = self.pinned(pin)
+        try:
+            _checked(_libbpf().bpf_map_lookup_elem(array, ctypes.byref(ctypes.c_uint32(0)), value))
+        finally:
+            os.close(array)
+        return value.raw
 
 
 def by_name(table: dict) -> list:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packet in, verdict and packet out, through BPF_PROG_TEST_RUN: no traffic needed."""
 
-import json
+import contextlib
 import math
 import struct
+from pathlib import Path
 
 import pytest
 from packet_rig import NEARLY_ONE, by_name
@@ -35,46 +36,45 @@ def shaped(rig):
 
 @pytest.fixture(params=by_name(PROGRAMS))
 def program(request, shaped):
-    """A function that attaches with a fixed U, and what it takes to run the program."""
-    options, pin, passed, dropped = PROGRAMS[request.param]
+    """A function that attaches with a fixed U and tells where the program is pinned, the packets that the kernel can
+    hand to it here (the others go over the wire, in test_xdp_forwarding), and its verdicts."""
+    options, name, passed, dropped = PROGRAMS[request.param]
 
+    @contextlib.contextmanager
     def attach(*more: object):
-        return shaped.attached(*options, *more, profile="paper")
+        with shaped.attached(*options, *more, profile="paper"):
+            yield f"{shaped.pins()}/{name}"
 
-    return shaped, attach, pin, passed, dropped
-
-
-def taken_by(pin: str) -> dict:
-    """The packets the kernel can hand to this program here (the others go over the wire, in test_xdp_forwarding)."""
-    return {name: p for name, p in PACKETS.items() if p.test_run or pin == "prog_weir_ingress"}
+    taken = {key: packet for key, packet in PACKETS.items() if packet.test_run or name == "prog_weir_ingress"}
+    return shaped, attach, taken, passed, dropped
 
 
-def test_zero_passes_every_packet_untouched(program, tmp_path):
-    rig, attach, pin, passed, _ = program
-    with attach("--fixed-probability", "0"):
-        for name, packet in taken_by(pin).items():
-            assert rig.program_run(pin, packet.frame, tmp_path) == (passed, packet.frame), name
+def test_zero_passes_every_packet_untouched(program):
+    rig, attach, taken, passed, _ = program
+    with attach("--fixed-probability", "0") as pin:
+        for name, packet in taken.items():
+            assert rig.program_run(pin, packet.frame) == (passed, packet.frame), name
         counters = rig.status()["counters"]
-    assert counters["seen_packets"] == counters["passed_packets"] == len(taken_by(pin))
-    assert counters["non_ip_packets"] == sum(not p.under_law for p in taken_by(pin).values())
+    assert counters["seen_packets"] == counters["passed_packets"] == len(taken)
+    assert counters["non_ip_packets"] == sum(not p.under_law for p in taken.values())
 
 
-def test_one_drops_all_that_is_under_the_law_and_nothing_else(program, tmp_path):
-    rig, attach, pin, passed, dropped = program
-    with attach("--fixed-probability", "1"):
-        for name, packet in taken_by(pin).items():
-            verdict, frame = rig.program_run(pin, packet.frame, tmp_path)
+def test_one_drops_all_that_is_under_the_law_and_nothing_else(program):
+    rig, attach, taken, passed, dropped = program
+    with attach("--fixed-probability", "1") as pin:
+        for name, packet in taken.items():
+            verdict, frame = rig.program_run(pin, packet.frame)
             assert verdict == (dropped if packet.under_law else passed), name
             assert frame == packet.frame, name
         counters = rig.status()["counters"]
-    assert counters["dropped_aqm_packets"] == sum(p.under_law for p in taken_by(pin).values())
+    assert counters["dropped_aqm_packets"] == sum(p.under_law for p in taken.values())
 
 
-def test_below_the_bound_ect_is_marked_and_the_rest_dropped(program, tmp_path):
-    rig, attach, pin, passed, dropped = program
-    with attach("--fixed-probability", NEARLY_ONE, "ecn_bound=1"):
-        for name, packet in taken_by(pin).items():
-            verdict, frame = rig.program_run(pin, packet.frame, tmp_path)
+def test_below_the_bound_ect_is_marked_and_the_rest_dropped(program):
+    rig, attach, taken, passed, dropped = program
+    with attach("--fixed-probability", NEARLY_ONE, "ecn_bound=1") as pin:
+        for name, packet in taken.items():
+            verdict, frame = rig.program_run(pin, packet.frame)
             if not packet.under_law:
                 assert (verdict, frame) == (passed, packet.frame), name
             elif packet.marked:
@@ -83,25 +83,25 @@ def test_below_the_bound_ect_is_marked_and_the_rest_dropped(program, tmp_path):
             else:
                 assert (verdict, frame) == (dropped, packet.frame), name
         counters = rig.status()["counters"]
-    assert counters["marked_packets"] == sum(p.marked is not None for p in taken_by(pin).values())
+    assert counters["marked_packets"] == sum(p.marked is not None for p in taken.values())
 
 
 @pytest.mark.parametrize(("bound", "is_dropped"), [(0, True), (0.99, True), (1, False)])
-def test_beyond_the_bound_ect_is_dropped(program, tmp_path, bound, is_dropped):
+def test_beyond_the_bound_ect_is_dropped(program, bound, is_dropped):
     """At a probability of 1. A bound of 0 marks nothing, and a bound of 1 drops nothing that can be marked."""
-    rig, attach, pin, passed, dropped = program
-    with attach("--fixed-probability", "1", f"ecn_bound={bound}"):
-        verdict, _ = rig.program_run(pin, PACKETS["ipv4-ect0"].frame, tmp_path)
+    rig, attach, _, passed, dropped = program
+    with attach("--fixed-probability", "1", f"ecn_bound={bound}") as pin:
+        verdict, _ = rig.program_run(pin, PACKETS["ipv4-ect0"].frame)
     assert verdict == (dropped if is_dropped else passed)
 
 
 @pytest.mark.parametrize("probability", ["linear", "squared"])
 @pytest.mark.parametrize("u", [0.03, 0.1, 0.5, 0.97])
-def test_drop_rate_is_within_the_binomial_bound(program, tmp_path, probability, u):
-    rig, attach, pin, *_ = program
+def test_drop_rate_is_within_the_binomial_bound(program, probability, u):
+    rig, attach, *_ = program
     repeat = 200_000
-    with attach("--fixed-probability", u, f"probability={probability}"):
-        rig.program_run(pin, PACKETS["ipv4-not_ect"].frame, tmp_path, repeat)
+    with attach("--fixed-probability", u, f"probability={probability}") as pin:
+        rig.program_run(pin, PACKETS["ipv4-not_ect"].frame, repeat)
         counters = rig.status()["counters"]
     p = u * u if probability == "squared" else u
     sigma = math.sqrt(counters["seen_packets"] * p * (1 - p))
@@ -110,36 +110,37 @@ def test_drop_rate_is_within_the_binomial_bound(program, tmp_path, probability, 
 
 
 @pytest.mark.parametrize("hook", ["tc", "xdp"])
-def test_the_virtual_queue_holds_no_more_than_its_limit(shaped, tmp_path, hook):
+def test_the_virtual_queue_holds_no_more_than_its_limit(shaped, hook):
     frame = PACKETS["ipv4_full-not_ect"].frame
-    pin = "prog_weir_ingress" if hook == "xdp" else "prog_weir_egress"
+    name = "prog_weir_ingress" if hook == "xdp" else "prog_weir_egress"
     options = ("--rate", "8kbit", "--hook", hook, "--limit-bytes", 10 * len(frame), "--fixed-probability", "0")
     with shaped.attached(*options):
-        shaped.program_run(pin, frame, tmp_path, repeat=1000)
+        shaped.program_run(f"{shaped.pins()}/{name}", frame, repeat=1000)
         counters = shaped.status()["counters"]
     # 1 kB/s drain far less than one packet while a thousand are run
     assert counters["passed_packets"] in (10, 11)
     assert counters["dropped_limit_packets"] == counters["seen_packets"] - counters["passed_packets"]
 
 
-def test_the_veth_queue_holds_no_more_than_its_limits(shaped, tmp_path):
+def test_the_veth_queue_holds_no_more_than_its_limits(shaped):
     frame = PACKETS["arp"].frame  # the limit is for all packets, IP or not
     for limit, least in (("--limit-packets", 7), ("--limit-bytes", 7 * len(frame))):
         with shaped.attached("--peer", "ra", "--fixed-probability", "0", limit, least):
-            shaped.program_run("prog_weir_egress", frame, tmp_path, repeat=100)
+            shaped.program_run(f"{shaped.pins()}/prog_weir_egress", frame, repeat=100)
             status = shaped.status()
         assert status["backlog_packets"] == 7
         assert status["counters"]["dropped_limit_packets"] == status["counters"]["seen_packets"] - 7
 
 
-def test_an_arrival_and_its_departure_cancel(shaped, tmp_path):
+def test_an_arrival_and_its_departure_cancel(shaped):
     with shaped.attached("--peer", "ra", "--fixed-probability", "0"):
+        pins = shaped.pins()
         for name in ("ipv4-ect0", "vlan_ipv4-ect0", "arp", "qinq_ipv6-ce", "ipv4_full-ect1"):
-            shaped.program_run("prog_weir_egress", PACKETS[name].frame, tmp_path)
+            shaped.program_run(f"{pins}/prog_weir_egress", PACKETS[name].frame)
             assert shaped.status()["backlog_bytes"] == len(PACKETS[name].frame)
-            shaped.program_run("prog_weir_peer", PACKETS[name].frame, tmp_path)
+            shaped.program_run(f"{pins}/prog_weir_peer", PACKETS[name].frame)
             assert shaped.status()["backlog_bytes"] == shaped.status()["backlog_packets"] == 0
-        shaped.program_run("prog_weir_peer", PACKETS["arp"].frame, tmp_path)
+        shaped.program_run(f"{pins}/prog_weir_peer", PACKETS["arp"].frame)
         assert shaped.status()["backlog_packets"] == 0
         assert shaped.status()["counters"]["strays"] == 1
 
@@ -154,41 +155,40 @@ def _frame(network, transport) -> bytes:
     return bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / network / transport / Raw(b"weir" * 50))
 
 
-def _flows(rig) -> list[tuple[int, int]]:
-    """Each counter: the time it is of, and its bytes."""
-    out = rig.router.run("bpftool", "-j", "map", "lookup", "pinned", f"{rig.pins()}/flows", "key", 0, 0, 0, 0)
-    value = bytes(int(byte, 16) for byte in json.loads(out.stdout)["value"])
-    (_, *counters) = struct.unpack("<Q" + "QII" * COUNTERS, value)
+def _flows(rig, pin: str) -> list[tuple[int, int]]:
+    """Each counter beside a pinned program: the time it is of, and its bytes."""
+    layout = struct.Struct("<Q" + "QII" * COUNTERS)
+    (_, *counters) = layout.unpack(rig.looked_up(f"{Path(pin).parent}/flows", layout.size))
     return list(zip(counters[0::3], counters[1::3], strict=True))
 
 
-def _counted(rig, pin: str, frame: bytes, folder) -> int:
+def _counted(rig, pin: str, frame: bytes) -> int:
     """The counter that a packet is added to. The kernel may send one of its own meanwhile, which is shorter."""
-    before = _flows(rig)
-    rig.program_run(pin, frame, folder)
-    after = _flows(rig)
+    before = _flows(rig, pin)
+    rig.program_run(pin, frame)
+    after = _flows(rig, pin)
     return max((number for number in range(COUNTERS) if after[number] != before[number]), key=lambda n: after[n][1])
 
 
-def test_hits_wait_for_the_flow_that_sends_most(program, tmp_path):
+def test_hits_wait_for_the_flow_that_sends_most(program):
     """At p = 1/2 a large flow is hit every second packet, and another one every fourth: no random number decides."""
-    rig, attach, pin, *_ = program
-    with attach("--fixed-probability", "0.5", *FLOWS):
+    rig, attach, *_ = program
+    with attach("--fixed-probability", "0.5", *FLOWS) as pin:
         frames = [_frame(IP(src="10.9.0.1", dst="10.9.0.2"), UDP(sport=1, dport=port)) for port in range(1, 10)]
-        places = [_counted(rig, pin, frame, tmp_path) for frame in frames]
+        places = [_counted(rig, pin, frame) for frame in frames]
         small = next(frame for frame, place in zip(frames, places, strict=True) if place != places[0])
         for frame, packets_sent, share in ((frames[0], 1000, 2), (small, 40, 4)):
             before = rig.status()["counters"]
-            rig.program_run(pin, frame, tmp_path, repeat=packets_sent)
+            rig.program_run(pin, frame, repeat=packets_sent)
             after = rig.status()["counters"]
             strays = after["seen_packets"] - before["seen_packets"] - packets_sent  # what the kernel sends by itself
             dropped = after["dropped_aqm_packets"] - before["dropped_aqm_packets"]
             assert abs(dropped - packets_sent // share) <= strays + 1
 
 
-def test_a_flow_is_told_by_addresses_protocol_and_ports(program, tmp_path):
+def test_a_flow_is_told_by_addresses_protocol_and_ports(program):
     """Without ports, and in fragments, by what there is; by name by what is asked for; anything else is not counted."""
-    rig, attach, pin, *_ = program
+    rig, attach, *_ = program
 
     def named(**fields) -> bytes:
         return names.frame(names.Header(**{"kind": names.DATA, "prefix": 7, "name": 9} | fields), b"weir" * 50)
@@ -211,20 +211,20 @@ def test_a_flow_is_told_by_addresses_protocol_and_ports(program, tmp_path):
         "dscp": [_frame(IP(src="10.9.0.1", dst="10.9.0.2", tos=tos, id=tos), UDP(sport=1, dport=9)) for tos in (0, 4)],
         "segments": [named(segment=segment, flags=segment, epoch=segment) for segment in (0, 1, 2)],
     }
-    with attach("--fixed-probability", "0", *FLOWS):
+    with attach("--fixed-probability", "0", *FLOWS) as pin:
         for name, frames in flows.items():
             # all in one of 4096 counters: with three once in 4096^2
-            assert len({_counted(rig, pin, frame, tmp_path) for frame in frames}) > 1, name
-            assert len({_counted(rig, pin, frames[0], tmp_path) for _ in range(3)}) == 1, name
+            assert len({_counted(rig, pin, frame) for frame in frames}) > 1, name
+            assert len({_counted(rig, pin, frames[0]) for _ in range(3)}) == 1, name
         for name, frames in one.items():
-            assert len({_counted(rig, pin, frame, tmp_path) for frame in frames}) == 1, name
-        before = _flows(rig)
-        rig.program_run(pin, PACKETS["arp"].frame, tmp_path)
-        assert _flows(rig) == before
+            assert len({_counted(rig, pin, frame) for frame in frames}) == 1, name
+        before = _flows(rig, pin)
+        rig.program_run(pin, PACKETS["arp"].frame)
+        assert _flows(rig, pin) == before
 
 
-def test_flows_are_not_counted_unless_hits_wait_for_them(program, tmp_path):
-    rig, attach, pin, *_ = program
-    with attach("--fixed-probability", "0.5"):
-        rig.program_run(pin, PACKETS["ipv4-not_ect"].frame, tmp_path, repeat=100)
-        assert set(_flows(rig)) == {(0, 0)}
+def test_flows_are_not_counted_unless_hits_wait_for_them(program):
+    rig, attach, *_ = program
+    with attach("--fixed-probability", "0.5") as pin:
+        rig.program_run(pin, PACKETS["ipv4-not_ect"].frame, repeat=100)
+        assert set(_flows(rig, pin)) == {(0, 0)}
