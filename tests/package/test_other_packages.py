@@ -49,6 +49,7 @@ profile = "tuned"
 """
 
 TRANSFER = """
+rm -f /srv/server.log # else the last one would be looked at
 nsenter --net=/run/netns/h2 weir-server --ephemeral --listen 10.0.2.1:4433 >/srv/server.log 2>/srv/server.err &
 until grep -q listening /srv/server.log; do kill -0 $! || { cat /srv/server.err >&2; exit 1; }; sleep 0.1; done
 nsenter --net=/run/netns/h1 weir-client https://10.0.2.1:4433/bytes/1000000 --insecure --output /srv/received
