@@ -115,6 +115,7 @@ def spec(names: bool = True, **more: Any) -> dict[str, Any]:
         "has": {
             "aqm": "law" if names else "pfifo", "tune": True, "paths": "choice" if names else "wifi",
             "window": "weir" if names else "double", "upload_cc": "pbq" if names else "cubic", "names": names,
+            "traffic": "all",
         },
         "seed": 1,
         **more,
@@ -138,6 +139,15 @@ def steady(rate_mbit_s: float, start_s: float, end_s: float) -> list[tuple[float
     """What comes of a stream without a pause, every 100 ms."""
     count = round((end_s - start_s) * 10)
     return [(start_s + n / 10, round(rate_mbit_s * 1e6 / 8 * n / 10)) for n in range(count + 1)]
+
+
+def aqm(device: str, port: str, t_us: int, delay_us: int) -> dict[str, Any]:
+    """What the controller knows of a queue."""
+    return {
+        "k": "aqm", "t_us": t_us, "device": device, "port": port, "backlog_bytes": 0, "tau_us": delay_us, "u": 0.1,
+        "drop_probability": 0.01, "dq_rate_bit_s": 0, "seen": t_us // 1000, "passed_bytes": t_us, "marks": 0,
+        "drops_aqm": 0, "drops_limit": 0, "row": 0,
+    }  # fmt: skip
 
 
 def links(node: str, device: str, sent_bytes: int) -> list[dict[str, Any]]:
@@ -182,7 +192,7 @@ def run_lines() -> list[dict[str, Any]]:
         *(
             {
                 "k": "flow", "t_us": T0_US + at * 100_000, "side": side, "flow": "upload.0",
-                "bytes": (at - 20) * 50_000, "rtt_us": 40_000, "min_rtt_us": 30_000,
+                "bytes": (at - 20) * 50_000, "rtt_us": 40_000, "min_rtt_us": 30_000, "cwnd_bytes": 20_000 + at * 100,
             }
             for at in range(20, 81)
             for side in ("client", "server")
@@ -201,6 +211,18 @@ def run_lines() -> list[dict[str, Any]]:
         {"k": "move", "t_us": T0_US + 5 * 10**6, "from_site": 1, "to_site": 2},
         {"k": "fade", "t_us": T0_US + 4 * 10**6, "loss_percent": 10.0},
         {"k": "short", "t_us": T0_US + 10**6, "flow": f"{FLOWS['file']}", "bytes": 20_000, "fct_us": 150_000},
+        {"k": "clock", "node": "edge1", "started_us": T0_US - 7 * 10**6},
+        {"k": "clock", "node": "edge1", "started_us": T0_US + 6 * 10**6},
+        *(aqm("core", "bb", T0_US + at * 10**5, 5000 + at) for at in range(100)),
+        *(aqm("edge1", "4", 7 * 10**6 + at * 10**5, 9000) for at in range(50)),
+        *(aqm("edge1", "4", at * 10**5, 2000) for at in range(1, 40)),
+        *(
+            {"k": "names", "t_us": T0_US + at * 10**6, "node": node, "packets": {"interests_joined": at * 30 % 200}}
+            for node in ("edge1", "edge2")
+            for at in range(10)
+        ),
+        {"k": "path", "t_us": T0_US + 5 * 10**6, "flow": 200, "path": "cell", "event": "switched", "rtt_us": None},
+        {"k": "path", "t_us": T0_US + 6 * 10**6, "flow": 0, "path": "wifi", "event": "lost", "rtt_us": None},
         {"k": "switch", "node": "edge1", "packets": {"interests_forwarded": 100, "interests_joined": 300}},
         *links("core", "bb", 9_000_000),
         *links("publisher", "eth0", 1_500_000),

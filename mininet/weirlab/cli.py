@@ -105,7 +105,10 @@ def parser() -> argparse.ArgumentParser:
     experiment_options(whole, "seeds 1 to N instead of the scenario's")
     whole.add_argument("--seconds", type=positive, metavar="S", help="only the first S virtual seconds of 120")
     whole.add_argument("--switch", choices=("embedded", "bmv2"), default="embedded", help="the sites' P4 switches: "
-                          "weir-switch, or BMv2 with p4c, both from PATH (default: embedded)")  # fmt: skip
+                       "weir-switch, or BMv2 with p4c, both from PATH (default: embedded)")  # fmt: skip
+    whole.add_argument("--watch", action="store_true",
+                       help="run one variant (default: all) with seed 1 anew, and show queues, phone, receivers "
+                       "and events as it goes: a screen on a terminal, elsewhere a line a second")  # fmt: skip
 
     from weirlab.evaluation import command as evaluate
 
@@ -138,6 +141,20 @@ def experiment_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]
     """The named scenarios and the runs that the options leave of them. Raises ScenarioError."""
     scenarios = read_scenarios(args.name)
     return [(scenario, scenario.runs(only=args.only, seeds=args.seeds, every=args.all)) for scenario in scenarios]
+
+
+def together_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
+    """The run of all systems, as the options say. Raises ScenarioError."""
+    scenario = together(args.seconds and float(args.seconds), args.switch)
+    if not args.watch:
+        return [(scenario, scenario.runs(only=args.only, seeds=args.seeds))]
+    if len(args.only or ()) > 1 or args.seeds not in (None, 1):
+        raise ScenarioError(["--watch shows one run; give --only once at the most, and no --seeds"])
+    return [(scenario, scenario.runs(only=args.only or "all", seeds=1))]
+
+
+def watches(args: argparse.Namespace) -> bool:
+    return getattr(args, "watch", False)
 
 
 def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[Run]]]) -> int:
@@ -177,7 +194,7 @@ def run_scenario(
     from weirlab.topologies.registry import topology_of
 
     results = ResultsFolder.create(args.results or paths.clone() / "results", scenario, ["./run", *sys.argv[1:]], runs)
-    failed = run_experiment(scenario, runs, cache_folder(args.cache), results, args.jobs, args.fresh)
+    failed = run_experiment(scenario, runs, cache_folder(args.cache), results, args.jobs, args.fresh, watches(args))
     summary = summarise(results)
     if not summary.runs:
         print(f"no run has ended well; there is nothing to report in {results.path}", file=sys.stderr)
@@ -251,8 +268,7 @@ def main(argv: list[str] | None = None) -> int:
 
             return main_evaluate(args)
         if args.command == "together":
-            scenario = together(args.seconds and float(args.seconds), args.switch)
-            return main_experiment(args, [(scenario, scenario.runs(only=args.only, seeds=args.seeds))])
+            return main_experiment(args, together_runs(args))
         if args.command == "demo":
             return main_experiment(args, demo_runs(args.parts or (), args.only, args.seeds))
         return main_experiment(args, experiment_runs(args))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ..commands.arguments import whole
 from ..commands.devices import add_devices, fleet_of
@@ -49,6 +49,11 @@ def parse(line: bytes) -> Event | Decision | None:
         raise ValueError(f"not a line of JSON: {error}") from None
     if not isinstance(record, dict):
         raise ValueError(f"not a sample or a decision: {type(record).__name__}; must be an object")
+    return parsed(record)
+
+
+def parsed(record: dict[str, Any]) -> Event | Decision | None:
+    """The same of a line that has been read already."""
     if record.get("k") == KIND:
         return from_record(record)
     if record.get("k") in ("decision", "effect"):

@@ -18,6 +18,7 @@ from weirlab.run.keys import Keys
 from weirlab.run.progress import told
 from weirlab.run.running import follow, run_locally, take_cached
 from weirlab.run.series import Series
+from weirlab.run.watching import run_watched
 from weirlab.scenario.model import Run, Scenario
 from weirlab.store.cache import Cache
 from weirlab.store.folder import ResultsFolder, RunResult
@@ -45,12 +46,18 @@ class Experiment(Series):
 
 
 def run_experiment(
-    scenario: Scenario, runs: Sequence[Run], cache: Path, results: ResultsFolder, jobs: int, fresh: bool = False
+    scenario: Scenario,
+    runs: Sequence[Run],
+    cache: Path,
+    results: ResultsFolder,
+    jobs: int,
+    fresh: bool = False,
+    watch: bool = False,
 ) -> list[str]:
     """Take or make these runs, telling how far it is. What failed, one line each: such a run is missing in the results,
-    and stops no other. Raises NoRoom, LabError, OSError."""
+    and stops no other. `watch`: make the only one, and show it as it goes. Raises NoRoom, LabError, OSError."""
     results.note(versions={"lab kernel": ExactLab().version()})
-    series = Experiment(Cache(cache), Keys(), list(runs), fresh, results=results)
+    series = Experiment(Cache(cache), Keys(), list(runs), fresh or watch, results=results)
     costs = Costs()
     missing = take_cached(series, costs, jobs)
     there = {(run.variant, run.seed) for run in runs} - {(run.variant, run.seed) for run in missing}
@@ -58,7 +65,10 @@ def run_experiment(
     heading = (
         f"{scenario.title}: {len(runs)} runs of {scenario.duration_s:g} virtual seconds, {len(there)} of them cached"
     )
-    if missing:
+    if watch:
+        told(f"{heading}; watched as it runs")
+        run_watched(series, runs[0], costs)
+    elif missing:
         heading += f"; {len(missing)} to run, {jobs} at a time"
         follow(series, missing, costs, jobs, run_locally(series, missing, jobs), heading)
     else:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from weirlab.lab.kernels import LabError, stop_all
@@ -69,8 +70,11 @@ def take_cached(series: Series, costs: Costs, jobs: int) -> list[Run]:
     return sorted(missing, key=lambda run: order[name_of(run)])
 
 
-def run_here(series: Series, run: Run, jobs: int) -> tuple[dict[str, Any], float]:
-    """Run one run in a lab of this machine and put it into the cache; its figures and the seconds it took.
+def run_here(
+    series: Series, run: Run, jobs: int, began: Callable[[Path], None] = lambda _: None
+) -> tuple[dict[str, Any], float]:
+    """Run one run in a lab of this machine and put it into the cache; its figures and the seconds it took. `began` is
+    told the folder that it writes to meanwhile.
 
     Raises RunError, LabError or SamplesError, what the run left then being kept; NoRoom.
     """
@@ -81,6 +85,7 @@ def run_here(series: Series, run: Run, jobs: int) -> tuple[dict[str, Any], float
     disk.check(series.cache.folder, [run] * jobs)
     try:
         with series.cache.draft() as draft:
+            began(draft)
             try:
                 facts = measure(run, draft)
                 if Keys().run(run.spec) != key:

@@ -14,6 +14,7 @@ from rich.console import Console
 from weirlab.scenario.schema import Schema
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.keeping import Keeping
+from weirlab.topologies.watching import Watch
 
 Spec = Mapping[str, Any]
 Metrics = dict[str, Any]
@@ -67,6 +68,10 @@ class Topology(ABC):
     @abstractmethod
     def headline(self, metrics: Metrics) -> str:
         """A run's figures in a few words."""
+
+    def watch(self, spec: Spec) -> Watch | None:
+        """What a run of the spec shows as it goes; None where there is nothing to see before its end."""
+        return None
 
     def asked(self, folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
         """What was asked of all runs together, and whether it is met: documents for `--json`. Raises ResultsError."""

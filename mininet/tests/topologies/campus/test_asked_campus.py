@@ -53,6 +53,18 @@ def test_a_system_that_makes_another_worse_is_named():
     assert [(variant, metric) for variant, metric, _ in asked.costs(found)] == [("without-aqm", "upload_mbit_s")]
 
 
+def test_a_system_alone_stands_beside_all_together():
+    found = {
+        "all": {1: {"upload_mbit_s": 2.0, "request_p99_ms": 9.0}, 2: {"upload_mbit_s": 3.0, "request_p99_ms": 9.0}},
+        "alone-pbq": {1: {"upload_mbit_s": 4.0, "request_p99_ms": None}, 2: {"upload_mbit_s": 4.0}},
+        "without-pbq": {1: GOOD, 2: GOOD},
+    }
+    ((variant, metric, alone, together, over),) = asked.in_company(found)
+    assert (variant, metric, alone.mean, together.mean, over.mean) == ("alone-pbq", "upload_mbit_s", 4.0, 2.5, 0.625)
+    assert list(asked.in_company({key: found[key] for key in ("alone-pbq", "without-pbq")})) == []
+    assert asked.left_out(found) == ["without-pbq"]
+
+
 def test_documents_say_what_was_asked():
     document = asked.as_documents({"all": {1: GOOD}, "none": {1: BAD}})[0]
     assert document["asked"] == "at most 0.5"

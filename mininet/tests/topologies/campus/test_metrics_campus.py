@@ -59,6 +59,22 @@ def test_a_request_that_never_ends_counts_with_its_age(tmp_path):
     assert "1 requests of the phone ended without all bytes" in failures(found)[0]
 
 
+def test_traffic_that_there_is_not_has_no_figures(tmp_path):
+    spec = made.spec()
+    spec["has"]["traffic"] = "upload"
+    kinds = ("start", "flow", "link", "switch")
+    lines = [line for line in made.run_lines() if line["k"] in kinds and line.get("flow", "upload.0") == "upload.0"]
+    found = computed(tmp_path, lines, spec)
+    assert failures(found) == []
+    assert {name for name, value in found.items() if value} == {
+        "upload_mbit_s", "upload_rtt_mean_ms", "backbone_sent_bytes", "joined_percent",
+    }  # fmt: skip
+    zero = {name for name, value in found.items() if value == 0}
+    assert {"requests", "requests_failed", "wrong_files", "unfinished_files", "bytes_lost_transfers"} <= zero
+    for name in ("request_p99_ms", "download_mean_s", "file_mean_s", "stream_goodput_mbit_s", "publisher_sent_bytes"):
+        assert found[name] is None
+
+
 def test_a_file_with_other_bytes_is_a_failure(tmp_path):
     lines = [
         {**line, "whole": False} if line["k"] == "file" and line["receiver"] == 2 else line for line in made.run_lines()
@@ -130,6 +146,29 @@ def test_a_decision_is_at_the_runs_time(tmp_path):
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in made.run_lines()))
     assert [line["t_us"] for line in read_samples(path, made.spec()).decisions] == [pytest.approx(5.5e6)]
+
+
+def read(tmp_path, lines):
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return read_samples(path, made.spec())
+
+
+def test_the_course_of_a_run_has_windows_paths_and_queues(tmp_path):
+    samples = read(tmp_path, made.run_lines())
+    times, window = samples.window_bytes["upload.0"]
+    assert (times[0], window[0], window[-1]) == (2e6, 22_000, 28_000)
+    assert samples.switched == ((5e6, "upload.0", "cell"),)
+    assert samples.names["edge1"][3] == (3e6, {"interests_joined": 90})
+    assert samples.queues_ms["core", "bb"][1][7] == pytest.approx(5.007)
+
+
+def test_a_switch_that_was_started_again_began_its_clock_anew(tmp_path):
+    times, delays_ms = read(tmp_path, made.run_lines()).queues_ms["edge1", "4"]
+    assert list(times[[0, 49, 50, 88]]) == [0, 4.9e6, 6.1e6, 9.9e6]
+    assert list(delays_ms[[0, 49, 50, 88]]) == [9, 9, 2, 2]
+    with pytest.raises(SamplesError, match="the clock of edge1 went back more often than it was started"):
+        read(tmp_path, [*made.run_lines(), made.aqm("edge1", "4", 1, 0)])
 
 
 def test_what_stands_still_while_a_part_is_away_is_told(tmp_path):

@@ -13,6 +13,13 @@ from weirlab.run.together import together
 from weirlab.scenario.errors import ScenarioError
 
 VARIANTS = ["all", "none", "today", "without-aqm", "without-pcm", "without-window", "without-pbq", "without-names"]
+ALONE = {
+    "alone-aqm": "neighbours",
+    "alone-pcm": "requests",
+    "alone-window": "downloads",
+    "alone-pbq": "upload",
+    "alone-names": "shared",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +33,7 @@ def test_a_good_file_leaves_nothing_open(load):
     spec = cases["all"]
     assert spec["has"] == {
         "aqm": "law", "tune": True, "paths": "choice", "window": "weir", "upload_cc": "pbq", "names": True,
+        "traffic": "all",
     }  # fmt: skip
     assert spec["cell"]["rates"][:3] == [(0, 10), (1, 4), (2, 20)]
     assert "rate_file" not in spec["cell"]
@@ -36,7 +44,7 @@ def test_a_good_file_leaves_nothing_open(load):
 
 def test_the_shipped_scenario_takes_one_system_out_at_a_time():
     cases = load_scenario(paths.scenarios() / "together.toml").cases
-    assert list(cases) == VARIANTS
+    assert list(cases) == [*VARIANTS, *ALONE]
     everything = cases["all"]["has"]
     for label in VARIANTS[3:]:
         assert sum(cases[label]["has"][key] != value for key, value in everything.items()) == 1
@@ -72,6 +80,12 @@ def test_switches_are_what_is_asked_for():
     assert {spec["switches"]["target"] for spec in together().cases.values()} == {"embedded"}
 
 
+def test_the_shipped_scenario_has_each_systems_traffic_alone():
+    cases = load_scenario(paths.scenarios() / "together.toml").cases
+    for label, traffic in ALONE.items():
+        assert cases[label]["has"] == {**cases["all"]["has"], "traffic": traffic}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -88,6 +102,7 @@ def test_switches_are_what_is_asked_for():
         ("count = 3", "count = 60", "receivers.count"),
         ('aqm = "law"', 'aqm = "red"', "variants.all.aqm"),
         ('aqm = "pfifo"', 'aqm = "pfifo"\ntune = true', 'variants.none.tune: aqm = "pfifo" has no gains; remove it'),
+        ('aqm = "law"', 'traffic = "voice"', "variants.all.traffic"),
         ("target_us = 15000", 'profile = "tunde"', "law.profile: unknown name 'tunde'"),
         ("[[moves]]", '[[kills]]\npart = "edge3"\nat_s = 1\n[[moves]]', "kills.0.part"),
         (

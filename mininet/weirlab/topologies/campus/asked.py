@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of all five together, what each adds, and whether one makes another worse. Pure: runs' figures in.
+"""What is asked of all five together, what each adds, what it does alone, and whether one makes another worse. Pure:
+runs' figures in.
 
 Variants are compared seed by seed: the same seed is the same network. A ratio is the mean over seeds of each seed's own
 ratio, with its 95 % interval.
@@ -15,7 +16,7 @@ from typing import Any
 from weirlab.metrics.estimate import Estimate, estimate
 
 ALL, NONE, TODAY = "all", "none", "today"
-WITHOUT = re.compile(r"without-[a-z0-9-]+")
+WITHOUT, ALONE = re.compile(r"without-[a-z0-9-]+"), re.compile(r"alone-[a-z0-9-]+")
 MET, MISSED, OPEN = "met", "missed", "open"
 WORSE_MOST = 0.05
 """What a system may cost another."""
@@ -123,6 +124,21 @@ def answers(found: Mapping[str, BySeed]) -> Iterator[tuple[Aim, Estimate, str]]:
 def left_out(found: Mapping[str, BySeed]) -> list[str]:
     """The variants with one system taken out."""
     return [variant for variant in found if WITHOUT.fullmatch(variant)]
+
+
+def alone(found: Mapping[str, BySeed]) -> list[str]:
+    """The variants with the traffic of one system alone."""
+    return [variant for variant in found if ALONE.fullmatch(variant)]
+
+
+def in_company(found: Mapping[str, BySeed]) -> Iterator[tuple[str, str, Estimate, Estimate, Estimate]]:
+    """Each variant with the traffic of one system alone, each figure that it has, that figure alone, with everything,
+    and the latter over the former."""
+    for variant in alone(found) if ALL in found else ():
+        for metric in APPLICATIONS:
+            own, together = (estimate([run.get(metric) for run in found[which].values()]) for which in (variant, ALL))
+            if own.mean is not None:
+                yield variant, metric, own, together, ratio(found[ALL], found[variant], metric)
 
 
 def costs(found: Mapping[str, BySeed]) -> Iterator[tuple[str, str, Estimate]]:

@@ -38,6 +38,8 @@ CACHE_MEMORY = "64MB"
 REQUESTS, LIVE_PUBLISHER, TUNE = "request-0", "live", "tune"
 """What some programs are called: the phone's first application, the stream's publisher, the controller."""
 CHOICE = "choice"
+SHARED = "shared"
+"""The traffic of the file and the stream."""
 # The first number of each group of QUIC flows.
 FLOWS = {"request": 0, "download": 100, "upload": 200, "stream": 300, "file": 400}
 FLOWS_APART = 100
@@ -52,6 +54,11 @@ def flow_name(number: int) -> str:
     """What samples call the flow of that number: `request.0`, `stream.3` (the third receiver's; the phone's is 0)."""
     group = max((first, name) for name, first in FLOWS.items() if first <= number)
     return f"{group[1]}.{number - group[0]}" if number < group[0] + FLOWS_APART else str(number)
+
+
+def there_is(spec: Mapping[str, Any], section: str) -> bool:
+    """Whether a variant has the traffic of a section."""
+    return spec["has"]["traffic"] in ("all", SHARED if section in ("file", "stream") else section)
 
 
 def server(node: str, cc: str, out: Path) -> Command:

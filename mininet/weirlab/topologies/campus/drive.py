@@ -2,7 +2,7 @@
 """One run of a scenario on `campus`, inside a lab: everything at once, and what the networks do meanwhile.
 
 Reads `spec.json` from the run's folder and leaves there `run.jsonl` (samples.py says what is in it), what the programs
-wrote, and logs. It computes no figure.
+wrote, and logs, all of it as it comes: who watches the run reads it. It computes no figure.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from weirlab import paths
 from weirlab.lab.arrivals import arrivals
 from weirlab.lab.bridges import move_lines
 from weirlab.lab.files import draw_file, sha256_of
-from weirlab.lab.net import LabNet, device_counts
+from weirlab.lab.net import LabNet, NetError, device_counts
 from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate, weir_command, weir_variables
 from weirlab.lab.programs import Command, Programs, barrier, main, sleep_until_us
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import shaped_rate
-from weirlab.topologies.campus import commands
-from weirlab.topologies.campus.commands import OBJECT, OFFERED, WEB_FLOW
+from weirlab.topologies.campus import commands, counting
+from weirlab.topologies.campus.commands import OBJECT, OFFERED, WEB_FLOW, there_is
 from weirlab.topologies.campus.deploy import (
     LAW,
     deploy_config,
@@ -51,9 +52,9 @@ from weirlab.topologies.campus.sites import (
     PUBLISHER,
     SITES,
     WALK,
-    WATCHED,
     management_address,
     switch_of,
+    watched,
 )
 
 PROGRAM = "p4/programs/edge.p4"
@@ -62,7 +63,7 @@ LEAD_S = 2
 SETTLE_S = 3.0
 """What uploads and streams may take to end after the run."""
 TICK_MS = 100
-"""How often what came by name is looked at."""
+"""How often what came by name is looked at, and the run's lines are written."""
 DEEP_PACKETS = 10_000
 """Of a switch's queue without a rate: a burst of copies for many ports must find room."""
 FULL_BYTES = 1514
@@ -76,7 +77,8 @@ class CampusDrive(Programs):
     def __init__(self, spec: dict, out: Path) -> None:
         super().__init__(spec, out)
         self.has = spec["has"]
-        self.lines: list[dict[str, Any]] = []
+        self.told: TextIO  # run.jsonl
+        self.counting: ForkProcess | None = None
         self.parts: dict[str, tuple[Command, subprocess.Popen]] = {}
         """What may be killed, by the words of `[[kills]]`; switches are nodes."""
         self.running: dict[int, tuple[Command, subprocess.Popen]] = {}  # by a descriptor that tells of the end
@@ -90,14 +92,27 @@ class CampusDrive(Programs):
         OFFERED.mkdir()
         self.digest = draw_file(OFFERED / OBJECT, self.spec["file"]["bytes"], self.spec["seed"])
         switches = {switch_of(site): self.switch(site) for site in SITES}
-        with LabNet(CampusNet(spec=self.spec, switches=switches), switch=LabP4Switch) as net:
+        with (
+            open(self.out / "run.jsonl", "w") as self.told,
+            LabNet(CampusNet(spec=self.spec, switches=switches), switch=LabP4Switch) as net,
+        ):
             try:
                 self.traffic(net)
             finally:
                 self.source.set()
                 self.stop()
-                self.write_lines("run.jsonl", self.lines)
             self.write_qdiscs([net[node] for node in dict.fromkeys(queue.node for queue in linux_queues(self.spec))])
+
+    def stop(self) -> None:
+        if self.counting is not None:
+            self.counting.terminate()
+            self.counting.join()
+        super().stop()
+
+    def line(self, kind: str, **fields: Any) -> None:
+        """Add a line to the run's, with the time now."""
+        line = {"k": kind, "t_us": time.monotonic_ns() // 1000, **fields}
+        self.told.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def switch(self, site: int) -> dict[str, Any]:
         """The parameters of a site's switch."""
@@ -124,6 +139,9 @@ class CampusDrive(Programs):
     def traffic(self, net: LabNet) -> None:
         spec, out = self.spec, self.out
         barrier()
+        if self.has["names"]:
+            there = {switch_of(site): f"{management_address(site)}:{GRPC_PORT}" for site in SITES}
+            self.counting = counting.begin(net[CONTROLLER].namespace, there, out / "names.jsonl")
         if self.has["aqm"] == LAW:
             self.attach_law(net)
         cc = spec["server"]["cc"]
@@ -145,8 +163,10 @@ class CampusDrive(Programs):
         barrier()
         start_us = (int(time.monotonic()) + LEAD_S) * 10**6
         day_us = start_us + (time.time_ns() - time.monotonic_ns()) // 1000
-        self.lines.append({"k": "start", "t_us": start_us, "time_of_day_us": day_us})
-        for number, _ in enumerate(spec["requests"]):
+        self.line("start", t_us=start_us, time_of_day_us=day_us)
+        for site in SITES:
+            self.tell_clock(net, switch_of(site))
+        for number, _ in enumerate(spec["requests"] if there_is(spec, "requests") else ()):
             self.follow(net, commands.requests(spec, number, start_us, out))
         sleep_until_us(start_us)
         self.look_at_links(net)
@@ -165,7 +185,7 @@ class CampusDrive(Programs):
         ended = os.pidfd_open(process.pid)
         self.running[ended] = command, process
         self.poll.register(ended, select.POLLIN)
-        self.lines.append({"k": "began", "t_us": time.monotonic_ns() // 1000, "what": command.what})
+        self.line("began", what=command.what)
 
     def begin_live(self, net: LabNet) -> None:
         """The publisher of the stream, and the camera: a thread that has something new for it every 100 ms."""
@@ -210,24 +230,28 @@ class CampusDrive(Programs):
         fleet = self.out / "fleet.toml"
         fleet.write_text(fleet_config(self.spec))
         words = ["tune", "--fleet", str(fleet), "--decisions", str(self.out / "decisions.jsonl")]
+        words += ["--samples", str(self.out / "queues.jsonl")]
         command = Command(CONTROLLER, commands.TUNE, weir_command(*words), ready="tuning")
         self.parts[command.what] = command, self.begin(net, command)
 
     def events(self, net: LabNet) -> list[Event]:
         """What is to happen, and when, in seconds of the run."""
         spec, out = self.spec, self.out
-        found: list[Event] = [(0.0, partial(self.follow, net, command)) for command in commands.neighbours(spec, out)]
+        found: list[Event] = []
+        if there_is(spec, "neighbours"):
+            found += [(0.0, partial(self.follow, net, command)) for command in commands.neighbours(spec, out)]
         for at_s, rate in followed(spec["cell"]["rates"], spec["duration_s"]):
             if at_s > 0:
                 line = shaped_rate("change", rate).format(dev="celldown")
                 found.append((at_s, partial(self.tell, net, CELL_ROUTER, "tc", [line])))
         fetch = commands.by_name if self.has["names"] else commands.by_unicast
         for what in ("stream", "file"):
-            for number in commands.hosts_of_stream(spec):
+            for number in commands.hosts_of_stream(spec) if there_is(spec, what) else ():
                 found.append((spec[what]["start_s"], partial(self.follow, net, fetch(spec, what, number, out))))
-        for number, at_s in enumerate(spec["downloads"]["at_s"]):
+        for number, at_s in enumerate(spec["downloads"]["at_s"] if there_is(spec, "downloads") else ()):
             found.append((at_s, partial(self.follow, net, commands.download(spec, number, out))))
-        found.append((spec["upload"]["start_s"], partial(self.follow, net, commands.upload(spec, out))))
+        if there_is(spec, "upload"):
+            found.append((spec["upload"]["start_s"], partial(self.follow, net, commands.upload(spec, out))))
         for fade in spec["fades"]:
             for at_s, loss in ((fade["at_s"], fade["loss_percent"]), (fade["at_s"] + fade["for_s"], None)):
                 found.append((at_s, partial(self.fade, net, loss)))
@@ -244,44 +268,45 @@ class CampusDrive(Programs):
         """End a part without a word of warning."""
         if part in map(switch_of, SITES):
             net[part].kill()
-        elif part == commands.REQUESTS:
+        elif part == commands.REQUESTS and there_is(self.spec, "requests"):
             self.process_of(part).kill()
         elif part in self.parts:
             self.parts[part][1].kill()
             self.parts[part][1].wait()
-        self.tell_part("killed", part)
+        self.line("killed", part=part)
 
     def bring_back(self, net: LabNet, part: str, now_s: float) -> None:
         """Start a part again, as it was started at first; a switch is given its program and tables."""
         if part in map(switch_of, SITES):
             net[part].start()
-        elif part == commands.REQUESTS:
+            self.tell_clock(net, part)
+        elif part == commands.REQUESTS and there_is(self.spec, "requests"):
             self.follow(net, commands.requests(self.spec, 0, time.monotonic_ns() // 1000, self.out, now_s))
         elif part == commands.LIVE_PUBLISHER and part in self.parts:
             self.begin_live(net)
         elif part in self.parts:
             command = self.parts[part][0]
             self.parts[part] = command, self.begin(net, command)
-        self.tell_part("back", part)
+        self.line("back", part=part)
 
     def process_of(self, what: str) -> subprocess.Popen:
         return next(process for command, process in self.running.values() if command.what == what)
 
-    def tell_part(self, what: str, part: str) -> None:
-        self.lines.append({"k": what, "t_us": time.monotonic_ns() // 1000, "part": part})
+    def tell_clock(self, net: LabNet, switch: str) -> None:
+        """When a switch's clock was 0, by which its samples have their times."""
+        self.line("clock", node=switch, started_us=net[switch].clock.started_us)
 
     def fade(self, net: LabNet, loss_percent: float | None) -> None:
         """Wi-Fi loses more, or (None) what it always does."""
         lines = wifi_down(self.spec["wifi"], "change", loss_percent)
         self.tell(net, WALK, "tc", [line.format(dev="down") for line in lines])
         loss = self.spec["wifi"]["loss_percent"] if loss_percent is None else loss_percent
-        self.lines.append({"k": "fade", "t_us": time.monotonic_ns() // 1000, "loss_percent": loss})
+        self.line("fade", loss_percent=loss)
 
     def move(self, net: LabNet, to_site: int) -> None:
         """The phone leaves one site's Wi-Fi for the other's."""
         self.tell(net, WALK, "ip", move_lines(self.site, to_site))
-        line = {"k": "move", "t_us": time.monotonic_ns() // 1000, "from_site": self.site, "to_site": to_site}
-        self.lines.append(line)
+        self.line("move", from_site=self.site, to_site=to_site)
 
     def give_address(self, net: LabNet, to_site: int) -> None:
         """The phone has an address of the network where it is."""
@@ -298,6 +323,7 @@ class CampusDrive(Programs):
                 continue
             if now_us >= tick_us:
                 self.look_at_streams()
+                self.told.flush()
                 tick_us += TICK_MS * 1000
             next_us = min([end_us, tick_us, *(start_us + round(at_s * 1e6) for at_s, _ in due[:1])])
             self.wait(next_us)
@@ -310,9 +336,7 @@ class CampusDrive(Programs):
             self.poll.unregister(ended)
             os.close(ended)
             status = process.wait()
-            self.lines.append(
-                {"k": "ended", "t_us": time.monotonic_ns() // 1000, "what": command.what, "status": status}
-            )
+            self.line("ended", what=command.what, status=status)
 
     def look_at_streams(self) -> None:
         """How much of the stream has come by name to each of those who want it."""
@@ -322,14 +346,14 @@ class CampusDrive(Programs):
         for number in commands.hosts_of_stream(self.spec):
             came = self.out / commands.came_file("stream", number)
             if came.is_file():
-                self.lines.append({"k": "came", "t_us": t_us, "receiver": number, "bytes": came.stat().st_size})
+                self.line("came", t_us=t_us, receiver=number, bytes=came.stat().st_size)
 
     def look_at_links(self, net: LabNet) -> None:
-        for node, devices in WATCHED.items():
+        for node, devices in watched(self.spec).items():
             counts = device_counts(net[node].namespace)
             t_us = time.monotonic_ns() // 1000
             for device in devices:
-                self.lines.append({"k": "link", "t_us": t_us, "node": node, "device": device, **counts[device]})
+                self.line("link", t_us=t_us, node=node, device=device, **counts[device])
 
     def end(self, net: LabNet) -> None:
         """End what still runs, and gather what is told at the end."""
@@ -340,17 +364,19 @@ class CampusDrive(Programs):
         while self.running and time.monotonic_ns() // 1000 < deadline_us:
             self.wait(deadline_us)
         for command, _ in self.running.values():
-            self.lines.append({"k": "unfinished", "what": command.what})
+            self.line("unfinished", what=command.what)
+        if self.counting is not None and self.counting.exitcode is not None:
+            raise NetError(f"what reads the switches' counters ended with {self.counting.exitcode}")
         for site in SITES:
             switch = net[switch_of(site)]
             switch.check()
             shown = json.loads(switch.weir("p4", "show", *switch.device_words(), "--counters", "--json"))
             packets = shown.get("names", {}).get("packets", {})
-            self.lines.append({"k": "switch", "node": switch.name, "packets": packets})
+            self.line("switch", node=switch.name, packets=packets)
         for number in commands.hosts_of_stream(self.spec) if self.has["names"] else ():
             came = self.out / commands.came_file("file", number)
             whole = came.is_file() and sha256_of(came) == self.digest
-            self.lines.append({"k": "file", "receiver": number, "whole": whole})
+            self.line("file", receiver=number, whole=whole)
             for what in ("file", "stream"):
                 (self.out / commands.came_file(what, number)).unlink(missing_ok=True)
 

@@ -24,7 +24,7 @@ from weirlab.topologies.keeping import (
 )
 
 LAB_PARTS = ("arrivals", "bridges", "files", "net", "p4switch", "programs", "rates", "shaping")
-OWN_PARTS = ("commands", "deploy", "drive", "network", "sites", "topology")
+OWN_PARTS = ("commands", "counting", "deploy", "drive", "network", "sites", "topology")
 SOURCES: dict[str, Patterns] = {
     "lab": LAB,
     "driver": (
@@ -87,7 +87,7 @@ class CampusKeeping(Keeping):
         return FLOOR_S + SWITCHES_S + (TUNER_S if law else 0) + spec["duration_s"] * SECONDS_PER_VIRTUAL_S
 
     def like(self, spec: Spec) -> tuple:
-        return (spec["has"]["aqm"], spec["has"]["names"])
+        return (spec["has"]["aqm"], spec["has"]["names"], spec["has"]["traffic"])
 
 
 KEEPING = CampusKeeping()

@@ -11,7 +11,7 @@ import numpy as np
 
 from weirlab.metrics.estimate import rounded
 from weirlab.metrics.paced import LAST_S, figures, met
-from weirlab.topologies.campus.commands import AGAIN, requests_due
+from weirlab.topologies.campus.commands import AGAIN, requests_due, there_is
 from weirlab.topologies.campus.samples import Course, Samples, read_samples
 
 PLAYER_BUFFER_S = 1.0
@@ -103,6 +103,8 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
 def request_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Of the phone's requests; those that are due and were never started, since the one before went on, count, too."""
     end_us = spec["duration_s"] * 1e6
+    if not there_is(spec, "requests"):
+        return {"requests": 0, "requests_failed": 0}
     by_size: dict[int, list[float]] = {}
     failed = 0
     for number, asked in enumerate(spec["requests"]):
@@ -128,7 +130,7 @@ def transfer_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any
     end_us = spec["duration_s"] * 1e6
     downloads = [
         min(samples.ends[name][1], end_us) - at_s * 1e6 if name in samples.ends else end_us - at_s * 1e6
-        for number, at_s in enumerate(spec["downloads"]["at_s"])
+        for number, at_s in enumerate(spec["downloads"]["at_s"] if there_is(spec, "downloads") else ())
         for name in (f"download-{number}",)
     ]
     if downloads:
@@ -139,7 +141,8 @@ def transfer_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any
         found["upload_mbit_s"] = delivered(upload, end_us) * 8 / 1e6 / lasts_s
     if "upload.0" in samples.rtt_ms and len(samples.rtt_ms["upload.0"][1]):
         found["upload_rtt_mean_ms"] = float(samples.rtt_ms["upload.0"][1].mean())
-    return found | file_metrics(samples, spec)
+    no_file = {"wrong_files": 0, "unfinished_files": 0}
+    return found | (file_metrics(samples, spec) if there_is(spec, "file") else no_file)
 
 
 def file_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +167,8 @@ def delivered(course: Course, until_us: float) -> float:
 
 def stream_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Of the stream, over all receivers."""
+    if not there_is(spec, "stream"):
+        return {}
     start_us, end_us = spec["stream"]["start_s"] * 1e6, spec["duration_s"] * 1e6
     rate_bytes_us = spec["stream"]["rate_mbit_s"] / 8
     nothing = (np.array([]), np.array([]))
@@ -296,7 +301,7 @@ def link_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     backbone, publisher = samples.links.get(("core", "bb")), samples.links.get(("publisher", "eth0"))
     if backbone is not None:
         found["backbone_sent_bytes"] = backbone["sent_bytes"]
-    if publisher is not None:
+    if publisher is not None and there_is(spec, "file"):
         stream_bytes = spec["stream"]["rate_mbit_s"] * 1e6 / 8 * (spec["duration_s"] - spec["stream"]["start_s"])
         found["publisher_sent_bytes"] = publisher["sent_bytes"]
         found["publisher_sent_ratio"] = publisher["sent_bytes"] / (spec["file"]["bytes"] + stream_bytes)

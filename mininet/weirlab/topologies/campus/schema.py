@@ -33,6 +33,7 @@ from weirlab.topologies.campus.metrics import METRICS
 from weirlab.topologies.campus.name import NAME
 from weirlab.topologies.campus.sites import MOST_RECEIVERS, SITES
 
+Traffic = Literal["all", "requests", "downloads", "upload", "shared", "neighbours"]
 CONTROLS = Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"]
 MOST_FLOWS = 20
 MOST_APPLICATIONS = 100  # their numbers are that far apart
@@ -195,6 +196,8 @@ class Has(Section):
     `aqm`: the law on all queues, or the kernel's discipline with its own settings. `tune`: the law's controller.
     `paths`: the phone chooses, or has one network only. `window`: the rule of the phone's receive windows.
     `upload_cc`: the phone's congestion control. `names`: the file and the stream by name, or a QUIC download for each.
+    `traffic`: that of all sections, or of one alone (`shared`: the file and the stream); a system's own traffic alone
+    shows what the others cost it.
     """
 
     aqm: Literal["law", "pfifo", "pie", "fq_codel"] = "law"
@@ -203,6 +206,7 @@ class Has(Section):
     window: Literal["static", "double", "fast", "weir"] = "weir"
     upload_cc: CONTROLS = "pbq"
     names: bool = True
+    traffic: Traffic = "all"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

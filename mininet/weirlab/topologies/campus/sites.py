@@ -32,15 +32,6 @@ BACKBONE_DEVICE = "bb"
 PATHS = ("cell", "wifi", "tether")
 """The phone's interfaces, its first choice without any other reason first."""
 GRPC_PORT = 9559
-WATCHED = {
-    CORE: [BACKBONE_DEVICE],
-    **{host: ["eth0"] for host in (ORIGIN, PUBLISHER, NET, DESK, OFFICE)},
-    PHONE: list(PATHS),
-    "edge1": [f"p{SITE2_PORT}"],
-    CELL_ROUTER: ["cellup"],
-    LINE_ROUTER: ["lineup"],
-}
-"""The interfaces whose packets are counted over a run, by node."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +131,20 @@ def receivers_of(spec: Mapping[str, Any]) -> tuple[Receiver, ...]:
         for number in range(1, spec["receivers"]["count"] + 1)
         for site in (SITES[(number - 1) % len(SITES)],)
     )
+
+
+def watched(spec: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The interfaces whose packets are counted over a run, by node: one of each link."""
+    receivers = [receiver.name for receiver in receivers_of(spec)]
+    return {
+        CORE: [BACKBONE_DEVICE],
+        **{host: ["eth0"] for host in (ORIGIN, PUBLISHER, NET, DESK, OFFICE, *map(cache_of, SITES), *receivers)},
+        PHONE: list(PATHS),
+        WALK: [f"e{site}" for site in SITES],
+        switch_of(1): [f"p{SITE2_PORT}"],
+        CELL_ROUTER: ["cellup"],
+        LINE_ROUTER: ["lineup"],
+    }
 
 
 def rated_queues(spec: Mapping[str, Any]) -> tuple[RatedQueue, ...]:

@@ -15,6 +15,7 @@ from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.campus import metrics as figures
 from weirlab.topologies.campus.commands import flow_name
 from weirlab.topologies.campus.schema import CampusSchema
+from weirlab.topologies.watching import Watch
 
 
 class Campus(Topology):
@@ -33,6 +34,8 @@ class Campus(Topology):
             *sorted(folder.glob("tasks-*.jsonl")),
             *sorted(folder.glob("short-*.jsonl")),
             *sorted(folder.glob("paced-*.jsonl")),
+            *sorted(folder.glob("names.jsonl")),
+            *sorted(folder.glob("queues.jsonl")),
             *sorted(folder.glob("decisions.jsonl")),
         ]
 
@@ -58,6 +61,11 @@ class Campus(Topology):
             f"requests p99 {told('request_p99_ms', 'ms', 0)}, upload {told('upload_mbit_s', 'Mbit/s', 2)}, "
             f"stream stalled {told('stream_stalled_s', 's', 1)}, voice p99 {told('voice_delay_p99_ms', 'ms', 1)}"
         )
+
+    def watch(self, spec: Spec) -> Watch:
+        from weirlab.topologies.campus.watch import CampusWatch
+
+        return CampusWatch(spec)
 
     def asked(self, folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
         from weirlab.topologies.campus.report import page

@@ -18,12 +18,14 @@ from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
 from weirlab.topologies.campus.asked import (
     ALL,
+    ALONE,
     APPLICATIONS,
     answers,
     as_documents,
     by_variant,
     costs,
     difference,
+    in_company,
     left_out,
 )
 from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
@@ -48,8 +50,16 @@ ASKED_NOTE = (
 )
 KILLS_NOTE = f"{'; '.join(KILL_FIGURES.values())}; until {AFTER_BACK_S:g} s after the part was back."
 TIMELINE_NOTE = (
-    "Seed {seed}. Grey: Wi-Fi fades. Dashed: the phone moves to the other site. Triangles: the controller changes a "
-    "queue's gains."
+    "Seed {seed}. Grey: Wi-Fi fades. Dashed: the phone moves to the other site. Triangles over the queues: the "
+    "controller changes gains, in the queue's colour. Networks: a stroke is a request, a mark above it where a "
+    "connection goes over to that network."
+)
+IN_COMPANY, ADDS, FIGURES = "Each system alone and in company", "What each system adds", "Figures"
+TURNED = (ADDS, FIGURES)
+"""Tables with more figures than variants: a line for each figure."""
+IN_COMPANY_NOTE = (
+    "The figures of a system's own traffic: without any other on the same network with the same settings, with "
+    "everything at once, and this over that, seed by seed. Mean over seeds ± 95 %."
 )
 ADDS_NOTE = (
     "Everything on, less the run of the same seed with one system taken out and what people use today in its place: "
@@ -74,6 +84,14 @@ def tables(summary: Summary) -> Iterable[tuple[str, str, Sequence[str], list[Lin
     ]
     if lines:
         yield "What was asked, and what came out", ASKED_NOTE, ["found", "asked", "verdict"], lines
+    lines, before = [], ""
+    for variant, metric, alone, together, over in in_company(found):
+        words, _, decimals = APPLICATIONS[metric]
+        cells = [(words, ""), _cell(alone, decimals), _cell(together, decimals), (shown(over, 2), "")]
+        lines.append((variant.removeprefix("alone-") if variant != before else "", cells))
+        before = variant
+    if lines:
+        yield IN_COMPANY, IN_COMPANY_NOTE, ["figure", "alone", "all together", "together over alone"], lines
     shown_metrics = [metric for metric in APPLICATIONS if anywhere(summary, metric)]
     heads = [APPLICATIONS[metric][0] for metric in shown_metrics]
     if ALL in found and (variants := left_out(found)):
@@ -81,7 +99,7 @@ def tables(summary: Summary) -> Iterable[tuple[str, str, Sequence[str], list[Lin
             (variant, [_cell(difference(found[ALL], found[variant], m), APPLICATIONS[m][2]) for m in shown_metrics])
             for variant in variants
         ]
-        yield "What each system adds", ADDS_NOTE, heads, lines
+        yield ADDS, ADDS_NOTE, heads, lines
     parts = list(
         dict.fromkeys(
             name[: -len(suffix)]
@@ -104,9 +122,9 @@ def tables(summary: Summary) -> Iterable[tuple[str, str, Sequence[str], list[Lin
     columns = [column for column in COLUMNS if anywhere(summary, column[0])]
     lines = [
         (label, [_cell(estimated(summary, label, metric), decimals) for metric, _, decimals in columns])
-        for label in summary.variants
+        for label in [label for label in summary.variants if not ALONE.fullmatch(label)] or summary.variants
     ]
-    yield "Figures", "Mean over seeds ± 95 %.", [words for _, words, _ in columns], lines
+    yield FIGURES, "Mean over seeds ± 95 %.", [words for _, words, _ in columns], lines
 
 
 def _cell(value: Estimate, decimals: int) -> tuple[str, str]:
@@ -130,7 +148,7 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> No
     """Print what was asked, the figures and the checks. Variants are columns here."""
     console.print(escape(run_counts(summary)))
     for heading, _, heads, lines in tables(summary):
-        turned = len(heads) > len(lines) or len(heads) > 4
+        turned = heading in TURNED
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=heading, title_justify="left")
         table.add_column("", no_wrap=True)
         for name in [name for name, _ in lines] if turned else heads:
@@ -160,7 +178,7 @@ def page(folder: ResultsFolder, summary: Summary) -> str:
     found += _drawings(folder, summary, specs)
     for heading, note, heads, rows in tables(summary):
         found += [f"<h2>{html.escape(heading)}</h2>", f"<p class=dim>{html.escape(note)}</p>"]
-        if heading == "What each system adds" or heading == "Figures":
+        if heading in TURNED:
             found.append(markup.plain_table("", [name for name, _ in rows], turned(heads, rows)))
         else:
             found.append(markup.plain_table("", heads, rows))
@@ -194,8 +212,8 @@ def _drawings(folder: ResultsFolder, summary: Summary, specs: Mapping[str, Mappi
     return [
         "<h2>What flowed where</h2>",
         markup.drawing(
-            f"{title}. Lines are as thick as both together; dashed ones were not counted.",
-            picture(samples[first].links, title),
+            f"{title}. Lines are as thick as both together.",
+            picture(samples[first].links, spec, title),
         ),
         "<h2>What happened</h2>",
         markup.drawing(TIMELINE_NOTE.format(seed=seed), timeline(samples, spec)),

@@ -3,6 +3,9 @@
 
 import html
 from collections.abc import Mapping
+from typing import Any
+
+from weirlab.topologies.campus.sites import SITES, receivers_of
 
 # Boxes: name, what is written in it, its middle and its half width. Colours are the page's variables.
 BOXES: dict[str, tuple[str, int, int, int]] = {
@@ -12,10 +15,11 @@ BOXES: dict[str, tuple[str, int, int, int]] = {
     "core": ("core, eBPF", 300, 130, 48),
     "edge1": ("edge1: P4, names", 550, 80, 70),
     "edge2": ("edge2: P4, names", 550, 240, 70),
-    "cache1": ("cache1", 550, 20, 34),
-    "cache2": ("cache2", 550, 305, 34),
-    "office": ("office", 760, 20, 40),
-    "receivers": ("receivers", 760, 305, 48),
+    "cache1": ("cache1", 480, 20, 34),
+    "cache2": ("cache2", 480, 305, 34),
+    "receivers1": ("receivers", 620, 20, 42),
+    "receivers2": ("receivers", 620, 305, 42),
+    "office": ("office", 780, 20, 40),
     "line": ("line, eBPF", 780, 80, 48),
     "cell": ("cell, eBPF", 780, 240, 48),
     "desk": ("desk", 985, 40, 36),
@@ -25,31 +29,48 @@ HALF_HEIGHT = 13
 WIDTH, HEIGHT = 1050, 330
 # Links: the two boxes, the interface whose counts they have (at the second box unless `sent` says that it sends down),
 # and what the link is.
-LINKS: tuple[tuple[str, str, tuple[str, str] | None, bool, str], ...] = (
+LINKS: tuple[tuple[str, str, tuple[str, str], bool, str], ...] = (
     ("origin", "core", ("origin", "eth0"), True, ""),
     ("publisher", "core", ("publisher", "eth0"), True, ""),
     ("net", "core", ("net", "eth0"), True, ""),
     ("core", "edge1", ("core", "bb"), True, "backbone"),
     ("edge1", "edge2", ("edge1", "p1"), True, ""),
-    ("edge1", "cache1", None, True, ""),
-    ("edge2", "cache2", None, True, ""),
+    ("edge1", "cache1", ("cache1", "eth0"), False, ""),
+    ("edge2", "cache2", ("cache2", "eth0"), False, ""),
     ("edge1", "office", ("office", "eth0"), False, ""),
-    ("edge2", "receivers", None, True, ""),
+    ("edge1", "receivers1", ("receivers1", "eth0"), False, ""),
+    ("edge2", "receivers2", ("receivers2", "eth0"), False, ""),
     ("edge1", "line", ("line", "lineup"), False, ""),
     ("edge2", "cell", ("cell", "cellup"), False, ""),
     ("line", "desk", ("desk", "eth0"), False, ""),
     ("line", "phone", ("phone", "tether"), False, "tether"),
     ("cell", "phone", ("phone", "cell"), False, "cell"),
-    ("edge1", "phone", ("phone", "wifi"), False, "Wi-Fi"),
-    ("edge2", "phone", None, False, ""),
+    ("edge1", "phone", ("walk", "e1"), False, "Wi-Fi"),
+    ("edge2", "phone", ("walk", "e2"), False, "Wi-Fi"),
 )
 MOST_WIDTH, LEAST_WIDTH = 9.0, 1.0
 
 
-def picture(passed: Mapping[tuple[str, str], Mapping[str, int]], title: str) -> str:
-    """The SVG. Lines are as thick as what went down them; links without counts are dashed."""
+Passed = Mapping[tuple[str, str], Mapping[str, int]]
+"""What an interface sent and received, by node and device."""
+
+
+def receivers_together(passed: Passed, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
+    """What the receivers of each site had, as if they had one interface."""
+    found = {}
+    for site in SITES:
+        names = [each.name for each in receivers_of(spec) if each.site == site]
+        own = [passed[name, "eth0"] for name in names if (name, "eth0") in passed]
+        if own:
+            found[f"receivers{site}", "eth0"] = {key: sum(counts[key] for counts in own) for key in own[0]}
+    return found
+
+
+def picture(counts: Passed, spec: Mapping[str, Any], title: str) -> str:
+    """The SVG. Lines are as thick as what went over them both ways; links without counts are dashed."""
+    passed = {**counts, **receivers_together(counts, spec)}
     amounts = {
-        (one, other): _bytes(passed, counted, sends) for one, other, counted, sends, _ in LINKS if counted in passed
+        (one, other): _bytes(passed[counted], sends) for one, other, counted, sends, _ in LINKS if counted in passed
     }
     most = max((down + up for down, up in amounts.values()), default=1) or 1
     parts = [
@@ -85,12 +106,7 @@ def picture(passed: Mapping[tuple[str, str], Mapping[str, int]], title: str) -> 
     return "".join([*parts, "</svg>"])
 
 
-def _bytes(
-    passed: Mapping[tuple[str, str], Mapping[str, int]], counted: tuple[str, str] | None, sends: bool
-) -> tuple[int, int]:
+def _bytes(counts: Mapping[str, int], sends: bool) -> tuple[int, int]:
     """What went away from the origin over a link, and what went towards it."""
-    if counted is None:
-        return 0, 0
-    counts = passed[counted]
     down, up = counts["sent_bytes"], counts["received_bytes"]
     return (down, up) if sends else (up, down)

@@ -6,6 +6,7 @@ from typing import Any
 
 from weirlab.report.words import chance_lines, count, failed_lines
 from weirlab.store.folder import Summary
+from weirlab.topologies.campus.sites import FIRST_RECEIVER_PORT, OFFICE_PORT, SITES, UP, WIFI_PORT, switch_of
 
 AQM_WORDS = {
     "law": "PID-Delay on every queue, in P4 and eBPF",
@@ -13,6 +14,34 @@ AQM_WORDS = {
     "pie": "pie on every queue",
     "fq_codel": "fq_codel on every queue",
 }
+
+
+TRAFFIC_WORDS = {
+    "requests": "the phone's requests",
+    "downloads": "the phone's downloads",
+    "upload": "the phone's upload",
+    "shared": "the file and the stream",
+    "neighbours": "the neighbours'",
+}
+QUEUES = {
+    ("core", "bb"): "backbone down",
+    (switch_of(SITES[0]), str(UP)): "backbone up",
+    ("cell", "celldown"): "cell down",
+    ("cell", "cellup"): "cell up",
+    ("line", "linedown"): "tether, desk down",
+    ("line", "lineup"): "tether, desk up",
+    **{(switch_of(site), str(WIFI_PORT)): f"Wi-Fi {site} down" for site in SITES},
+    (switch_of(SITES[0]), str(OFFICE_PORT)): "office",
+}
+"""What queues are, by what the controller calls them."""
+
+
+def queue_name(device: str, port: str) -> str:
+    """A queue in words. What has no other name is a receiver's; they are dealt out to the sites in turn."""
+    if (device, port) in QUEUES:
+        return QUEUES[device, port]
+    site = next(site for site in SITES if switch_of(site) == device)
+    return f"receiver {(int(port) - FIRST_RECEIVER_PORT) * len(SITES) + site}"
 
 
 def run_counts(summary: Summary) -> str:
@@ -54,9 +83,10 @@ def has_in_words(has: Mapping[str, Any]) -> str:
     """Which systems a variant has."""
     tuned = ", tuned by one controller" if has["aqm"] == "law" and has["tune"] else ""
     paths = "a network chosen for each request" if has["paths"] == "choice" else f"{has['paths']} only"
+    traffic = "" if has["traffic"] == "all" else f"; no traffic but {TRAFFIC_WORDS[has['traffic']]}"
     names = "file and stream by name" if has["names"] else "a QUIC download of file and stream for each receiver"
     windows = f"receive windows by the rule {has['window']}"
-    return f"{AQM_WORDS[has['aqm']]}{tuned}; {paths}; {windows}; uploads by {has['upload_cc']}; {names}"
+    return f"{AQM_WORDS[has['aqm']]}{tuned}; {paths}; {windows}; uploads by {has['upload_cc']}; {names}{traffic}"
 
 
 def check_lines(summary: Summary) -> list[str]:
