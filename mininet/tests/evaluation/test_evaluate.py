@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from copied_sources import CopiedSources
 
 from weirlab import cli, paths
 from weirlab.evaluation.command import report, seeds_of
@@ -209,18 +210,19 @@ def test_a_scenario_in_no_group_or_by_another_name_is_refused(tiny):
     assert "tiny.toml: scenario.name: 'other' is not the file's name; write name = 'tiny'" in told
 
 
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    patterns = {pattern for patterns in [*SOURCES.values(), KEEPING.figures] for pattern in patterns}
+    return CopiedSources(REPO, tmp_path_factory.mktemp("sources"), patterns)
+
+
 @pytest.fixture
-def copy(tmp_path, monkeypatch):
+def copy(copied, monkeypatch):
     """A copy of the sources that keys are made of, to be changed at will."""
-    for patterns in [*SOURCES.values(), KEEPING.figures]:
-        for pattern in patterns:
-            for path in REPO.glob(pattern):
-                target = tmp_path / path.relative_to(REPO)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target)
-    monkeypatch.setattr(paths, "clone", lambda: tmp_path)
+    monkeypatch.setattr(paths, "clone", lambda: copied.folder)
     monkeypatch.setattr(evaluate_keys, "lab_kernel", lambda: "kernel")
-    return tmp_path
+    yield copied.folder
+    copied.put_back()
 
 
 EBPF = {"paper", "tuned", "auto"}

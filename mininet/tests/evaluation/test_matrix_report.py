@@ -18,6 +18,12 @@ def matrix():
     return analyse(generated_matrix.rows(), generated_matrix.ABOUT)
 
 
+@pytest.fixture(scope="module")
+def made(matrix):
+    """The files of its report."""
+    return files(matrix)
+
+
 def tables(text):
     """Markdown tables as lists of rows of cells."""
     found = re.findall(r"(?:^\|.*\|\n)+", text + "\n", re.MULTILINE)
@@ -56,8 +62,7 @@ def test_the_front_pages_table_has_each_discipline_once(matrix):
     assert "In 1 scenario not all of these disciplines were run" in summary_table(fewer)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(matrix):
-    made = files(matrix)
+def test_the_page_is_whole_and_needs_nothing_else(made):
     assert set(made) == {"matrix.html", "front.png"}
     page = made["matrix.html"]
     outside = r'(?:src|href)="(?!#)|url\((?!#)|@import|<link|https?:(?!//www\.w3\.org/)'
@@ -86,8 +91,8 @@ def test_the_page_is_whole_and_needs_nothing_else(matrix):
     assert len(made["front.png"]) < 150_000
 
 
-def test_the_page_opens_with_the_picture_and_the_table_and_ends_with_the_verdicts(matrix):
-    page = files(matrix)["matrix.html"]
+def test_the_page_opens_with_the_picture_and_the_table_and_ends_with_the_verdicts(matrix, made):
+    page = made["matrix.html"]
     places = [page.index(text) for text in ('id="front-title"', "<h2>Over all scenarios</h2>", '<div id="groups">')]
     places += [page.index("<h2>Wins / ties"), page.index("<h2>Figures to reach</h2>")]
     assert places == sorted(places)
@@ -132,9 +137,8 @@ def test_pie_at_a_lower_target_stands_beside_the_tuner():
     assert "in 1 neither is. `pie-5ms` has queue delay 0.62 of `auto`'s in calm to 5.00 in bursty" in text
 
 
-def test_the_same_rows_give_the_same_bytes(matrix):
-    again = analyse(generated_matrix.rows(), generated_matrix.ABOUT)
-    assert files(matrix) == files(again)
+def test_the_same_rows_give_the_same_bytes(made):
+    assert files(analyse(generated_matrix.rows(), generated_matrix.ABOUT)) == made
 
 
 def test_part_of_a_matrix_has_a_report_too():

@@ -2,12 +2,12 @@
 """Finished runs of all topologies: what their keys depend on, what is kept of them."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from copied_sources import CopiedSources
 
 from weirlab import paths
 from weirlab.run import keys
@@ -23,19 +23,21 @@ REPO = paths.clone()
 SCENARIOS = sorted(path.stem for path in paths.scenarios().glob("*.toml"))
 
 
-@pytest.fixture
-def copy(tmp_path, monkeypatch):
-    """A copy of the sources that keys are made of, to be changed at will."""
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    patterns = set()
     for topology in TOPOLOGIES.values():
-        sources = sys.modules[type(topology.keeping).__module__].SOURCES
-        for pattern in {pattern for patterns in [*sources.values(), topology.keeping.figures] for pattern in patterns}:
-            for path in REPO.glob(pattern):
-                target = tmp_path / path.relative_to(REPO)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target)
-    monkeypatch.setattr(paths, "clone", lambda: tmp_path)
+        patterns.update(*sys.modules[type(topology.keeping).__module__].SOURCES.values(), topology.keeping.figures)
+    return CopiedSources(REPO, tmp_path_factory.mktemp("sources"), patterns)
+
+
+@pytest.fixture
+def copy(copied, monkeypatch):
+    """A copy of the sources that keys are made of, to be changed at will."""
+    monkeypatch.setattr(paths, "clone", lambda: copied.folder)
     monkeypatch.setattr(keys, "lab_kernel", lambda: "kernel")
-    return tmp_path
+    yield copied.folder
+    copied.put_back()
 
 
 def spec_of(name, variant):
@@ -81,12 +83,14 @@ def specs():
     ],
 )
 def test_a_changed_source_asks_for_the_runs_that_it_takes_part_in(specs, copy, file, wanted):
-    before = {name: keys.Keys().run(spec) for name, spec in specs.items()}
+    known = keys.Keys()
+    before = {name: known.run(spec) for name, spec in specs.items()}
     assert len(set(before.values())) == len(before)
     (copy / file).parent.mkdir(parents=True, exist_ok=True)
     with open(copy / file, "a") as source:
         source.write("pass\n")
-    assert {name for name, spec in specs.items() if keys.Keys().run(spec) != before[name]} == wanted
+    now = keys.Keys()
+    assert {name for name, spec in specs.items() if now.run(spec) != before[name]} == wanted
 
 
 def test_a_gain_file_of_ones_own_counts_by_its_content(specs, copy, tmp_path):
