@@ -9,10 +9,11 @@
     controller/bench/ports.py --kind classes     1000 classes of one interface, a law each; the process that takes
                                                  their steps is measured too
     controller/bench/ports.py --kind p4runtime   weir-switches of 500 ports, which the controller sets up first
-    controller/bench/ports.py --ports 100 --json
+    controller/bench/ports.py --ports 100 --repetitions 5 --json
 
 Queues, namespaces and BPF file system are the script's own and end with it. Needs root, and weir-xdp or weir-switch on
 PATH or in build/bin. Figures are shares of a core over the time measured, so that a busy machine changes them little.
+The kernel counts that time in steps of 10 ms. Repetitions are of the measurement alone: the ports are set up once.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import os
 import resource
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -187,15 +189,36 @@ def poll_processes() -> dict[int, str]:
     return {one["poll"]["pid"]: "poll process" for one in json.loads(status) if "poll" in one}
 
 
+def window(pids: dict[int, str], seconds: float) -> dict[str, dict[str, float]]:
+    """CPU, as shares of a core, and memory of these processes over so long a time, by name. One that ends meanwhile is
+    left out: its time is its parent's."""
+    before = {}
+    for pid, name in pids.items():
+        with contextlib.suppress(FileNotFoundError):
+            before[pid] = name, cpu_s(pid)
+    began_s = time.monotonic()
+    time.sleep(seconds)
+    took_s = time.monotonic() - began_s
+    parts: dict[str, dict[str, float]] = {}
+    for pid, (name, cpu_before_s) in before.items():
+        with contextlib.suppress(FileNotFoundError):
+            percent, memory_mb = 100 * (cpu_s(pid) - cpu_before_s) / took_s, rss_mb(pid)
+            part = parts.setdefault(name, {"core_percent": 0.0, "rss_mb": 0.0})
+            part["core_percent"] += percent
+            part["rss_mb"] += memory_mb
+    return parts
+
+
 def measure(
     command: list[str],
     ready: Callable[[str], bool],
     seconds: float,
+    repetitions: int,
     beside: dict[int, str],
     warm_up_s: float,
-) -> tuple[dict, int]:
-    """CPU, as shares of a core, and memory of a command's processes and of those `beside` it, once it has said that it
-    is ready; and the lines that it wrote in that time."""
+) -> tuple[list[dict], int]:
+    """CPU and memory of a command's processes and of those `beside` it, once it has said that it is ready, several
+    times in a row; and the lines that it wrote in that time."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "controller")},
@@ -211,26 +234,29 @@ def measure(
         drain = ThreadPoolExecutor(1).submit(lambda: [next(lines) for _ in process.stdout] and None)
         time.sleep(warm_up_s)  # what happens at the start is not what a port costs
         lines_before = next(lines)
-        before = {}
-        for pid, name in (family(process.pid) | beside).items():
-            with contextlib.suppress(FileNotFoundError):  # one that sets gains, ended already: its parent's
-                before[pid] = name, cpu_s(pid)
-        began_s = time.monotonic()
-        time.sleep(seconds)
-        took_s = time.monotonic() - began_s
+        windows = [window(family(process.pid) | beside, seconds) for _ in range(repetitions)]
         written = next(lines) - lines_before - 1
-        parts = {}
-        for pid, (name, cpu_before_s) in before.items():
-            with contextlib.suppress(FileNotFoundError):
-                percent, memory_mb = 100 * (cpu_s(pid) - cpu_before_s) / took_s, rss_mb(pid)
-                part = parts.setdefault(name, {"core_percent": 0.0, "rss_mb": 0.0})
-                part["core_percent"] += percent
-                part["rss_mb"] += memory_mb
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
     drain.result()
-    return parts, written
+    return windows, written
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def summary(windows: list[dict[str, dict[str, float]]]) -> dict:
+    """Medians, least and most over the repetitions, of each process and of all together."""
+    found: dict = {"parts": {}}
+    for name in {name for parts in windows for name in parts}:
+        found["parts"][name] = {
+            key: spread([parts.get(name, {}).get(key, 0.0) for parts in windows]) for key in ("core_percent", "rss_mb")
+        }
+    for key in ("core_percent", "rss_mb"):
+        found[key] = spread([sum(part[key] for part in parts.values()) for parts in windows])
+    return found
 
 
 def whole(text: str) -> int:
@@ -248,7 +274,8 @@ def main() -> None:
     parser.add_argument("--signal", choices=("backlog", "poll", "virtual"), default="backlog", help="of --kind bpf")
     parser.add_argument("--busy", action="store_true", help="with traffic; sets --signal virtual")
     parser.add_argument("--command", choices=("listen", "dry-run", "tune"), default="listen")
-    parser.add_argument("--seconds", type=whole, default=30)
+    parser.add_argument("--seconds", type=whole, default=30, help="of each measurement (default %(default)s)")
+    parser.add_argument("--repetitions", type=whole, default=1, help="of it, in a row (default %(default)s)")
     parser.add_argument("--warm-up", type=whole, default=5, metavar="SECONDS", help="before that (default %(default)s)")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -276,15 +303,17 @@ def main() -> None:
             said = "tuning"
         beside = {} if args.kind == "p4runtime" else poll_processes()
         try:
-            parts, lines = measure(command, lambda line: line.startswith(said), args.seconds, beside, args.warm_up)
+            windows, lines = measure(
+                command, lambda line: line.startswith(said), args.seconds, args.repetitions, beside, args.warm_up
+            )
         finally:
             for pid in beside:  # each keeps our namespaces, and with them its pins
                 os.kill(pid, signal.SIGTERM)
-    total = {key: sum(part[key] for part in parts.values()) for key in ("core_percent", "rss_mb")}
+    found = summary(windows)
     result = {
         "kind": args.kind, "ports": args.ports, "every_ms": args.every_ms, "command": args.command, "busy": args.busy,
-        "lines": lines, "setup_s": round(setup_s, 1), "parts": parts, **total,
-        "us_a_sample": total["core_percent"] / 100 * 1e6 / (args.ports * 1000 / args.every_ms),
+        "lines": lines, "setup_s": round(setup_s, 1), **found,
+        "us_a_sample": found["core_percent"]["median"] / 100 * 1e6 / (args.ports * 1000 / args.every_ms),
     }  # fmt: skip
     if args.json:
         print(json.dumps(result))
@@ -292,13 +321,11 @@ def main() -> None:
     print(
         f"{args.ports} ports ({args.kind}), a sample each {args.every_ms} ms, {args.command}; set up in {setup_s:.0f} s"
     )
-    for name, part in sorted(parts.items()):
-        print(f"  {name:<12} {part['core_percent']:6.1f} % of a core  {part['rss_mb']:7.1f} MB")
-    print(
-        f"  {'all':<12} {total['core_percent']:6.1f} % of a core  {total['rss_mb']:7.1f} MB"
-        f"   {result['us_a_sample']:.1f} us a sample,"
-        f" {lines} lines told in {args.seconds} s"
-    )
+    for name, part in [*sorted(found["parts"].items()), ("all", found)]:
+        core, memory = part["core_percent"], part["rss_mb"]
+        print(f"  {name:<12} {core['median']:6.1f} % of a core ({core['least']:.1f} to {core['most']:.1f})"
+              f"  {memory['median']:7.1f} MB")  # fmt: skip
+    print(f"  {result['us_a_sample']:.1f} us a sample, {lines} lines told in {args.repetitions * args.seconds} s")
 
 
 if __name__ == "__main__":

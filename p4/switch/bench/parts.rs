@@ -80,3 +80,25 @@ pub fn cpu_ns() -> Result<u64, String> {
 pub fn leaf_path(path: &str) -> String {
     Path::new(path).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
+
+/// The files of the command line, and whether `--scale` stands before them.
+pub fn scale_or_files() -> (bool, Vec<String>) {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let scale = words.first().is_some_and(|word| word == "--scale");
+    if scale {
+        words.remove(0);
+    }
+    (scale, words)
+}
+
+/// A line of JSON: the program, what was measured, and nanoseconds a packet (`times_ns`, in order of size).
+pub fn tell(path: &str, what: &[(&str, Value)], times_ns: &[f64]) {
+    let mut row = serde_json::Map::from_iter([("program".to_string(), Value::from(leaf_path(path)))]);
+    row.extend(what.iter().map(|(name, value)| (name.to_string(), value.clone())));
+    row.extend([
+        ("median_ns".to_string(), times_ns[times_ns.len() / 2].into()),
+        ("least_ns".to_string(), times_ns[0].into()),
+        ("most_ns".to_string(), times_ns[times_ns.len() - 1].into()),
+    ]);
+    println!("{}", Value::from(row));
+}

@@ -2,9 +2,10 @@
 //! `speed FILE.p4...`: packets per second of a program in process, one core, no I/O: ingress, a queue that never waits,
 //! egress. For programs with a table of IPv4 prefixes (`routes` or `ipv4_lpm`); prints the median and the range of
 //! several runs in the thread's CPU time, with 100 and with 100,000 routes, and the ratio of the two; first the same
-//! for a lookup by itself. Run it with `--release`.
+//! for a lookup by itself. `speed --scale FILE.p4...`: with 1 to 500 ports, each with the law and its share of the
+//! packets, and few or many destinations, each a flow; a line of JSON for each. Run it with `--release`.
 mod parts;
-use parts::{add, add_law, cpu_ns, leaf_path, named, program, table};
+use parts::{add, add_law, cpu_ns, leaf_path, named, program, scale_or_files, table, tell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,9 +16,14 @@ use weir_p4::value::Val;
 
 const RUNS: usize = 7;
 const PACKETS: usize = 300_000;
+/// Of each of the many cases of `--scale`.
+const PACKETS_SCALE: usize = 100_000;
 const LOOKUPS: usize = 3_000_000;
 const ROUTES: [usize; 2] = [100, 100_000];
 const LENGTHS_BYTES: [usize; 2] = [64, 1400];
+const PORTS: [u32; 4] = [1, 10, 100, 500];
+/// Routes with `--scale`: of the ports together.
+const DESTINATIONS: [usize; 3] = [500, 10_000, 100_000];
 
 /// Repeatable numbers (splitmix64).
 struct Random(u64);
@@ -81,20 +87,22 @@ fn measure_lookups() -> Result<(), String> {
     Ok(())
 }
 
-/// Fills the tables; gives an address that each route covers.
-fn fill(s: &mut Switch, routes: usize) -> Result<Vec<u32>, String> {
+/// Fills the tables, with so many ports that the routes lead to in turn; gives an address that each route covers.
+fn fill(s: &mut Switch, routes: usize, ports: u32) -> Result<Vec<u32>, String> {
     let p = s.program.clone();
     let (t, action) = match (table(&p, "routes"), table(&p, "ipv4_lpm")) {
         (Some(t), _) => (t, "forward"),
         (_, Some(t)) => (t, "set_next_hop"),
         _ => return Err("the program has neither a table `routes` nor `ipv4_lpm`".into()),
     };
-    if let Some(t) = table(&p, "next_hop") {
-        let args = named(&[("port", 1), ("dst_mac", 2), ("src_mac", 3)]);
-        add(s, t, KeyMatch::Exact(Val::S(1)), "forward", &args)?;
-    }
-    if table(&p, "aqm").is_some() {
-        add_law(s, 1)?;
+    for port in 1..=ports {
+        if let Some(t) = table(&p, "next_hop") {
+            let args = named(&[("port", port.into()), ("dst_mac", 2), ("src_mac", 3)]);
+            add(s, t, KeyMatch::Exact(Val::S(port.into())), "forward", &args)?;
+        }
+        if table(&p, "aqm").is_some() {
+            add_law(s, port)?;
+        }
     }
     // The table's size is for deployment, not for this.
     let mut program = (*p).clone();
@@ -104,7 +112,8 @@ fn fill(s: &mut Switch, routes: usize) -> Result<Vec<u32>, String> {
     while addresses.len() < routes {
         let (address, n) = route(&mut random);
         let prefix = address & (u32::MAX << (32 - n));
-        let args = named(&[("port", 1), ("mac", 2), ("next_hop", 1)]);
+        let port = 1 + addresses.len() as u64 % u64::from(ports);
+        let args = named(&[("port", port), ("mac", 2), ("next_hop", port)]);
         match add(s, t, KeyMatch::Lpm(Val::S(prefix.into()), n), action, &args) {
             Ok(()) => addresses.push(address),
             Err(e) if e.contains("has an entry") => {}
@@ -131,14 +140,20 @@ fn address_to(p: &mut [u8], to: u32) {
     p[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
 }
 
-/// Packets per second of one run; every packet must come out.
-fn run(s: &mut Switch, length_bytes: usize, heads: &[[u8; 34]], now_us: &mut u64) -> Result<f64, String> {
+/// Packets per second of one run of so many; every packet must come out.
+fn run(
+    s: &mut Switch,
+    packets: usize,
+    length_bytes: usize,
+    heads: &[[u8; 34]],
+    now_us: &mut u64,
+) -> Result<f64, String> {
     let mut notes = Notes::default();
     let (mut before, mut after) = (IngressOut::default(), EgressOut::default());
     let mut bytes = frame(length_bytes);
     let mut sent = 0;
     let start_ns = cpu_ns()?;
-    for i in 0..PACKETS {
+    for i in 0..packets {
         *now_us += 1;
         bytes[..34].copy_from_slice(&heads[i % heads.len()]);
         let packet = s.packet(&bytes);
@@ -155,10 +170,47 @@ fn run(s: &mut Switch, length_bytes: usize, heads: &[[u8; 34]], now_us: &mut u64
         notes.digests.clear();
     }
     let took_ns = cpu_ns()? - start_ns;
-    if sent != PACKETS {
-        return Err(format!("{sent} of {PACKETS} packets came out"));
+    if sent != packets {
+        return Err(format!("{sent} of {packets} packets came out"));
     }
-    Ok(PACKETS as f64 * 1e9 / took_ns as f64)
+    Ok(packets as f64 * 1e9 / took_ns as f64)
+}
+
+/// Beginnings of frames to these addresses, in an order of their own.
+fn heads(addresses: &[u32], length_bytes: usize) -> Vec<[u8; 34]> {
+    let mut random = Random(2);
+    let mut heads = vec![[0; 34]; 65_536];
+    for h in &mut heads {
+        h.copy_from_slice(&frame(length_bytes)[..34]);
+        address_to(h, addresses[random.next() as usize % addresses.len()]);
+    }
+    heads
+}
+
+/// Runs alternate between all cases, so that a busy machine slows all of them.
+fn measure_scale(path: &str) -> Result<(), String> {
+    let program = program(path)?;
+    let mut cases = Vec::new();
+    for ports in PORTS {
+        for routes in DESTINATIONS {
+            let mut s = Switch::new(program.clone(), 1);
+            let heads = heads(&fill(&mut s, routes, ports)?, LENGTHS_BYTES[1]);
+            cases.push((ports, routes, s, heads, 1_000_000, Vec::new()));
+        }
+    }
+    for round in 0..=RUNS {
+        for (_, _, s, heads, now_us, times_ns) in &mut cases {
+            let rate = run(s, PACKETS_SCALE, LENGTHS_BYTES[1], heads, now_us)?;
+            if round > 0 {
+                times_ns.push(1e9 / rate);
+            }
+        }
+    }
+    for (ports, routes, _, _, _, mut times_ns) in cases {
+        times_ns.sort_by(f64::total_cmp);
+        tell(path, &[("ports", ports.into()), ("destinations", routes.into())], &times_ns);
+    }
+    Ok(())
 }
 
 fn measure(path: &str) -> Result<(), String> {
@@ -166,26 +218,14 @@ fn measure(path: &str) -> Result<(), String> {
     let mut medians = BTreeMap::new();
     for routes in ROUTES {
         let mut s = Switch::new(program.clone(), 1);
-        let addresses = fill(&mut s, routes)?;
-        let mut random = Random(2);
-        let mut heads = vec![[0; 34]; 65_536];
-        for h in &mut heads {
-            h.copy_from_slice(&frame(64)[..34]);
-            address_to(h, addresses[random.next() as usize % addresses.len()]);
-        }
+        let addresses = fill(&mut s, routes, 1)?;
         let mut now_us = 1_000_000;
         for length in LENGTHS_BYTES {
-            let mut exact = heads.clone();
-            let total = (length as u16 - 14).to_be_bytes();
-            exact.iter_mut().for_each(|h| {
-                h[16..18].copy_from_slice(&total);
-                let to = u32::from_be_bytes([h[30], h[31], h[32], h[33]]);
-                address_to(h, to);
-            });
-            run(&mut s, length, &exact, &mut now_us)?;
+            let exact = heads(&addresses, length);
+            run(&mut s, PACKETS, length, &exact, &mut now_us)?;
             let mut rates = Vec::new();
             for _ in 0..RUNS {
-                rates.push(run(&mut s, length, &exact, &mut now_us)?);
+                rates.push(run(&mut s, PACKETS, length, &exact, &mut now_us)?);
             }
             rates.sort_by(f64::total_cmp);
             let median = rates[RUNS / 2];
@@ -208,13 +248,14 @@ fn measure(path: &str) -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
-    let files: Vec<String> = std::env::args().skip(1).collect();
+    let (scale, files) = scale_or_files();
     if files.is_empty() {
-        eprintln!("usage: speed FILE.p4...");
+        eprintln!("usage: speed [--scale] FILE.p4...");
         return ExitCode::from(2);
     }
-    let all = std::iter::once(measure_lookups()).chain(files.iter().map(|f| measure(f)));
-    for result in all {
+    let lookups = (!scale).then(measure_lookups);
+    let of_files = files.iter().map(|f| if scale { measure_scale(f) } else { measure(f) });
+    for result in lookups.into_iter().chain(of_files) {
         if let Err(m) = result {
             eprintln!("speed: {m}");
             return ExitCode::FAILURE;
