@@ -34,6 +34,8 @@ BENCH_HELP = {
     "what PBQ costs",
     "names": "what weir-icn's converters carry and add to the delay, beside UDP; a download through icn.p4 on "
     "weir-switch, and on BMv2 where simple_switch_grpc and p4c are on PATH",
+    "scale": "processor time and memory of the controller, the switch, publisher, cache and edge server with 1 to 1000 "
+    "of what they serve, and of a tree of switches with 1 to 1000 receivers (half an hour)",
 }
 
 

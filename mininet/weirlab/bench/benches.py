@@ -116,6 +116,13 @@ def bench_names(as_json: bool) -> int:
     return subprocess.run(argv, check=False).returncode
 
 
+def bench_scale(as_json: bool) -> int:
+    """What a controller, a switch, a publisher, a cache and an edge server cost with few and many ports, flows, names
+    and receivers; and what a tree of switches then has to do."""
+    argv = [sys.executable, "-m", "weirlab.bench.scale", *(["--json"] if as_json else [])]
+    return subprocess.run(argv, check=False).returncode
+
+
 BENCHES: dict[str, Callable[[bool], int]] = {
     "xdp": bench_xdp,
     "lab": bench_lab,
@@ -123,4 +130,5 @@ BENCHES: dict[str, Callable[[bool], int]] = {
     "switch": bench_switch,
     "quic": bench_quic,
     "names": bench_names,
+    "scale": bench_scale,
 }
