@@ -18,7 +18,7 @@ from weirlab import paths
 from weirlab.lab.kernels import LAB_KERNEL, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
 from weirlab.run.demo import PARTS, TOGETHER, demo_runs
 from weirlab.run.scenarios import read_scenarios, scenario_names
-from weirlab.run.series import cache_folder, cache_option
+from weirlab.run.series import cache_folder, cache_option, ray_option
 from weirlab.run.together import together
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
@@ -78,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help=json_help)
         command.add_argument("--results", type=Path, metavar="FOLDER",
                              help="where to make the results folder (default: results/ of the clone)")  # fmt: skip
+        ray_option(command)
         cache_option(command)
         command.add_argument("--fresh", action="store_true",
                              help="take nothing from the cache: run all again, and keep these instead")  # fmt: skip
@@ -196,7 +197,8 @@ def run_scenario(
     from weirlab.topologies.registry import topology_of
 
     results = ResultsFolder.create(args.results or paths.clone() / "results", scenario, ["./run", *sys.argv[1:]], runs)
-    failed = run_experiment(scenario, runs, cache_folder(args.cache), results, args.jobs, args.fresh, watches(args))
+    cache = cache_folder(args.cache)
+    failed = run_experiment(scenario, runs, cache, results, args.jobs, args.fresh, watches(args), args.ray)
     summary = summarise(results)
     if not summary.runs:
         print(f"no run has ended well; there is nothing to report in {results.path}", file=sys.stderr)

@@ -18,8 +18,8 @@ from weirlab.run.costs import Costs
 from weirlab.run.kernel import check_kernel
 from weirlab.run.keys import Keys
 from weirlab.run.progress import duration
-from weirlab.run.running import follow, run_locally, take_cached
-from weirlab.run.series import cache_folder, cache_option, name_of, words_of
+from weirlab.run.running import run_all, take_cached
+from weirlab.run.series import cache_folder, cache_option, name_of, ray_option, words_of
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run
 from weirlab.store.cache import Cache
@@ -37,9 +37,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          "nothing was tuned on")  # fmt: skip
     command.add_argument("--jobs", type=positive, metavar="N", default=cores,
                          help="runs at a time (default: one per core); does not change any result")  # fmt: skip
-    command.add_argument("--ray", metavar="ADDRESS",
-                         help="run on that Ray cluster ('auto': the one this machine is in; 'local': a new one here), "
-                         "whose machines have this clone, built, at the same path")  # fmt: skip
+    ray_option(command)
     cache_option(command)
     command.add_argument("--out", type=Path, metavar="FOLDER",
                          help="where the report goes (default: docs/results/evaluation/, for the envelope "
@@ -98,13 +96,7 @@ def run_missing(state: State, missing: Sequence[Run], costs: Costs, args: argpar
     def heading(jobs: int) -> str:
         return f"{len(missing)} runs of {len(state.wanted)}, {jobs} at a time; the others are cached"
 
-    if args.ray:
-        from weirlab.evaluation.cluster import cluster
-
-        with cluster(args.ray) as machines:
-            follow(state, missing, costs, machines.jobs, machines.run(state, missing), heading(machines.jobs))
-    else:
-        follow(state, missing, costs, args.jobs, run_locally(state, missing, args.jobs), heading(args.jobs))
+    run_all(state, missing, costs, args.jobs, args.ray, heading)
 
 
 def seeds_of(args: argparse.Namespace) -> range | None:

@@ -16,7 +16,7 @@ from weirlab.run import disk
 from weirlab.run.costs import Costs
 from weirlab.run.keys import Keys
 from weirlab.run.progress import told
-from weirlab.run.running import follow, run_locally, take_cached
+from weirlab.run.running import run_all, take_cached
 from weirlab.run.series import Series
 from weirlab.run.watching import run_watched
 from weirlab.scenario.model import Run, Scenario
@@ -53,9 +53,11 @@ def run_experiment(
     jobs: int,
     fresh: bool = False,
     watch: bool = False,
+    ray: str | None = None,
 ) -> list[str]:
     """Take or make these runs, telling how far it is. What failed, one line each: such a run is missing in the results,
-    and stops no other. `watch`: make the only one, and show it as it goes. Raises NoRoom, LabError, OSError."""
+    and stops no other. `watch`: make the only one, and show it as it goes. `ray`: an
+    address for `run_all`. Raises NoRoom, LabError, OSError."""
     results.note(versions={"lab kernel": ExactLab().version()})
     series = Experiment(Cache(cache), Keys(), list(runs), fresh or watch, results=results)
     costs = Costs()
@@ -69,8 +71,9 @@ def run_experiment(
         told(f"{heading}; watched as it runs")
         run_watched(series, runs[0], costs)
     elif missing:
-        heading += f"; {len(missing)} to run, {jobs} at a time"
-        follow(series, missing, costs, jobs, run_locally(series, missing, jobs), heading)
+        run_all(
+            series, missing, costs, jobs, ray, lambda at_once: f"{heading}; {len(missing)} to run, {at_once} at a time"
+        )
     else:
         told(heading)
     return series.failed

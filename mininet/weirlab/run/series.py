@@ -76,6 +76,13 @@ class Series(ABC):
             return None
 
 
+def ray_option(command: argparse.ArgumentParser) -> None:
+    """The option that hands runs to a Ray cluster (cluster.py)."""
+    command.add_argument("--ray", metavar="ADDRESS",
+                         help="run on that Ray cluster ('auto': the one this machine is in; 'local': a new one here), "
+                         "whose machines have this clone, built, at the same path")  # fmt: skip
+
+
 def cache_option(command: argparse.ArgumentParser) -> None:
     """The option that says where the cache is, of all commands that have one."""
     command.add_argument("--cache", type=Path, metavar="FOLDER",

@@ -18,8 +18,8 @@ from typing import Any
 
 import weirtrain
 from weirlab import paths
-from weirlab.evaluation.cluster import connected
 from weirlab.lab.kernels import LabError, stop_all, stopping
+from weirlab.run.cluster import connected
 from weirlab.run.keys import Keys, digest
 from weirlab.run.runner import RunError, run_driver
 from weirlab.run.scenarios import load_scenario

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An evaluation's runs as tasks on a Ray cluster.
+"""Runs as tasks on a Ray cluster.
 
 Each machine of the cluster has this clone at the same path, built (`./run lab -- true` does it), and Ray's version. A
 task runs its lab on the machine it is on, checks that the sources there are ours, computes the figures, and gives back
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import paths
-from weirlab.evaluation.state import State
 from weirlab.lab.kernels import LAB_KERNEL, LabError
 from weirlab.metrics.samples import SamplesError
 from weirlab.run.disk import FULL, no_room
 from weirlab.run.keys import Keys, keeping_of
 from weirlab.run.runner import RunError
 from weirlab.run.running import Ending
+from weirlab.run.series import Series
 from weirlab.run.work import measure
 from weirlab.scenario.model import Run
 from weirlab.store.cache import seal
@@ -45,7 +45,7 @@ def remote_run(run: Run, key: str) -> tuple[dict[str, bytes], dict[str, Any], di
         raise RunError(
             f"the clone on this machine ({paths.clone()}) or its lab kernel is not the same as where this was started"
         )
-    with tempfile.TemporaryDirectory(prefix="weir-evaluate-") as folder:
+    with tempfile.TemporaryDirectory(prefix="weir-run-") as folder:
         facts = measure(run, Path(folder))
         found = topology_of(run.spec["topology"]).compute(Path(folder) / "samples.jsonl.gz", run.spec)
         names = keeping_of(run.spec).kept.names(Path(folder))
@@ -61,7 +61,7 @@ class Machines:
         self.jobs = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.task = ray.remote(num_cpus=1, max_retries=1)(remote_run)
 
-    def run(self, state: State, missing: Sequence[Run]) -> Ending:
+    def run(self, series: Series, missing: Sequence[Run]) -> Ending:
         """Run these; each with its figures or its error as it ends, and its seconds."""
         waiting = list(reversed(missing))
         flying: dict[Any, Run] = {}
@@ -69,15 +69,15 @@ class Machines:
             while waiting or flying:
                 while waiting and len(flying) < self.jobs * IN_FLIGHT_PER_CORE:
                     run = waiting.pop()
-                    flying[self.task.remote(run, state.keys.run(run.spec))] = run
+                    flying[self.task.remote(run, series.keys.run(run.spec))] = run
                 ended, _ = self.ray.wait(list(flying), num_returns=1)
                 run = flying.pop(ended[0])
-                yield run, *self.taken(state, run, ended[0])
+                yield run, *self.taken(series, run, ended[0])
         finally:
             for reference in flying:
                 self.ray.cancel(reference, force=True)
 
-    def taken(self, state: State, run: Run, reference: Any) -> tuple[dict | Exception, float]:
+    def taken(self, series: Series, run: Run, reference: Any) -> tuple[dict | Exception, float]:
         try:
             files, facts, found = self.ray.get(reference)
         except (RunError, LabError, SamplesError, OSError) as error:
@@ -85,16 +85,16 @@ class Machines:
         except self.ray.exceptions.RayError as error:
             return RunError(f"Ray lost it: {str(error).strip().splitlines()[-1]}"), 0.0
         try:
-            with state.cache.draft() as draft:
+            with series.cache.draft() as draft:
                 for name, content in files.items():
                     (draft / name).parent.mkdir(parents=True, exist_ok=True)
                     (draft / name).write_bytes(content)
-                entry = seal(draft, state.keys.run(run.spec), facts, keeping_of(run.spec).kept)
-                entry.put_metrics(state.keys.metrics(run.spec), found)
-                state.keep(run, entry)
+                entry = seal(draft, series.keys.run(run.spec), facts, keeping_of(run.spec).kept)
+                entry.put_metrics(series.keys.metrics(run.spec), found)
+                series.keep(run, entry)
         except OSError as error:
             if error.errno in FULL:
-                raise no_room(state.cache.folder, sum(map(len, files.values()))) from None
+                raise no_room(series.cache.folder, sum(map(len, files.values()))) from None
             raise
         return found, facts["wall_s"]
 
