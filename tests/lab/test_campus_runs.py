@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole runs on `campus`: everything at once in the exact lab, and parts that are killed meanwhile."""
 
+from typing import get_args
+
 import pytest
 from lab_rig import metrics_of
 
 from weirlab import paths
+from weirlab.topologies.campus.schema import Kill
 
 CAMPUS = """
 [scenario]
@@ -60,11 +63,13 @@ ALL = """
 [variants.all]
 aqm = "law"
 """
-PARTS = ("cache1", "tune", "live", "edge2", "request-0")
+PARTS = ("cache1", "publish", "tune", "cache2", "edge2", "edge1", "request-0", "server-origin", "live")
+"""All that `[[kills]]` knows. The stream's publisher last: its receivers are not started again."""
 KILLS = "".join(
     f'[[kills]]\npart = "{part}"\nat_s = {1.5 + 0.6 * place:g}\nback_after_s = 0.5\n'
     for place, part in enumerate(PARTS)
 )
+LONGER = ("duration_s = 7", "duration_s = 9"), ("stop_s = 6", "stop_s = 8")
 
 
 @pytest.fixture
@@ -89,7 +94,8 @@ def test_everything_is_at_work_at_once(campus):
 
 
 def test_what_is_killed_comes_back_and_the_rest_goes_on(campus):
-    (found,) = metrics_of(campus("--json", more=KILLS)).values()
+    assert set(get_args(Kill.model_fields["part"].annotation)) == set(PARTS)
+    (found,) = metrics_of(campus("--json", more=KILLS, changes=LONGER)).values()
     assert found["kills"] == len(PARTS)
     for part in PARTS:
         assert found[f"{part}_upload_silence_ms"] is not None
