@@ -12,7 +12,7 @@ from weirlab import paths
 from weirlab.bench.names import BenchError
 from weirlab.bench.scale import __main__ as scale
 from weirlab.bench.scale import names, switch
-from weirlab.bench.scale.common import anchor, cpu_us, resident_kb
+from weirlab.bench.scale.common import anchor, cpu_us, resident_kb, told
 
 
 def chain_row(way: str, receivers: int, **changes: float) -> dict:
@@ -149,3 +149,9 @@ def test_frames_are_ip_packets_to_the_next_host():
 def test_a_process_has_used_time_and_has_memory():
     assert cpu_us(os.getpid()) > 0
     assert resident_kb(os.getpid()) > 1000
+
+
+def test_a_command_that_fails_says_why():
+    assert told("it", ["echo", "well"]) == "well\n"
+    with pytest.raises(BenchError, match="it: no such luck"):
+        told("it", ["sh", "-c", "echo no such luck >&2; exit 3"])

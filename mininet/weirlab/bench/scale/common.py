@@ -64,6 +64,14 @@ def anchor(repetitions: int) -> dict[str, float]:
     return spread(took_ms)
 
 
+def told(name: str, words: list[str]) -> str:
+    """What a command prints. Raises BenchError with what it complains of."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"{name}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
 def cargo_example(name: str, *words: str) -> str:
     """What an example of the switch's workspace prints."""
     manifest = paths.clone() / "p4" / "switch" / "Cargo.toml"

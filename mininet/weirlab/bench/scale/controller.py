@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import Any
 
 from weirlab import paths
-from weirlab.bench.names import BenchError
-from weirlab.bench.scale.common import progress
+from weirlab.bench.scale.common import progress, told
 
 PORTS = (1, 10, 100, 1000)
 KINDS = ("bpf", "p4runtime")
@@ -26,10 +24,7 @@ def rows(repetitions: int, seconds: int) -> list[dict[str, Any]]:
                 words = [sys.executable, str(paths.clone() / "controller" / "bench" / "ports.py"), "--json",
                          "--kind", kind, "--command", command, "--ports", str(ports), "--seconds", str(seconds),
                          "--repetitions", str(repetitions)]  # fmt: skip
-                done = subprocess.run(words, capture_output=True, text=True, check=False)
-                if done.returncode != 0:
-                    raise BenchError(f"ports.py: {(done.stderr or done.stdout).strip()}")
-                found.append(json.loads(done.stdout))
+                found.append(json.loads(told("ports.py", words)))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from weirlab import paths
 from weirlab.bench.names import GRPC_PORT, BenchError, program
-from weirlab.bench.scale.common import cargo_example, cpu_us, inside, packets, progress, resident_kb, spread
+from weirlab.bench.scale.common import cargo_example, cpu_us, inside, packets, progress, resident_kb, spread, told
 
 INTERFACES = (2, 10, 100, 500)
 PACKETS = 50_000
@@ -49,9 +49,7 @@ def weir_switch(links: list[str], tables: str, folder: Path) -> Iterator[subproc
     with inside([program("weir-switch"), "--no-p4", *ports], "ready") as switch:
         deploy = [sys.executable, "-m", "weir.cli", "p4", "deploy", "--address", f"127.0.0.1:{GRPC_PORT}",
                   "--program", str(edge_p4()), "--config", str(config)]  # fmt: skip
-        done = subprocess.run(deploy, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BenchError(f"weir p4 deploy: {(done.stderr or done.stdout).strip()}")
+        told("weir p4 deploy", deploy)
         yield switch
 
 
