@@ -66,6 +66,7 @@ def test_costs_of_a_chain_are_times_over_packets():
     assert costs["quic_acks"]["median"] == 0.25
     assert costs["cache_answers_a_segment_4"]["median"] == 4
     assert costs["cache_kb_a_segment"] == 2
+    assert "cache_kb_a_segment" not in names.chain_costs(chain_rows()[: len(chain_rows()) // 3])
 
 
 def test_a_tree_is_computed_with_what_was_measured():

@@ -162,8 +162,10 @@ def chain_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "switch_unicast_us": of("unicast", 1, lambda row: row["switch_us"] / row["forwarded"]),
         "quic_acks": of("unicast", 1, lambda row: row["asked"] / row["answers"]),
         "quic_payload_bytes": of("unicast", 1, lambda row: FILE_BYTES / row["answers"]),
-        "cache_kb_a_segment": (caches_kb[-1] - caches_kb[0]) / max(1, len(caches_kb) - 1) / file_segments,
     }
+    if len(caches_kb) > 1:  # from one file to the next: what the cache is without any is not known
+        grown_kb = (caches_kb[-1] - caches_kb[0]) / (len(caches_kb) - 1)
+        found["cache_kb_a_segment"] = grown_kb / file_segments
     for receivers in AT_ONCE:
         found[f"cache_hit_us_{receivers}"] = of("hit", receivers, lambda row: row["cache_us"] / row["answers"])
         asked = of("hit", receivers, lambda row: row["asked"] / file_segments)
