@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import weir_forks
 from places import CONTROLLER
 from switch_rig import CONFIG, CONNECT_TIMEOUT_S, command, free_port
 
@@ -78,27 +79,34 @@ class Rig:
     """A switch in a network namespace of its own with two ports, v1 and v2; h1 and h2 are their other ends."""
 
     kind: str
-    inside: list[str]
+    namespace: str
     config: Path
+
+    @property
+    def inside(self) -> list[str]:
+        return ["nsenter", f"--net={self.namespace}", "--"]
 
     def start(self, *words: str, **options) -> subprocess.Popen:
         environment = os.environ | {"PYTHONPATH": str(CONTROLLER), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
         return subprocess.Popen([*self.inside, *words], env=environment, text=True, **options)
 
-    def weir(self, *words: str) -> list[str]:
+    def words(self, *words: str) -> list[str]:
+        """Of `weir`, for this switch."""
         words = ("p4", *words) if words[0] in ("deploy", "show", "digests") else words
         more = [] if words[:2] != ("p4", "deploy") else ["--config", str(self.config)]
         options = ["--p4", "127.0.0.1:9559", "--device-id", "3", "--connect-timeout-s", str(CONNECT_TIMEOUT_S)]
-        return [sys.executable, "-m", "weir.cli", *words, *more, *options]
+        return [*words, *more, *options]
+
+    def weir(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "weir.cli", *self.words(*words)]
 
     def gains(self) -> dict[str, dict]:
         """By port."""
         return {one["port"]: one["gains"] for one in json.loads(self.call("gains", "--json"))}
 
     def call(self, *words: str, fails: bool = False) -> str:
-        with self.start(*self.weir(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            out, error = process.communicate()
-        assert process.returncode == (1 if fails else 0), error
+        status, out, error = weir_forks.call(self.namespace, self.words(*words), self.config.parent)
+        assert status == (1 if fails else 0), error
         return error if fails else out
 
 
@@ -111,12 +119,12 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     with subprocess.Popen(["unshare", "-n", "sh", "-c", SET_UP], stdout=subprocess.PIPE, text=True) as holder:
         try:
             assert holder.stdout.readline() == "ready\n"
-            inside = ["nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"]
             (tmp_path / "s1.toml").write_text(CONFIG)
+            made = Rig(kind, f"/proc/{holder.pid}/ns/net", tmp_path / "s1.toml")
             log = (tmp_path / "switch.log").open("w")
-            with log, subprocess.Popen([*inside, *words], stdout=log, stderr=log, cwd=tmp_path) as switch:
+            with log, subprocess.Popen([*made.inside, *words], stdout=log, stderr=log, cwd=tmp_path) as switch:
                 try:
-                    yield Rig(kind, inside, tmp_path / "s1.toml")
+                    yield made
                     assert switch.poll() is None, (tmp_path / "switch.log").read_text()[-2000:]
                 finally:
                     switch.kill()
