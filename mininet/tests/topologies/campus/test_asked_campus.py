@@ -56,7 +56,7 @@ def test_a_system_that_makes_another_worse_is_named():
 def test_a_system_alone_stands_beside_all_together():
     found = {
         "all": {1: {"upload_mbit_s": 2.0, "request_p99_ms": 9.0}, 2: {"upload_mbit_s": 3.0, "request_p99_ms": 9.0}},
-        "alone-pbq": {1: {"upload_mbit_s": 4.0, "request_p99_ms": None}, 2: {"upload_mbit_s": 4.0}},
+        "alone-pbq": {1: {"upload_mbit_s": 4.0}, 2: {"upload_mbit_s": 4.0, "handover_gap_ms": 9.0}},
         "without-pbq": {1: GOOD, 2: GOOD},
     }
     ((variant, metric, alone, together, over),) = asked.in_company(found)

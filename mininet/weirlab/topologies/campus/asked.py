@@ -133,9 +133,10 @@ def alone(found: Mapping[str, BySeed]) -> list[str]:
 
 def in_company(found: Mapping[str, BySeed]) -> Iterator[tuple[str, str, Estimate, Estimate, Estimate]]:
     """Each variant with the traffic of one system alone, each figure that it has, that figure alone, with everything,
-    and the latter over the former."""
+    and the latter over the former. A handover is not among them: its silence is that of whatever the phone heard first,
+    and alone it hears one thing."""
     for variant in alone(found) if ALL in found else ():
-        for metric in APPLICATIONS:
+        for metric in (metric for metric in APPLICATIONS if metric != "handover_gap_ms"):
             own, together = (estimate([run.get(metric) for run in found[which].values()]) for which in (variant, ALL))
             if own.mean is not None:
                 yield variant, metric, own, together, ratio(found[ALL], found[variant], metric)
