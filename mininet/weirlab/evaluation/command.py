@@ -14,11 +14,12 @@ from pathlib import Path
 
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
+from weirlab.run.cluster import run_all
 from weirlab.run.costs import Costs
 from weirlab.run.kernel import check_kernel
 from weirlab.run.keys import Keys
 from weirlab.run.progress import duration
-from weirlab.run.running import run_all, take_cached
+from weirlab.run.running import take_cached
 from weirlab.run.series import cache_folder, cache_option, name_of, ray_option, words_of
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run

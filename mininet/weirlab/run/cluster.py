@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as tasks on a Ray cluster.
+"""A series of runs, on this machine or as tasks on a Ray cluster.
 
 Each machine of the cluster has this clone at the same path, built (`./run lab -- true` does it), and Ray's version. A
 task runs its lab on the machine it is on, checks that the sources there are ours, computes the figures, and gives back
@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from typing import Any
 from weirlab import paths
 from weirlab.lab.kernels import LAB_KERNEL, LabError
 from weirlab.metrics.samples import SamplesError
+from weirlab.run.costs import Costs
 from weirlab.run.disk import FULL, no_room
 from weirlab.run.keys import Keys, keeping_of
 from weirlab.run.runner import RunError
-from weirlab.run.running import Ending
+from weirlab.run.running import Ending, follow, run_locally
 from weirlab.run.series import Series
 from weirlab.run.work import measure
 from weirlab.scenario.model import Run
@@ -97,6 +98,19 @@ class Machines:
                 raise no_room(series.cache.folder, sum(map(len, files.values()))) from None
             raise
         return found, facts["wall_s"]
+
+
+def run_all(
+    series: Series, missing: Sequence[Run], costs: Costs, jobs: int, ray: str | None, heading: Callable[[int], str]
+) -> None:
+    """Run these, telling how far it is: `jobs` at a time on this machine, or as many as a Ray cluster has cores, if
+    `ray` is its address. `heading` says what is done, with so many at a time. Raises LabError without such a cluster.
+    """
+    if ray is None:
+        follow(series, missing, costs, jobs, run_locally(series, missing, jobs), heading(jobs))
+        return
+    with cluster(ray) as machines:
+        follow(series, missing, costs, machines.jobs, machines.run(series, missing), heading(machines.jobs))
 
 
 @contextmanager

@@ -13,10 +13,11 @@ from typing import Any
 
 from weirlab.lab.kernels import ExactLab
 from weirlab.run import disk
+from weirlab.run.cluster import run_all
 from weirlab.run.costs import Costs
 from weirlab.run.keys import Keys
 from weirlab.run.progress import told
-from weirlab.run.running import run_all, take_cached
+from weirlab.run.running import take_cached
 from weirlab.run.series import Series
 from weirlab.run.watching import run_watched
 from weirlab.scenario.model import Run, Scenario

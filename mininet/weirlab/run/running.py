@@ -141,18 +141,3 @@ def follow(series: Series, missing: Sequence[Run], costs: Costs, jobs: int, endi
                 series.finish(run, found)
                 said = f"{wall_s:.1f} s, " + topology_of(run.spec["topology"]).headline(found)
             tell(f"{words_of(run)}: {said}", len(left), sum(map(costs.expected_s, left.values())))
-
-
-def run_all(
-    series: Series, missing: Sequence[Run], costs: Costs, jobs: int, ray: str | None, heading: Callable[[int], str]
-) -> None:
-    """Run these, telling how far it is: `jobs` at a time on this machine, or as many as a Ray cluster has cores, if
-    `ray` is its address. `heading` says what is done, with so many at a time. Raises LabError without such a cluster.
-    """
-    if ray is None:
-        follow(series, missing, costs, jobs, run_locally(series, missing, jobs), heading(jobs))
-        return
-    from weirlab.run.cluster import cluster
-
-    with cluster(ray) as machines:
-        follow(series, missing, costs, machines.jobs, machines.run(series, missing), heading(machines.jobs))
