@@ -156,10 +156,10 @@ def _delay_style(delay_us: int, target_us: int | None) -> str:
 
 class Screen:
     """What is shown of a View, and how: sorted, filtered, scrolled. Pure but for what keys have set. recorded: the view
-    is of what once was, which does not grow old."""
+    is of what once was, which does not grow old. typed: there are keys, and the last line tells of them."""
 
-    def __init__(self, sort: str = "port", contains: str = "", recorded: bool = False) -> None:
-        self.sort, self.contains, self.recorded = sort, contains, recorded
+    def __init__(self, sort: str = "port", contains: str = "", recorded: bool = False, typed: bool = True) -> None:
+        self.sort, self.contains, self.recorded, self.typed = sort, contains, recorded, typed
         self.reverse = False
         self.offset = 0
         self.page = 10
@@ -299,9 +299,8 @@ class Screen:
         if self.typing:
             return Text(f"/{printable(self.contains)}_", style="reverse", no_wrap=True)
         only = f"  only: {self.contains}" if self.contains else ""
-        return Text(
-            f"{where}{only}   q quit  s sort  r reverse  / filter  arrows scroll", style="reverse", no_wrap=True
-        )
+        keys = "   q quit  s sort  r reverse  / filter  arrows scroll" if self.typed else ""
+        return Text(f"{where}{only}{keys}", style="reverse", no_wrap=True)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -77,6 +77,8 @@ def test_a_screen_has_queues_phone_and_events():
     text = on_a_screen(watch)
     for words in ("made-up, all, seed 1: 10.0 s of 10 s, in virtual time", "core", "requests: 10 done", "to site 2"):
         assert words in text
+    assert "2 queues" in text
+    assert "q quit" not in text  # nobody reads keys here
     assert "weir top" in on_a_screen(watch, 80, 20)
 
 

@@ -60,7 +60,7 @@ class CampusWatch(Watch):
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.spec = spec
-        self.view, self.top = View(), Screen("delay")
+        self.view, self.top = View(), Screen("delay", typed=False)
         self.t0_us: float | None = None
         self.day_us = 0.0  # the time of day less the monotonic clock
         self.now_us = 0.0
@@ -141,10 +141,8 @@ class CampusWatch(Watch):
     def _ended(self, what: str, status: int) -> str | None:
         if what.startswith("file-") and status == 0:
             self.files_whole.add(what)
-        at_its_end = (
-            self.now_s is None or self.now_s >= self.spec["duration_s"]
-        )  # the run's, which ends what still goes
-        if at_its_end or not (status or what.startswith("download-")):
+        over = self.now_s is None or self.now_s >= self.spec["duration_s"]  # the run ends what still goes
+        if over or not (status or what.startswith("download-")):
             return None
         return f"{what} ended with status {status}"
 
