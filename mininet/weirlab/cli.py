@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
     experiment_options(whole, "seeds 1 to N instead of the scenario's")
     whole.add_argument("--seconds", type=positive, metavar="S", help="only the first S virtual seconds of 120")
     whole.add_argument("--switch", choices=("embedded", "bmv2"), default="embedded", help="the sites' P4 switches: "
-                       "weir-switch, or BMv2 with p4c, both from PATH (default: embedded)")  # fmt: skip
+                       "weir-switch, or BMv2, which with p4c must be on PATH (default: embedded)")  # fmt: skip
     whole.add_argument("--watch", action="store_true",
                        help="run one variant (default: all) with seed 1 anew, and show queues, phone, receivers "
                        "and events as it goes: a screen on a terminal, elsewhere a line a second")  # fmt: skip
@@ -151,6 +151,8 @@ def together_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
     scenario = together(args.seconds and float(args.seconds), args.switch)
     if not args.watch:
         return [(scenario, scenario.runs(only=args.only, seeds=args.seeds))]
+    if args.ray:
+        raise ScenarioError(["--watch shows a run on this machine; leave out --ray"])
     if len(args.only or ()) > 1 or args.seeds not in (None, 1):
         raise ScenarioError(["--watch shows one run; give --only once at the most, and no --seeds"])
     return [(scenario, scenario.runs(only=args.only or "all", seeds=1))]

@@ -54,3 +54,8 @@ def test_one_run_is_watched():
 def test_several_runs_are_not_watched(words):
     with pytest.raises(ScenarioError, match="--watch shows one run"):
         runs(*words)
+
+
+def test_what_runs_elsewhere_is_not_watched():
+    with pytest.raises(ScenarioError, match="--watch shows a run on this machine; leave out --ray"):
+        runs("--ray", "local")

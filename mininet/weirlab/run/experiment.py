@@ -57,8 +57,8 @@ def run_experiment(
     ray: str | None = None,
 ) -> list[str]:
     """Take or make these runs, telling how far it is. What failed, one line each: such a run is missing in the results,
-    and stops no other. `watch`: make the only one, and show it as it goes. `ray`: an
-    address for `run_all`. Raises NoRoom, LabError, OSError."""
+    and stops no other. `watch`: make the only one, and show it as it goes. `ray`: the
+    address of a cluster to run them on. Raises NoRoom, LabError, OSError."""
     results.note(versions={"lab kernel": ExactLab().version()})
     series = Experiment(Cache(cache), Keys(), list(runs), fresh or watch, results=results)
     costs = Costs()
