@@ -40,7 +40,7 @@ fn interval(n: usize, now: Instant, window_bytes: u64) -> Interval {
         window_bytes,
         pacing_rate_bytes_s: Some(1_250_000),
         startup_over: true,
-        rtt: Some(RttSamples { now, count: 20, latest: rtt, mean: rtt, least_of_these: least, least }),
+        rtt: Some(RttSamples { now, count: 20, latest: rtt, mean: rtt, least_of_these: least, least, there: None }),
     }
 }
 

@@ -2,7 +2,9 @@
 //! Transport options and the `quiche::Config` they make.
 
 use crate::congestion::ControlKind;
+use crate::congestion::pbq::Profile;
 use crate::request::Alpn;
+use quiche::hooks::{self, Timestamps};
 use std::time::Duration;
 
 /// Length of our connection IDs, in bytes; fixed, because a short header does not carry it.
@@ -22,6 +24,9 @@ pub struct Transport {
     pub cc: ControlKind,
     /// HyStart++ for reno and cubic (RFC 9406).
     pub hystart: bool,
+    /// Timestamps with acknowledgements (draft-huitema-quic-ts), for a peer that wants them, and from the peer if the
+    /// congestion control has a use for them.
+    pub timestamps: bool,
     /// Largest UDP payload sent, in bytes; at least 1200 (RFC 9000 14).
     pub max_payload_bytes: usize,
     /// Initial congestion window, in packets.
@@ -45,6 +50,7 @@ impl Transport {
         config.set_application_protos(&wire)?;
         config.set_cc_algorithm(self.cc.algorithm);
         config.enable_hystart(self.hystart);
+        hooks::set_timestamps(config, self.what_of_timestamps());
         config.set_max_send_udp_payload_size(self.max_payload_bytes);
         config.set_max_recv_udp_payload_size(MAX_PAYLOAD_BYTES);
         config.set_initial_congestion_window_packets(self.initial_window_packets);
@@ -59,5 +65,14 @@ impl Transport {
         config.set_max_idle_timeout(self.idle_timeout.as_millis() as u64);
         config.set_active_connection_id_limit(CID_LIMIT);
         Ok(())
+    }
+
+    fn what_of_timestamps(&self) -> Timestamps {
+        match (self.timestamps, self.cc.profile) {
+            (false, _) => Timestamps::Off,
+            // The paper has round-trip times alone.
+            (true, None | Some(Profile::Paper)) => Timestamps::Offered,
+            (true, Some(Profile::Own)) => Timestamps::WantedAndOffered,
+        }
     }
 }

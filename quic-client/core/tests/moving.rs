@@ -8,6 +8,7 @@ mod clock;
 mod world;
 
 use std::time::Duration;
+use weir_core::client::Action;
 use weir_core::report::events::Event;
 use world::{Link, MS, World};
 
@@ -27,6 +28,27 @@ fn a_download_leaves_a_path_that_carries_little() {
         // 21.9 s on the first path alone, 1.7 s on the best one.
         assert!(seen.took < Duration::from_secs(6), "{:?}: {:?}", seen.took, seen.moves());
     }
+}
+
+#[test]
+fn so_does_an_upload() {
+    for (links, size) in [(vec![SLOW, FAST], true), (vec![SLOW, link(12, 3.0), FAST], true), (vec![SLOW, FAST], false)]
+    {
+        // Without a size it goes on until the session is ended: it is taken to go on for as long as it has.
+        let (best, bytes) = (links.len() - 1, size.then_some(5_000_000));
+        let stop_at = (!size).then_some(Duration::from_secs(10));
+        let seen = World { links, action: Action::Upload(bytes), stop_at, ..World::default() }.run();
+        assert!(seen.share(best) > 0.7, "{} in {:?}: {:?}", seen.share(best), seen.took, seen.moves());
+        assert!(!size || seen.took < Duration::from_secs(6), "{:?}: {:?}", seen.took, seen.moves());
+    }
+}
+
+#[test]
+fn an_upload_loses_little_where_paths_are_equal() {
+    let action = Action::Upload(Some(10_000_000));
+    let world = |n| World { links: vec![link(20, 10.0); n], action, ..World::default() };
+    let (alone, four) = (world(1).run().took, world(4).run());
+    assert!(four.took < alone.mul_f64(1.1), "{alone:?} alone, {:?} with four: {:?}", four.took, four.moves());
 }
 
 #[test]

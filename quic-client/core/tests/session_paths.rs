@@ -31,6 +31,7 @@ fn transport() -> Transport {
         alpn: vec![Alpn::Hq],
         cc: ControlKind::default(),
         hystart: true,
+        timestamps: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,
         stream_window_bytes: 1 << 20,

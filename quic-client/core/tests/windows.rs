@@ -23,6 +23,7 @@ fn transport(conn: u64, max_conn: u64, stream: u64, max_stream: u64) -> Transpor
         alpn: vec![Alpn::Hq],
         cc: ControlKind::default(),
         hystart: true,
+        timestamps: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,
         stream_window_bytes: stream,

@@ -23,6 +23,7 @@ fn table_2() -> Transport {
         alpn: vec![Alpn::Hq],
         cc: ControlKind::default(),
         hystart: true,
+        timestamps: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,
         stream_window_bytes: 8 * KIB,

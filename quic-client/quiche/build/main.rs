@@ -43,7 +43,7 @@ fn run() -> Result<(), String> {
         write(&copy.join(&name), &seams::apply(VERSION, &name, &text)?)?;
         seen.push(name);
     }
-    if let Some(seam) = seams::SEAMS.iter().find(|seam| !seen.iter().any(|name| name == seam.file)) {
+    if let Some(seam) = seams::all().find(|seam| !seen.iter().any(|name| name == seam.file)) {
         return Err(seams::moved(VERSION, seam.name, seam.file, "the file is not there"));
     }
     let licence = source.join("COPYING");

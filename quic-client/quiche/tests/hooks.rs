@@ -180,12 +180,39 @@ fn the_congestion_window_is_as_told() {
 }
 
 #[test]
+fn who_paces_in_bbrs_place_leaves_it_no_debt() {
+    let waits = |elsewhere: bool| {
+        let mut server = config();
+        server.set_initial_max_data(10_000_000);
+        server.set_initial_max_stream_data_bidi_remote(10_000_000);
+        let mut client = config();
+        client.set_cc_algorithm(quiche::CongestionControlAlgorithm::Bbr2Gcongestion);
+        let mut pair = Pair::new(&mut client, &mut server, 1_000_000_000, DELAY);
+        pair.establish(&mut plain);
+        let mut at = None;
+        // All at once: long before bbr2's times.
+        let mut send = |quic: &mut quiche::Connection, out: &mut [u8]| {
+            while let Ok(1..) = quic.stream_send(0, &[0; 65_536], false) {}
+            quic.send(out).inspect(|(_, info)| at = Some(info.at))
+        };
+        let many = |p: &Pair| p.client.stats().sent > 3000;
+        hooks::with_congestion_window(Some(3_000_000), || {
+            hooks::paced_elsewhere(elsewhere, || pair.run(&mut send, many));
+        });
+        at.unwrap().saturating_duration_since(Instant::now())
+    };
+    assert!(waits(false) > 10 * DELAY, "{:?}", waits(false));
+    assert!(waits(true) < DELAY / 10, "{:?}", waits(true));
+}
+
+#[test]
 fn a_congestion_control_can_see_what_it_needs() {
     let mut pair = download_pair();
     pair.establish(&mut plain);
     pair.request([0], 100_000);
-    let ((), sample) = hooks::with_rtt_sample(|| pair.run(&mut plain, |p| p.finished_streams == 1));
-    assert!(sample.is_some_and(|rtt| rtt >= DELAY * 2), "{sample:?}");
+    pair.run(&mut plain, |p| p.finished_streams == 1);
+    let sample = pair.server_sample;
+    assert!(sample.is_some_and(|s| s.rtt >= DELAY * 2 && s.there_ns.is_none()), "{sample:?}");
     assert_eq!(hooks::with_rtt_sample(|| ()), ((), None), "none is left from before");
     let (acked, lost) = hooks::acked_and_lost_bytes(&pair.server);
     assert!(acked > 50_000 && lost == 0, "{acked} {lost}");

@@ -12,7 +12,10 @@ from weirlab.run.scenarios import load_scenario
 from weirlab.run.together import together
 from weirlab.scenario.errors import ScenarioError
 
-VARIANTS = ["all", "none", "today", "without-aqm", "without-pcm", "without-window", "without-pbq", "without-names"]
+VARIANTS = [
+    "all", "none", "today", "without-aqm", "without-pcm", "without-window", "without-pbq", "without-names",
+    "without-timestamps",
+]  # fmt: skip
 ALONE = {
     "alone-aqm": "neighbours",
     "alone-pcm": "requests",
@@ -32,8 +35,8 @@ def test_a_good_file_leaves_nothing_open(load):
     assert list(cases) == ["all", "none"]
     spec = cases["all"]
     assert spec["has"] == {
-        "aqm": "law", "tune": True, "paths": "choice", "window": "weir", "upload_cc": "pbq", "names": True,
-        "traffic": "all",
+        "aqm": "law", "tune": True, "paths": "choice", "window": "weir", "upload_cc": "pbq",
+        "timestamps": True, "names": True, "traffic": "all",
     }  # fmt: skip
     assert spec["cell"]["rates"][:3] == [(0, 10), (1, 4), (2, 20)]
     assert "rate_file" not in spec["cell"]

@@ -139,6 +139,7 @@ def download(spec: Mapping[str, Any], number: int, out: Path) -> Command:
 def upload(spec: Mapping[str, Any], out: Path) -> Command:
     lasts_s = spec["upload"]["stop_s"] - spec["upload"]["start_s"]
     argv = client("upload", 0, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/upload", out)
+    argv += ["--timestamps", "on" if spec["has"]["timestamps"] else "off"]
     argv += ["--upload", "--cc", spec["has"]["upload_cc"], "--duration-s", f"{lasts_s:g}", *phone_paths(spec)]
     return Command(PHONE, "upload", argv, output="upload-0.json")
 

@@ -15,9 +15,9 @@ pub struct StrategyKind {
     pub help: &'static str,
     /// Makes one. The numbers of the configuration are in their ranges.
     pub make: fn(&ChoiceConfig) -> Box<dyn Strategy>,
-    /// Whether a running download may leave its path for another between two choices. That needs a strategy that counts
-    /// what a move costs.
-    pub moves_downloads: bool,
+    /// Whether a running download or upload may leave its path for another between two choices. That needs a strategy that
+    /// counts what a move costs.
+    pub moves_running: bool,
 }
 
 impl PartialEq for StrategyKind {

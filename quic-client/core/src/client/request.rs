@@ -131,9 +131,13 @@ impl Request {
         }
     }
 
-    /// Payload still to come, if it is known.
+    /// Payload still to come, or to be sent, if it is known.
     pub fn left_bytes(&self) -> Option<u64> {
-        self.expected.map(|n| n.saturating_sub(self.bytes))
+        let whole = match self.action {
+            Action::Download => self.expected,
+            Action::Upload(size) => size,
+        };
+        whole.map(|n| n.saturating_sub(self.bytes))
     }
 
     /// The server gave the stream up with this code.

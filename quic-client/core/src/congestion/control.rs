@@ -47,6 +47,21 @@ pub struct RttSamples {
     pub least_of_these: Duration,
     /// The least of the path so far.
     pub least: Duration,
+    /// How long packets were on their way there, of those among them whose acknowledgement says when it was sent; `None`
+    /// without any.
+    pub there: Option<WayThere>,
+}
+
+/// How long packets were on their way to the peer, until it acknowledged them, in nanoseconds. The two clocks need not agree, so
+/// all of these are too large or too small by one number that stays the same: only differences mean anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WayThere {
+    /// The last one.
+    pub latest_ns: i64,
+    /// Their mean.
+    pub mean_ns: i64,
+    /// The least of them.
+    pub least_of_these_ns: i64,
 }
 
 /// What happened in one interval.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`Driver`]: puts a control's decisions in force on a quiche connection, and tells it what happens.
 
-use super::control::{Acked, CongestionControl, Decision, Interval, Lost, RttSamples, Sent};
-use quiche::hooks::{self, CongestionState};
+use super::control::{Acked, CongestionControl, Decision, Interval, Lost, RttSamples, Sent, WayThere};
+use quiche::hooks::{self, CongestionState, RttSample};
 use std::time::{Duration, Instant};
 
 /// The least window, in packets of the largest size (RFC 9002 7.2).
@@ -19,24 +19,60 @@ struct Samples {
     sum: Duration,
     latest: Duration,
     least: Duration,
+    there: Option<There>,
+}
+
+/// Times on the way there, as in [`RttSample`].
+#[derive(Debug, Clone, Copy)]
+struct There {
+    count: i64,
+    sum_ns: i128,
+    latest_ns: i64,
+    least_ns: i64,
+}
+
+impl There {
+    fn of(ns: i64) -> There {
+        There { count: 1, sum_ns: ns.into(), latest_ns: ns, least_ns: ns }
+    }
+
+    fn and(self, later: There) -> There {
+        There {
+            count: self.count + later.count,
+            sum_ns: self.sum_ns + later.sum_ns,
+            latest_ns: later.latest_ns,
+            least_ns: self.least_ns.min(later.least_ns),
+        }
+    }
+
+    fn report(self) -> WayThere {
+        let mean_ns = (self.sum_ns / i128::from(self.count)) as i64; // a mean lies between two of them
+        WayThere { latest_ns: self.latest_ns, mean_ns, least_of_these_ns: self.least_ns }
+    }
 }
 
 impl Samples {
-    fn push(&mut self, rtt: Duration) {
-        self.add(Samples { count: 1, sum: rtt, latest: rtt, least: rtt });
+    fn push(&mut self, RttSample { rtt, there_ns }: RttSample) {
+        self.add(Samples { count: 1, sum: rtt, latest: rtt, least: rtt, there: there_ns.map(There::of) });
     }
 
     fn add(&mut self, more: Samples) {
         if more.count > 0 {
             let least = if self.count > 0 { self.least.min(more.least) } else { more.least };
-            *self = Samples { count: self.count + more.count, sum: self.sum + more.sum, latest: more.latest, least };
+            let there = match (self.there, more.there) {
+                (Some(before), Some(later)) => Some(before.and(later)),
+                (before, later) => before.or(later),
+            };
+            let (count, sum) = (self.count + more.count, self.sum + more.sum);
+            *self = Samples { count, sum, latest: more.latest, least, there };
         }
     }
 
     fn report(&self, now: Instant, least: Option<Duration>) -> Option<RttSamples> {
         let mean = self.sum.checked_div(self.count)?;
         let least = least.map_or(self.least, |least| least.min(self.least));
-        Some(RttSamples { now, count: self.count, latest: self.latest, mean, least_of_these: self.least, least })
+        let there = self.there.map(There::report);
+        Some(RttSamples { now, count: self.count, latest: self.latest, mean, least_of_these: self.least, least, there })
     }
 }
 
@@ -104,11 +140,11 @@ impl Driver {
         }
     }
 
-    /// Runs `f` with the control's window in force.
+    /// Runs `f` with the control's window and pacing in force.
     pub fn in_force<T>(&self, quic: &mut quiche::Connection, f: impl FnOnce(&mut quiche::Connection) -> T) -> T {
         let least = || LEAST_WINDOW_PACKETS * quic.max_send_udp_payload_size();
         let window = self.control.window_bytes().map(|bytes| bytes.max(least()));
-        hooks::with_congestion_window(window, || f(quic))
+        hooks::paced_elsewhere(self.paces(), || hooks::with_congestion_window(window, || f(quic)))
     }
 
     /// [`quiche::Connection::recv`].
@@ -128,8 +164,8 @@ impl Driver {
             (Some(before), Some(after)) => after.only_path || before.path == after.path && before != after,
             _ => false,
         };
-        if let Some(rtt) = sample.filter(|_| is_ours) {
-            self.rtt.push(rtt);
+        if let Some(sample) = sample.filter(|_| is_ours) {
+            self.rtt.push(sample);
         }
         result
     }

@@ -11,6 +11,8 @@ mod controls;
 mod driver;
 pub mod pbq;
 
-pub use control::{Acked, Agent, By, CongestionControl, Decision, Interval, Lost, RttSamples, Seen, Sent, Setup};
+pub use control::{
+    Acked, Agent, By, CongestionControl, Decision, Interval, Lost, RttSamples, Seen, Sent, Setup, WayThere,
+};
 pub use controls::{CONTROLS, ControlKind, QuicheOwn};
 pub use driver::Driver;

@@ -7,7 +7,7 @@ use super::world::{Link, MS, Seen, World};
 use serde_json::json;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use weir_core::congestion::pbq::{Pbq, Policy, Profile, Weights};
+use weir_core::congestion::pbq::{Pbq, Policy, Profile, Weights, built_in};
 use weir_core::congestion::{Agent, By, CongestionControl, ControlKind, Decision, QuicheOwn, Setup};
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::report::trajectory;
@@ -127,6 +127,37 @@ fn startup_is_bbrs_and_then_the_policy_takes_over() {
     // It stands where BBR left it.
     let windows = |d: &Decision| d.used_bytes;
     assert!(seen.decisions[startup..].windows(2).all(|pair| windows(&pair[0]) == windows(&pair[1])));
+}
+
+/// A download by the policy in the programs, whose acknowledgements come 30 ms later from the second second on.
+fn late_acknowledgements(algorithm: &str) -> Seen {
+    let weights = Rc::new(built_in(Profile::Own).unwrap());
+    World {
+        links: vec![Link { delay_ms: 30, mbit_s: Some(4.0) }],
+        bytes: 3_000_000,
+        control: Rc::new(move || Box::new(Pbq::new(weights.clone(), &setup(None)))),
+        algorithm: algorithm.parse().unwrap(),
+        late_up: Some((2_000 * MS, 30 * MS)),
+        ..World::default()
+    }
+    .run()
+}
+
+#[test]
+fn a_queue_on_the_way_back_is_not_taken_for_its_own() {
+    // Who does not run pbq does not ask for timestamps, and so this control gets none.
+    let (without, with) = (late_acknowledgements("bbr2_gcongestion"), late_acknowledgements("pbq"));
+    // What the least round trip is held for in the second after the change: the path's, or with what acknowledgements wait.
+    let held_for = |seen: &Seen| {
+        let first = seen.decisions[0].seen.interval.now;
+        let of_that = |d: &&Decision| (2_300 * MS..3_000 * MS).contains(&(d.seen.interval.now - first));
+        let all: Vec<_> = seen.decisions.iter().filter(of_that).map(|d| d.seen.rtt_least_s).collect();
+        assert!(all.len() > 3, "{}", all.len());
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    assert!((0.060..0.066).contains(&held_for(&without)), "{}", held_for(&without));
+    assert!((0.090..0.096).contains(&held_for(&with)), "{}", held_for(&with));
+    assert!(with.took < without.took, "{:?} {:?}", with.took, without.took);
 }
 
 #[test]

@@ -29,7 +29,15 @@ fn told(control: &mut Pbq, interval: &Interval) -> Decision {
 
 fn told_rtt(control: &mut Pbq, ms: u64) {
     let (now, rtt) = (std::time::Instant::now(), Duration::from_millis(ms));
-    control.on_rtt_samples(&RttSamples { now, count: 1, latest: rtt, mean: rtt, least_of_these: rtt, least: rtt });
+    control.on_rtt_samples(&RttSamples {
+        now,
+        count: 1,
+        latest: rtt,
+        mean: rtt,
+        least_of_these: rtt,
+        least: rtt,
+        there: None,
+    });
 }
 
 /// A policy that always wants to grow, from the initial window on.
@@ -407,7 +415,7 @@ proptest! {
         for ([acked, lost, in_flight, window, rate], nanos, rtt_us, has_rtt) in numbers {
             let now = std::time::Instant::now();
             let rtt = Duration::from_micros(rtt_us.into());
-            let samples = RttSamples { now, count: 1, latest: rtt, mean: rtt, least_of_these: rtt, least: rtt };
+            let samples = RttSamples { now, count: 1, latest: rtt, mean: rtt, least_of_these: rtt, least: rtt, there: None };
             control.on_interval(&Interval {
                 length: Duration::from_nanos(nanos),
                 acked_bytes: acked.into(),

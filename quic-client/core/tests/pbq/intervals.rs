@@ -28,6 +28,7 @@ pub fn calm(window_bytes: u64) -> Interval {
             mean: 52 * MS,
             least_of_these: 50 * MS,
             least: 50 * MS,
+            there: None,
         }),
     }
 }

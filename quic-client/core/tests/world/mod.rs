@@ -52,6 +52,8 @@ pub struct World {
     /// What is below it, and at the other end.
     pub algorithm: ControlKind,
     pub action: Action,
+    /// From one time on the client's packets take so much longer.
+    pub late_up: Option<(Duration, Duration)>,
     /// From then on nothing arrives anywhere.
     pub silent_from: Option<Duration>,
     /// The client's session is ended then.
@@ -76,6 +78,7 @@ impl Default for World {
             control: Rc::new(|| Box::new(QuicheOwn)),
             algorithm: ControlKind::default(),
             action: Action::Download,
+            late_up: None,
             silent_from: None,
             stop_at: None,
         }
@@ -138,6 +141,7 @@ fn transport(cc: ControlKind) -> Transport {
         alpn: vec![Alpn::Hq],
         cc,
         hystart: true,
+        timestamps: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,
         stream_window_bytes: 4 << 20,
@@ -284,7 +288,9 @@ impl World {
                 let took = link.mbit_s.map_or(0.0, |rate| bytes.len() as f64 * 8e-6 / rate);
                 *free = begin + Duration::from_secs_f64(took);
                 order += 1;
-                flying.insert((*free + link.delay_ms as u32 * MS, order), (bytes, from, to));
+                let late = self.late_up.filter(|(since, _)| is_up && now >= start + *since);
+                let delay = link.delay_ms as u32 * MS + late.map_or(Duration::ZERO, |(_, more)| more);
+                flying.insert((*free + delay, order), (bytes, from, to));
             }
             events.extend(client.take_events().into_iter().map(|(_, e)| e));
             if client.outcome().is_some() && client.conn.is_over() {

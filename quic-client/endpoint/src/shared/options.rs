@@ -92,6 +92,10 @@ pub struct CommonOptions {
     /// Use HyStart++ with reno and cubic
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
     pub hystart: Switch,
+    /// Say with acknowledgements when they were sent, to a peer that asks (TIMESTAMP frames, draft-huitema-quic-ts), and ask
+    /// for it with --cc pbq: it can then tell queues on the way of its packets from queues on the way back
+    #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
+    pub timestamps: Switch,
     /// Largest UDP payload to send, in bytes (1200 to 16383). Values above 1472, or 1452 over IPv6, need larger frames on
     /// every link of the path; the path is not probed for that
     #[arg(long, default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=MAX_PAYLOAD_BYTES as i64),
@@ -164,6 +168,7 @@ impl CommonOptions {
             alpn,
             cc: self.cc,
             hystart: self.hystart == Switch::On,
+            timestamps: self.timestamps == Switch::On,
             max_payload_bytes: self.max_payload.into(),
             initial_window_packets: self.initial_window_packets as usize,
             stream_window_bytes: self.stream_window,

@@ -9,8 +9,11 @@
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
 
 mod recovery;
+mod timestamps;
 
 pub(crate) use recovery::*;
+pub(crate) use timestamps::*;
+pub use timestamps::{gets_timestamps, set_timestamps, Timestamps};
 
 use crate::cid::ConnectionIdentifiers;
 use crate::path::{Path, PathMap};
@@ -186,6 +189,18 @@ pub fn with_congestion_window<T>(bytes: Option<usize>, f: impl FnOnce() -> T) ->
     f()
 }
 
+/// Runs `f`, in which the caller gives packets their release times and not bbr2. Its pacer would else count each that left
+/// before its own time as a debt, and hold back the first one that it is asked for again by the sum, which may be seconds.
+pub fn paced_elsewhere<T>(elsewhere: bool, f: impl FnOnce() -> T) -> T {
+    let _restore = Restore { cell: &PACED_ELSEWHERE, old: PACED_ELSEWHERE.replace(elsewhere) };
+    f()
+}
+
+/// Seam `pacer-debt`.
+pub(crate) fn is_paced_elsewhere() -> bool {
+    PACED_ELSEWHERE.get()
+}
+
 /// Bytes acknowledged and bytes declared lost, over all paths.
 pub fn acked_and_lost_bytes(quic: &Connection) -> (u64, u64) {
     (quic.acked_bytes, quic.lost_bytes)
@@ -276,11 +291,25 @@ pub(crate) fn pacing_rate(rate: crate::recovery::Bandwidth) -> crate::recovery::
     rate
 }
 
-/// Runs `f`, and gives the last round-trip time that a connection measured in it (RFC 9002 5.1), if any did.
-pub fn with_rtt_sample<T>(f: impl FnOnce() -> T) -> (T, Option<Duration>) {
+/// A round-trip time, and what is known of its two ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RttSample {
+    /// From the packet's sending to the arrival of the acknowledgement (RFC 9002 5.1).
+    pub rtt: Duration,
+    /// How much of it had passed when the peer sent the acknowledgement, in nanoseconds and by the difference of the two
+    /// clocks too large or too small, which stays the same over a connection's life. `None` without a timestamp.
+    pub there_ns: Option<i64>,
+}
+
+/// Runs `f`, and gives the last round-trip time that a connection measured in it, if any did.
+pub fn with_rtt_sample<T>(f: impl FnOnce() -> T) -> (T, Option<RttSample>) {
     let _restore = Restore { cell: &RTT_SAMPLE, old: RTT_SAMPLE.take() };
-    let result = f();
-    (result, RTT_SAMPLE.get())
+    let (result, back_ns) = with_way_back(f);
+    let sample = RTT_SAMPLE.get().map(|rtt| {
+        let rtt_ns = i64::try_from(rtt.as_nanos()).ok();
+        RttSample { rtt, there_ns: rtt_ns.zip(back_ns).and_then(|(rtt, back)| rtt.checked_sub(back)) }
+    });
+    (result, sample)
 }
 
 /// Seam `rtt-sample`.
@@ -320,6 +349,7 @@ thread_local! {
     static STREAM: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
     static CONGESTION_WINDOW_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
     static RTT_SAMPLE: Cell<Option<Duration>> = const { Cell::new(None) };
+    static PACED_ELSEWHERE: Cell<bool> = const { Cell::new(false) };
     static PACING_RATE: Cell<Option<u64>> = const { Cell::new(None) };
     static LEFT_BEHIND_LOST: Cell<bool> = const { Cell::new(false) };
 }

@@ -94,10 +94,14 @@ pub struct Pair {
     pub client: quiche::Connection,
     pub server: quiche::Connection,
     pub delay: Duration,
+    /// The client's packets take so much longer.
+    pub more_delay_up: Duration,
     pub rate_bit_s: u64,
     /// Payload that the client has read.
     pub read_bytes: u64,
     pub finished_streams: u64,
+    /// The round-trip time that the server measured last.
+    pub server_sample: Option<quiche::hooks::RttSample>,
     /// Each packet of this number from the client after the handshake is lost; none by default.
     pub lose_up_every: Option<u64>,
     sent_up: u64,
@@ -115,9 +119,11 @@ impl Pair {
             client: quiche::connect(Some("weir"), &cid(1), c, s, client).unwrap(),
             server: quiche::accept(&cid(2), None, s, c, server).unwrap(),
             delay,
+            more_delay_up: Duration::ZERO,
             rate_bit_s,
             read_bytes: 0,
             finished_streams: 0,
+            server_sample: None,
             lose_up_every: None,
             sent_up: 0,
             down: VecDeque::new(),
@@ -147,7 +153,9 @@ impl Pair {
         while self.up.front().is_some_and(|(at, _)| *at <= now) {
             let (_, mut packet) = self.up.pop_front().unwrap();
             let info = quiche::RecvInfo { from: client_addr(), to: server_addr() };
-            self.server.recv(&mut packet, info).unwrap();
+            let (received, sample) = quiche::hooks::with_rtt_sample(|| self.server.recv(&mut packet, info));
+            received.unwrap();
+            self.server_sample = sample.or(self.server_sample);
         }
         for end in [&mut self.client, &mut self.server] {
             if end.timeout_instant().is_some_and(|t| t <= now) {
@@ -177,7 +185,7 @@ impl Pair {
             let lost =
                 self.client.is_established() && self.lose_up_every.is_some_and(|k| self.sent_up.is_multiple_of(k));
             if !lost {
-                self.up.push_back((now + self.delay, buf[..n].to_vec()));
+                self.up.push_back((now + self.delay + self.more_delay_up, buf[..n].to_vec()));
             }
             assert!(self.up.len() < 100_000, "the client sends without end");
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a running download leaves its path for another.
+//! When a running download or upload leaves its path for another. What is said of a download here holds for an upload too:
+//! what arrives is then what the server acknowledges.
 //!
 //! A path's rate is known only while it carries data, so a client can't know the rate of a standby path beforehand. It
 //! tries one: the connection moves there. It stays if the rate is no lower than before, else it moves back. A trial
@@ -29,6 +30,12 @@ const SETTLED: f64 = 1.25;
 const FIRST_FLIGHT_BYTES: f64 = 13_500.0;
 /// A measurement of a path is valid for so long, and longer after each trial without success.
 const FRESH: Duration = Duration::from_secs(30);
+/// That nothing came over a path tells of a moment, and not of the path: it counts for so long.
+const SILENCE_FRESH: Duration = Duration::from_secs(2);
+/// A path that can't be moved to is left alone for as long as after so many trials without success: half a minute.
+const REFUSED: u32 = 4;
+/// The rate of a path over which nothing came, in bytes/s: so that a time can be divided by it.
+const NOTHING: f64 = 1.0;
 /// Rates are measured over intervals of two round trips, of one in a trial, and no shorter than this.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a trial is extended because the rate still grows.
@@ -50,7 +57,7 @@ pub struct View<'a> {
     pub active: Other,
     /// Paths that the connection can move to at no cost but the sender's slow start.
     pub others: &'a [Other],
-    /// Payload still to come, where that is known.
+    /// Payload still to come or to be sent, where that is known.
     pub left_bytes: Option<u64>,
 }
 
@@ -74,7 +81,8 @@ struct Known {
 
 impl Known {
     fn is_fresh(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) < FRESH * (1 << self.vain.min(6))
+        let fresh = if self.bytes_per_s <= NOTHING { SILENCE_FRESH } else { FRESH };
+        now.saturating_duration_since(self.at) < fresh * (1 << self.vain.min(6))
     }
 }
 
@@ -198,7 +206,7 @@ impl Steer {
 
     /// The connection can't move to this path after all.
     pub fn refused(&mut self, path: PathId, now: Instant) {
-        self.known.insert(path, Known { bytes_per_s: 0.0, at: now, vain: 0 });
+        self.known.insert(path, Known { bytes_per_s: 0.0, at: now, vain: REFUSED });
         if let Some(run) = &mut self.run {
             (run.wanted, run.trial) = (None, None);
         }
@@ -270,7 +278,7 @@ fn judge(
     if !clearly {
         run.spent += now.saturating_duration_since(trial.begun);
     }
-    run.measured.insert(here.path, rate.max(1.0));
+    run.measured.insert(here.path, rate.max(NOTHING));
     let vain = known.get(&here.path).map_or(0, |k| k.vain) + u32::from(!keep);
     known.insert(here.path, Known { bytes_per_s: rate, at: now, vain });
     let back = back.filter(|_| !keep)?;
@@ -284,7 +292,7 @@ fn choose(run: &mut Run, known: &mut BTreeMap<PathId, Known>, view: &View<'_>, n
     if !run.meter.is_settled() {
         return None;
     }
-    let rate = run.meter.rate().max(1.0);
+    let rate = run.meter.rate().max(NOTHING);
     let vain = known.get(&here.path).map_or(0, |k| k.vain);
     known.insert(here.path, Known { bytes_per_s: rate, at: now, vain });
     run.measured.insert(here.path, rate);
@@ -391,6 +399,30 @@ mod tests {
         assert_eq!(steer.stuck(), Some(PathId(0)));
         steer.moved(PathId(1), PathId(0), now);
         assert_eq!((steer.stuck(), steer.off), (None, true));
+    }
+
+    #[test]
+    fn a_moment_without_anything_is_soon_forgotten() {
+        let start = Instant::now();
+        let all = [(0, 20), (1, 30), (2, 40)].map(|(path, ms)| Other { path: PathId(path), rtt: ms * MS });
+        let mut steer = Steer::default();
+        steer.begin(start);
+        let (mut now, mut here, mut been) = (start, 0, vec![0]);
+        while now < start + 8_000 * MS {
+            now += MS;
+            // After a tenth of a second nothing comes over any of them, until the last and slowest one is tried.
+            let silent = now > start + 100 * MS && !been.contains(&2);
+            steer.arrived(if silent { 0 } else { [1000, 700, 400][here] });
+            let others: Vec<Other> = (0..3).filter(|n| *n != here).map(|n| all[n]).collect();
+            let view = View { active: all[here], others: &others, left_bytes: Some(20_000_000) };
+            if let Some(Move { to, .. }) = steer.decide(&view, now) {
+                steer.moved(all[here].path, to, now);
+                here = to.0 as usize;
+                been.push(here);
+            }
+        }
+        assert!(been.contains(&2), "{been:?}");
+        assert_eq!(here, 0, "{been:?}");
     }
 
     proptest! {

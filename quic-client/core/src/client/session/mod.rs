@@ -13,8 +13,10 @@ mod transfer;
 pub use routes::Routes;
 
 use super::body::Body;
+use super::moves::Delivered;
 use super::outcome::Outcome;
 use super::plan::{Means, Plan};
+use super::request::Action;
 use super::tally::Tally;
 use crate::choice::PathId;
 use crate::connection::{Conn, PacketSink};
@@ -150,14 +152,17 @@ impl Session {
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo, now: Instant) {
         self.lively = now;
         let received = |conn: &Conn| quiche::hooks::received_and_limit_bytes(&conn.quic).0;
-        let before = received(&self.conn);
+        let delivers = self.routes.is_some() && self.plan.action != Action::Download;
+        let before = (received(&self.conn), delivers.then(|| Delivered::of(&self.conn.quic)));
         self.conn.recv(bytes, tos, info);
-        let new = received(&self.conn) - before;
+        let new = received(&self.conn) - before.0;
         if let Some(routes) = &mut self.routes {
             routes.paths.heard(info.to, now);
             if let Some(path) = routes.paths.at(info.to) {
                 routes.carried.received(path, new);
-                if path == routes.paths.active() {
+                if let Some(before) = before.1 {
+                    routes.steer.arrived(Delivered::of(&self.conn.quic).since(before));
+                } else if path == routes.paths.active() {
                     routes.steer.arrived(new);
                 }
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running downloads that move to another path, and those that a move brought to a standstill.
+//! Running tasks that move to another path, and downloads that a move brought to a standstill.
 
 use super::Session;
 use super::task::Running;
@@ -7,7 +7,6 @@ use crate::choice::PathId;
 use crate::client::body::Body;
 use crate::client::moves::{Move, Other, View};
 use crate::client::outcome::Outcome;
-use crate::client::request::Action;
 use crate::paths::Switch;
 use crate::report::events::Event;
 use crate::request::CANCELLED;
@@ -15,12 +14,12 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 impl Session {
-    /// Moves to another path if the running downloads gain by that.
+    /// Moves to another path if the running tasks gain by that.
     pub(super) fn steer(&mut self, now: Instant) {
         let left = self.left_bytes();
         let Some(routes) = self.routes.as_mut().filter(|r| r.steered) else { return };
         let waiting = self.chosen.as_ref().is_some_and(|c| c.waiting);
-        if self.running.is_empty() || waiting || routes.stay.holds(now) || self.plan.action != Action::Download {
+        if self.running.is_empty() || waiting || routes.stay.holds(now) {
             return;
         }
         let others: Vec<Other> = routes.paths.standby().map(|(path, rtt)| Other { path, rtt }).collect();
@@ -36,7 +35,7 @@ impl Session {
         }
     }
 
-    /// Moves running downloads.
+    /// Moves running tasks.
     pub(super) fn move_to(&mut self, to: PathId, now: Instant) -> bool {
         let Some(routes) = &mut self.routes else { return false };
         routes.by_steer = Some(to);

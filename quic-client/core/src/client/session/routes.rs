@@ -27,7 +27,7 @@ pub struct Routes {
     pub(super) carried: Carried,
     /// Whether the server answers on another path than it is asked on.
     pub(super) stay: Stay,
-    /// Whether a running download may move; that needs a strategy that counts what it gains.
+    /// Whether a running download or upload may move; that needs a strategy that counts what it gains.
     pub(super) steered: bool,
     pub(super) steer: Steer,
     /// A move that `steer` asked for.
@@ -50,7 +50,7 @@ impl Routes {
     /// For a connection opened on `first`. `others` are validated when it is up.
     pub fn new(first: PathSpec, others: Vec<PathSpec>, standby: Standby, choice: ChoiceConfig) -> Self {
         let paths = Paths::new(first.clone(), standby);
-        let steered = choice.strategy.moves_downloads && standby == Standby::Validated;
+        let steered = choice.strategy.moves_running && standby == Standby::Validated;
         let chooser = Chooser::new(choice);
         let (places, tallies) = (BTreeMap::new(), Vec::new());
         let mut routes = Routes {

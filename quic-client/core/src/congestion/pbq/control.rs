@@ -175,8 +175,8 @@ impl Pbq {
         let Some(probe) = &mut self.path.rtt_probe else { return Phase::Off };
         let (phase, longer_s) = probe.on_interval(&Past {
             length: interval.length,
-            least_of_these_s: interval.rtt.map(|rtt| rtt.least_of_these.as_secs_f64()),
-            least_s: measured.rtt_least_s,
+            least_of_these_s: measured.probed_s,
+            least_s: measured.path_s,
             mean_s: measured.rtt_mean_s,
             rate_ratio: measured.rate_bytes_s / measured.rate_greatest_bytes_s.max(1.0),
         });

@@ -2,7 +2,7 @@
 //! [`Monitor`]: makes quantities of what happened in an interval (Zhang et al., "Monitoring Module").
 
 use super::quantities::Measured;
-use crate::congestion::control::Interval;
+use crate::congestion::control::{Interval, RttSamples};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -20,6 +20,10 @@ impl Memory {
         Memory { intervals, better, numbers: VecDeque::new() }
     }
 
+    fn best(&self) -> Option<f64> {
+        self.numbers.iter().copied().reduce(self.better)
+    }
+
     /// Adds one, and gives the best.
     fn add(&mut self, number: f64) -> f64 {
         match (self.intervals, self.numbers.front()) {
@@ -35,6 +39,8 @@ impl Memory {
     }
 }
 
+const NS_PER_S: f64 = 1e9;
+
 /// What is known of a path from the intervals so far.
 #[derive(Debug, Clone)]
 pub struct Monitor {
@@ -42,27 +48,45 @@ pub struct Monitor {
     nominal: Duration,
     rates: Memory,
     least_rtts: Memory,
-    /// Mean, last and least round-trip time of the last interval that measured any.
-    rtt: Option<[Duration; 3]>,
+    /// Least times on the way there: only differences mean anything.
+    least_theres: Memory,
+    /// Of the last interval that measured any.
+    samples: Option<RttSamples>,
 }
 
 impl Monitor {
     /// For packets of at most `packet_bytes`. Greatest and least are over the last `memory_intervals`; 0: over all.
     pub fn new(packet_bytes: usize, nominal: Duration, memory_intervals: usize) -> Monitor {
-        let (rates, least_rtts) = (Memory::new(memory_intervals, f64::max), Memory::new(memory_intervals, f64::min));
-        Monitor { packet_bytes, nominal, rates, least_rtts, rtt: None }
+        let [least_rtts, least_theres] = [(); 2].map(|()| Memory::new(memory_intervals, f64::min));
+        let rates = Memory::new(memory_intervals, f64::max);
+        Monitor { packet_bytes, nominal, rates, least_rtts, least_theres, samples: None }
     }
 
     /// Takes an interval in. `None` as long as no round-trip time was measured.
     pub fn measure(&mut self, interval: &Interval) -> Option<Measured> {
-        if let Some(rtt) = interval.rtt {
-            // Over the whole path quiche knows more samples than those of the intervals.
-            let least = if self.least_rtts.intervals == 0 { rtt.least } else { rtt.least_of_these };
-            self.rtt = Some([rtt.mean, rtt.latest, least]);
+        if let Some(samples) = &interval.rtt {
+            self.samples = Some(*samples);
         }
         let rate_bytes_s = interval.delivery_rate_bytes_s();
         let rate_greatest_bytes_s = self.rates.add(rate_bytes_s);
-        let [rtt_mean_s, rtt_last_s, least] = self.rtt?.map(|rtt| rtt.as_secs_f64());
+        let samples = self.samples?;
+        // Over the whole path quiche knows more samples than those of the intervals.
+        let least = if self.least_rtts.intervals == 0 { samples.least } else { samples.least_of_these };
+        let path_s = self.least_rtts.add(least.as_secs_f64());
+        let [mean_s, last_s, least_of_these_s] =
+            [samples.mean, samples.latest, samples.least_of_these].map(|rtt| rtt.as_secs_f64());
+        let (rtt_last_s, rtt_least_s, probed_s) = match samples.there {
+            None => (last_s, path_s, least_of_these_s),
+            Some(there) => {
+                // Never more than all that was late, whatever a peer's clock says.
+                let at_least = self.least_theres.add(there.least_of_these_ns as f64 / NS_PER_S);
+                let queue_s =
+                    |there_ns: i64, rtt_s: f64| (there_ns as f64 / NS_PER_S - at_least).max(0.0).min(rtt_s - path_s);
+                let rtt_least_s = mean_s - queue_s(there.mean_ns, mean_s);
+                let last_queue_s = queue_s(there.latest_ns, last_s);
+                (rtt_least_s + last_queue_s, rtt_least_s, path_s + queue_s(there.least_of_these_ns, least_of_these_s))
+            }
+        };
         Some(Measured {
             packet_bytes: self.packet_bytes as f64,
             window_bytes: interval.window_bytes as f64,
@@ -70,25 +94,32 @@ impl Monitor {
             nominal_s: self.nominal.as_secs_f64(),
             rate_bytes_s,
             rate_greatest_bytes_s,
-            rtt_mean_s,
+            rtt_mean_s: mean_s,
             rtt_last_s,
-            rtt_least_s: self.least_rtts.add(least),
+            rtt_least_s,
+            path_s,
+            probed_s: interval.rtt.map(|_| probed_s),
             loss_share: interval.loss_share(),
             pacing_bytes_s: interval.pacing_rate_bytes_s.unwrap_or(0) as f64,
             in_flight_bytes: interval.most_in_flight_bytes as f64,
         })
     }
 
-    /// The path is longer than the least round-trip time in memory says: only this one is remembered.
+    /// The path is longer than the least round-trip time in memory says: only this one is remembered, and the way there is
+    /// longer by as much.
     pub fn path_is_longer(&mut self, rtt_s: f64) {
+        let before_s = self.least_rtts.best().unwrap_or(rtt_s);
         self.least_rtts.numbers = [rtt_s].into();
+        let there_s = self.least_theres.best().map(|best_s| best_s + (rtt_s - before_s));
+        self.least_theres.numbers = there_s.into_iter().collect();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::congestion::control::RttSamples;
+    use crate::congestion::control::WayThere;
+    use proptest::prelude::*;
     use std::time::Instant;
 
     const MS: Duration = Duration::from_millis(1);
@@ -97,7 +128,7 @@ mod tests {
         let now = Instant::now();
         let rtt = rtt_ms.map(|ms| {
             let (least_of_these, least) = (ms * MS, 20 * MS);
-            RttSamples { now, count: 2, latest: (ms + 2) * MS, mean: (ms + 1) * MS, least_of_these, least }
+            RttSamples { now, count: 2, latest: (ms + 2) * MS, mean: (ms + 1) * MS, least_of_these, least, there: None }
         });
         Interval {
             now,
@@ -138,5 +169,82 @@ mod tests {
             (measured.rate_greatest_bytes_s as u64, (measured.rtt_least_s * 1000.0).round() as u64)
         });
         assert_eq!(seen, [(90_000, 50), (90_000, 30), (3000, 30), (3000, 60), (2000, 70)]);
+    }
+
+    /// An interval of round trips that all took so long, of which so much passed on the way there by the peer's clock.
+    fn timed(rtt_us: u32, there_us: i64) -> Interval {
+        let mut interval = interval(2000, Some(30));
+        let rtt = Duration::from_micros(rtt_us.into());
+        let ns = there_us * 1000;
+        let there = Some(WayThere { latest_ns: ns, mean_ns: ns, least_of_these_ns: ns });
+        interval.rtt =
+            interval.rtt.map(|told| RttSamples { latest: rtt, mean: rtt, least_of_these: rtt, there, ..told });
+        interval
+    }
+
+    /// Queue and rest of the round trip after the first interval, in microseconds.
+    fn split(monitor: &mut Monitor, interval: &Interval) -> (i64, i64) {
+        let measured = monitor.measure(interval).unwrap();
+        let us = |s: f64| (s * 1e6).round() as i64;
+        assert_eq!(us(measured.rtt_last_s), us(measured.rtt_mean_s));
+        (us(measured.rtt_mean_s - measured.rtt_least_s), us(measured.rtt_least_s))
+    }
+
+    #[test]
+    fn what_acknowledgements_wait_is_no_queue_on_the_way_there() {
+        let mut monitor = Monitor::new(1200, 100 * MS, 100);
+        let mut told = |rtt_us, there_us| split(&mut monitor, &timed(rtt_us, there_us));
+        assert_eq!(told(26_000, 500_000), (0, 26_000));
+        assert_eq!(told(40_000, 500_000), (0, 40_000));
+        assert_eq!(told(40_000, 514_000), (14_000, 26_000));
+        assert_eq!(told(46_000, 514_000), (14_000, 32_000));
+        // An interval without timestamps: all of it may be a queue.
+        assert!((monitor.measure(&interval(2000, Some(45))).unwrap().rtt_least_s - 0.026).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_path_that_is_longer_is_longer_there() {
+        let mut monitor = Monitor::new(1200, 100 * MS, 100);
+        monitor.measure(&timed(26_000, 0)).unwrap();
+        assert_eq!(split(&mut monitor, &timed(46_000, 20_000)), (20_000, 26_000));
+        monitor.path_is_longer(0.046);
+        assert_eq!(split(&mut monitor, &timed(46_000, 20_000)), (0, 46_000));
+        assert_eq!(split(&mut monitor, &timed(50_000, 24_000)), (4_000, 46_000));
+    }
+
+    proptest! {
+        // A peer's clock may be off by any time, and a peer may lie: a queue is never less than nothing nor more than all
+        // that is late.
+        #[test]
+        fn any_clock_will_do(
+            rtts_us in prop::collection::vec((1_000u32..500_000, 0i64..500_000), 2..20),
+            apart_us in -1_000_000_000_000i64..1_000_000_000_000,
+        ) {
+            let mut monitors = [0, 1].map(|_| Monitor::new(1200, 100 * MS, 100));
+            let mut least_us = u32::MAX;
+            for (rtt_us, there_us) in rtts_us {
+                least_us = least_us.min(rtt_us);
+                let [by_ours, by_theirs] = [0, 1].map(|n: usize| {
+                    split(&mut monitors[n], &timed(rtt_us, there_us + n as i64 * apart_us))
+                });
+                // A microsecond of rounding: a double holds twelve days to a tenth of a nanosecond.
+                prop_assert!((by_ours.0 - by_theirs.0).abs() <= 1 && (by_ours.1 - by_theirs.1).abs() <= 1);
+                prop_assert!(by_ours.0 >= 0 && by_ours.1 >= i64::from(least_us), "{by_ours:?}");
+                prop_assert_eq!(by_ours.0 + by_ours.1, i64::from(rtt_us));
+            }
+        }
+
+        #[test]
+        fn no_time_of_a_peer_makes_a_number_that_is_none(there_ns in prop::collection::vec(any::<i64>(), 1..10)) {
+            let mut monitor = Monitor::new(1200, 100 * MS, 2);
+            for ns in there_ns {
+                let mut interval = timed(30_000, 0);
+                let there = Some(WayThere { latest_ns: ns, mean_ns: ns, least_of_these_ns: ns });
+                interval.rtt = interval.rtt.map(|rtt| RttSamples { there, ..rtt });
+                let measured = monitor.measure(&interval).unwrap();
+                let all = [measured.rtt_mean_s, measured.rtt_last_s, measured.rtt_least_s, measured.path_s];
+                prop_assert!(all.iter().all(|s| s.is_finite() && (0.0..=0.031).contains(s)), "{all:?}");
+            }
+        }
     }
 }

@@ -22,8 +22,14 @@ pub struct Measured {
     pub rtt_mean_s: f64,
     /// The last one.
     pub rtt_last_s: f64,
-    /// The least one in memory.
+    /// What it would be without a queue on the way there: the least one in memory, and what acknowledgements wait by now, if
+    /// that is known.
     pub rtt_least_s: f64,
+    /// The least one in memory.
+    pub path_s: f64,
+    /// The least round-trip time of the interval, if acknowledgements had waited no longer than they ever did; `None`
+    /// without a round-trip time.
+    pub probed_s: Option<f64>,
     /// Bytes lost, over bytes lost or acknowledged.
     pub loss_share: f64,
     /// The pacing rate of the algorithm below.

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The seams: what is replaced in quiche's source. Pure, so that tests can move one.
 
+mod congestion;
+mod timestamps;
+
 /// One replacement.
 pub struct Seam {
     /// What it is called in messages and in the README.
@@ -14,7 +17,11 @@ pub struct Seam {
 }
 
 /// All of them. Those with a rule call `hooks`, which by default gives what quiche would have done.
-pub const SEAMS: &[Seam] = &[
+pub fn all() -> impl Iterator<Item = &'static Seam> {
+    [SEAMS, congestion::SEAMS, timestamps::SEAMS].into_iter().flatten()
+}
+
+const SEAMS: &[Seam] = &[
     Seam {
         name: "stream",
         file: "src/lib.rs",
@@ -86,42 +93,6 @@ pub const SEAMS: &[Seam] = &[
         file: "src/flowcontrol.rs",
         from: "self.consumed + self.window",
         to: "crate::hooks::limit(self.max_data, self.consumed + self.window)",
-    },
-    Seam {
-        name: "congestion-window",
-        file: "src/recovery/congestion/mod.rs",
-        from: "pub(crate) fn congestion_window(&self) -> usize {
-        self.congestion_window
-    }",
-        to: "pub(crate) fn congestion_window(&self) -> usize {
-        crate::hooks::congestion_window(self.congestion_window)
-    }",
-    },
-    Seam {
-        name: "congestion-window-bbr2",
-        file: "src/recovery/gcongestion/bbr2.rs",
-        from: "fn get_congestion_window(&self) -> usize {
-        self.cwnd
-    }",
-        to: "fn get_congestion_window(&self) -> usize {
-        crate::hooks::congestion_window(self.cwnd)
-    }",
-    },
-    Seam {
-        name: "pacing-rate",
-        file: "src/recovery/gcongestion/bbr2.rs",
-        from: "    ) -> Bandwidth {
-        self.pacing_rate
-    }",
-        to: "    ) -> Bandwidth {
-        crate::hooks::pacing_rate(self.pacing_rate)
-    }",
-    },
-    Seam {
-        name: "rtt-sample",
-        file: "src/recovery/rtt.rs",
-        from: "        self.latest_rtt = latest_rtt;",
-        to: "        self.latest_rtt = crate::hooks::rtt_sample(latest_rtt);",
     },
     Seam {
         name: "left-behind-known",
@@ -662,7 +633,7 @@ pub const SEAMS: &[Seam] = &[
 /// One file of quiche's package `version` with its seams in; the crate's root also without what can't be included.
 pub fn apply(version: &str, file: &str, text: &str) -> Result<String, String> {
     let mut text = text.to_owned();
-    for seam in SEAMS.iter().filter(|seam| seam.file == file) {
+    for seam in all().filter(|seam| seam.file == file) {
         text = replace_once(&text, seam.from, seam.to)
             .map_err(|found| moved(version, seam.name, file, &format!("its text is there {found} times")))?;
     }
@@ -688,6 +659,6 @@ pub fn replace_once(text: &str, from: &str, to: &str) -> Result<String, usize> {
 pub fn moved(version: &str, seam: &str, file: &str, what: &str) -> String {
     format!(
         "seam '{seam}' does not fit {file} of quiche {version}: {what}, where once is right. Read what quiche does \
-         there now and correct the seam in quic-client/quiche/build/seams.rs (see the README beside it, Upgrading)"
+         there now and correct the seam in quic-client/quiche/build/seams/ (see the README beside it, Upgrading)"
     )
 }
