@@ -119,6 +119,19 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_options(command, positive, len(os.sched_getaffinity(0)))
     lab_kernel_option(command)
 
+    replay = commands.add_parser(
+        "replay",
+        help="a run of `together` that is over in a Prometheus of its own, for Grafana",
+        description="Puts what the controller knew of each queue in a run of `together` into a Prometheus on this "
+        "machine, at the run's own time of day, as scrapes once a second would have found it. Grafana then shows the "
+        "run on controller/boards/weir.json.",
+    )
+    replay.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, as results/.../runs/all/seed-1")
+    replay.add_argument("--port", type=positive, default=9090, help="on 127.0.0.1 (default: 9090)")
+    replay.add_argument("--out", type=Path, metavar="FILE",
+                        help="write OpenMetrics text there instead: `promtool tsdb create-blocks-from openmetrics` "
+                        "takes it into a Prometheus that there is")  # fmt: skip
+
     lacks = "; ".join(f"limits of {name}: {lab.lacks}" for name, lab in LABS.items())
     lab = commands.add_parser("lab", help="run a command in a lab", epilog=lacks)
     lab.add_argument("--kernel", choices=LABS, default="exact")
@@ -273,6 +286,10 @@ def main(argv: list[str] | None = None) -> int:
             from weirlab.evaluation.command import main_evaluate
 
             return main_evaluate(args)
+        if args.command == "replay":
+            from weirlab.run.replay import main_replay
+
+            return main_replay(args.folder, args.out, args.port)
         if args.command == "together":
             return main_experiment(args, together_runs(args))
         if args.command == "demo":
@@ -282,17 +299,18 @@ def main(argv: list[str] | None = None) -> int:
         stop_all()
         cached = "the cache, the same command goes on"
         place = "the results' folder" if args.command == "bench" else cached
-        kept = "" if args.command == "lab" else f"; what had finished is kept in {place}"
+        kept = "" if args.command in ("lab", "replay") else f"; what had finished is kept in {place}"
         print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
         return 128 + stopped.number
     except Exception as error:
         from weirlab.metrics.samples import SamplesError
         from weirlab.run.disk import NoRoom
+        from weirlab.run.replay import ReplayError
         from weirlab.run.runner import RunError
         from weirlab.store.documents import ResultsError
 
         expected = (LabError, paths.NoCloneError, RunError, SamplesError, ResultsError, ScenarioError, NoRoom, OSError)
-        if isinstance(error, expected):
+        if isinstance(error, (*expected, ReplayError)):
             print(f"{error}", file=sys.stderr)
             return 2 if isinstance(error, ScenarioError) else 1
         raise

@@ -18,6 +18,8 @@ from weirlab.topologies.watching import Watch
 
 Spec = Mapping[str, Any]
 Metrics = dict[str, Any]
+Recorded = list[tuple[float, Any]]
+"""Events of a controller, as `weir.telemetry.view.View` takes them, each with its time of day in seconds."""
 
 
 class Topology(ABC):
@@ -68,6 +70,11 @@ class Topology(ABC):
     @abstractmethod
     def headline(self, metrics: Metrics) -> str:
         """A run's figures in a few words."""
+
+    def recorded(self, samples: Path, spec: Spec) -> Recorded:
+        """What the controller knew in a run that has ended, in order of time; empty where there was none. Raises
+        SamplesError naming file and line."""
+        return []
 
     def watch(self, spec: Spec) -> Watch | None:
         """What a run of the spec shows as it goes; None where there is nothing to see before its end."""

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from weirlab.lab.kernels import bmv2_environment
 from weirlab.store.folder import ResultsFolder, Summary
-from weirlab.topologies.base import Metrics, Spec, Topology
+from weirlab.topologies.base import Metrics, Recorded, Spec, Topology
 from weirlab.topologies.campus import metrics as figures
 from weirlab.topologies.campus.commands import flow_name
 from weirlab.topologies.campus.schema import CampusSchema
@@ -61,6 +61,11 @@ class Campus(Topology):
             f"requests p99 {told('request_p99_ms', 'ms', 0)}, upload {told('upload_mbit_s', 'Mbit/s', 2)}, "
             f"stream stalled {told('stream_stalled_s', 's', 1)}, voice p99 {told('voice_delay_p99_ms', 'ms', 1)}"
         )
+
+    def recorded(self, samples: Path, spec: Spec) -> Recorded:
+        from weirlab.topologies.campus import recorded
+
+        return recorded.recorded(samples, spec)
 
     def watch(self, spec: Spec) -> Watch:
         from weirlab.topologies.campus.watch import CampusWatch
