@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A law for each of many classes of htb (docs/design/classes.md), at tc egress. A packet is told apart as htb will do
- * it: by its priority, else by its mark. That leads to the class's slot, whose state the poll process keeps. No BTF of
- * the kernel, no JIT.
+ * it: by its priority, else by its mark; or as mq's queue is picked. That leads to the class's slot, whose state the
+ * poll process keeps. No BTF of the kernel, no JIT.
  */
 #define WEIR_FLOW_COUNTERS 256 /* a class is a subscriber's, who has some tens of flows: 4 KiB each */
 #include <linux/bpf.h>
@@ -45,10 +45,21 @@ struct {
 } telling SEC(".maps");
 
 /*
+ * The queue that netdev_pick_tx() will pick (net/core/dev.c: skb_tx_hash): the one that the packet came by, else by its
+ * hash. XPS, a driver with a choice of its own and a socket that keeps to a queue come before that in the kernel.
+ */
+WEIR_INLINE __u32 queue_of(struct __sk_buff *skb, __u32 queues)
+{
+	__u32 recorded = skb->queue_mapping;
+
+	return recorded ? (recorded - 1) % queues : (__u32)((__u64)bpf_get_hash_recalc(skb) * queues >> 32);
+}
+
+/*
  * htb takes a priority with a major number for a class and asks its filters about any other packet. Whether that class
  * is there can't be seen here: where it is not, htb goes on to the filters, and the packet passes us.
  */
-WEIR_INLINE __u32 slot_of(const struct __sk_buff *skb)
+WEIR_INLINE __u32 slot_of(struct __sk_buff *skb)
 {
 	const struct weir_telling *t = bpf_map_lookup_elem(&telling, &weir_first);
 	__u32 priority = skb->priority, minor = priority & (WEIR_MINORS - 1);
@@ -57,6 +68,11 @@ WEIR_INLINE __u32 slot_of(const struct __sk_buff *skb)
 
 	if (!t)
 		return WEIR_SLOT_NONE;
+	if (t->queues) {
+		minor = 1 + queue_of(skb, t->queues);
+		slot = bpf_map_lookup_elem(&minors, &minor);
+		return slot ? *slot : WEIR_SLOT_NONE;
+	}
 	if (priority >> 16) {
 		key = WEIR_BY_PRIORITY(priority);
 		slot = priority >> 16 == t->major ? bpf_map_lookup_elem(&minors, &minor)

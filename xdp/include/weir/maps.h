@@ -56,8 +56,8 @@ enum weir_class_state {
 /* Why the law of a class lets all packets pass, in `poll_unusable`. */
 enum weir_class_objection {
 	WEIR_CLASS_FITS = 0,
-	WEIR_CLASS_MISSING = 1, /* there is no such class */
-	WEIR_CLASS_NOT_HTB = 2,
+	WEIR_CLASS_MISSING = 1,	   /* there is no such class */
+	WEIR_CLASS_NOT_HTB = 2,	   /* nor of mq */
 	WEIR_CLASS_INNER = 3,	   /* packets wait in classes below it */
 	WEIR_CLASS_SCHEDULING = 4, /* the qdisc in it gives each flow a queue of its own */
 	WEIR_CLASS_DELAYING = 5,   /* the qdisc in it holds packets back for a time */
@@ -76,7 +76,8 @@ struct weir_class {
 /*
  * What a packet is told apart by: a class's number as its priority, as htb takes it, or its mark. Numbers of one htb,
  * the first that got a law, are in the map `minors`, by the minor number alone: that costs a packet a few ns. Those of
- * others and all marks are in `tells`, by the keys below.
+ * others and all marks are in `tells`, by the keys below. Queues of mq are classes too, whose minor number is one more
+ * than the queue's. The kernel picks one of them for a packet after this, by what is known here already.
  */
 #define WEIR_MINORS 65536
 #define WEIR_BY_PRIORITY(handle) ((__u64)(handle))
@@ -86,7 +87,7 @@ struct weir_telling {
 	__u32 major;	 /* of the htb whose classes are in `minors`: 1 is what tc calls 1: */
 	__u32 mark_mask; /* 0: not by marks */
 	__u32 others;	 /* the slot of packets that neither tells; WEIR_SLOT_NONE: no law has them */
-	__u32 reserved;
+	__u32 queues;	 /* of mq: so many that packets are spread over, and nothing else tells; 0: classes of htb */
 };
 
 /*

@@ -9,7 +9,6 @@
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 
-#include "net/classes.h"
 #include "net/net.h"
 
 static bool is_one_of(const char *kind, const char *const *kinds, size_t count)
@@ -167,11 +166,23 @@ static __u32 count_leaves(const struct weir_class_list *classes, struct weir_lea
 	return leaves;
 }
 
-int weir_leaf_read(int netlink, int ifindex, __u32 handle, struct weir_tree *tree)
+__u32 weir_classes_leaves(const struct weir_class_list *classes)
 {
-	int result =
-		weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, 0, handle, take_qdisc, tree);
+	struct weir_leaf first[WEIR_TREE_LEAVES];
 
+	return count_leaves(classes, first);
+}
+
+int weir_leaf_read(int netlink, int ifindex, const struct weir_class_now *in, struct weir_tree *tree)
+{
+	/* what the kernel puts there itself has no number; in htb that is a fifo, in mq whatever default_qdisc says */
+	bool unnumbered = !in->leaf && !strcmp(in->kind, "mq");
+	int result;
+
+	if (!in->leaf && !unnumbered)
+		return 0;
+	result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, unnumbered ? in->handle : 0,
+				  in->leaf, take_qdisc, tree);
 	return result == -ENOENT ? 0 : result; /* gone since, or one that the kernel does not report */
 }
 
@@ -189,11 +200,8 @@ int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree)
 	if (!result)
 		result = weir_classes_read(netlink, ifindex, &classes);
 	leave_flows_out(&classes);
-	for (size_t i = 0; !result && i < classes.count; i++) {
-		if (!classes.list[i].leaf)
-			continue;
-		result = weir_leaf_read(netlink, ifindex, classes.list[i].leaf, tree);
-	}
+	for (size_t i = 0; !result && i < classes.count; i++)
+		result = weir_leaf_read(netlink, ifindex, &classes.list[i], tree);
 	if (!result) {
 		tree->queues = classes.count ? count_leaves(&classes, tree->leaf) : 1;
 		if (!classes.count && shapes_by_classes(tree->kind))

@@ -8,6 +8,8 @@
 
 #include <linux/types.h>
 
+#include "net/classes.h"
+
 #define WEIR_TREE_NAME_LEN 32
 #define WEIR_TREE_LEAVES 2
 
@@ -32,9 +34,12 @@ struct weir_tree {
 /* 0 or -errno. netlink: a socket in the interface's namespace. */
 int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree);
 
-/* Of one qdisc below the root, what the tree says of such (delaying, scheduling, dividing), if it is there. 0 or
+/* Of the qdisc in one class, what the tree says of such (delaying, scheduling, dividing), if it is there. 0 or
  * -errno. */
-int weir_leaf_read(int netlink, int ifindex, __u32 handle, struct weir_tree *tree);
+int weir_leaf_read(int netlink, int ifindex, const struct weir_class_now *in, struct weir_tree *tree);
+
+/* How many of these classes have neither classes below them nor a qdisc with classes in it. */
+__u32 weir_classes_leaves(const struct weir_class_list *classes);
 
 /* "htb 1:", or "none (noqueue)". */
 void weir_qdisc_name(char *name, size_t size, const char *kind, __u32 handle);

@@ -11,12 +11,18 @@
 
 const char *weir_qdisc_objection(const struct weir_qdisc *qdisc)
 {
-	static const char *const without_sum[] = {"mq",		"mqprio", "taprio", "cake_mq",
-						  "pfifo_fast", "clsact", "ingress"};
+	static const char *const without_sum[] = {"mqprio", "taprio", "cake_mq", "pfifo_fast", "clsact", "ingress"};
 
 	if (!*qdisc->kind)
 		return "it has no queue; put a shaper on it first (htb at slightly less than the link), or attach to "
 		       "the device below where this is a bridge, bond or VLAN; see --help";
+	if (!strcmp(qdisc->kind, "mq"))
+		return qdisc->handle
+			       ? "its root qdisc, mq, has a queue of its own for each that the interface has; give "
+				 "each a law (--class 1:, where 1: is the number that tc shows for mq)"
+			       : "its root qdisc is the kernel's own mq, with a queue for each that the interface "
+				 "has; give it a number (tc qdisc replace dev DEV root handle 1: mq), then each "
+				 "queue a law (--class 1:)";
 	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
 		if (!strcmp(qdisc->kind, without_sum[i]))
 			return "its root qdisc keeps no backlog that can be read; put a shaper there (htb), see --help";
@@ -109,7 +115,7 @@ enum weir_class_objection weir_class_judge(const struct weir_class_now *now, boo
 {
 	if (!now->handle)
 		return WEIR_CLASS_MISSING;
-	if (strcmp(now->kind, "htb"))
+	if (strcmp(now->kind, "htb") && strcmp(now->kind, "mq"))
 		return WEIR_CLASS_NOT_HTB;
 	if (inner || *leaf->dividing)
 		return WEIR_CLASS_INNER;
@@ -122,7 +128,8 @@ bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why
 {
 	static const char *const what[] = {
 		[WEIR_CLASS_MISSING] = "is not there",
-		[WEIR_CLASS_NOT_HTB] = "is no class of htb, which is the only kind that a law of a class goes by",
+		[WEIR_CLASS_NOT_HTB] =
+			"is no class of htb and no queue of mq, the only ones that a law of a class goes by",
 		[WEIR_CLASS_INNER] = "has classes below it, and no packets of its own; give those",
 		[WEIR_CLASS_SCHEDULING] = "has a qdisc in it that gives each flow a queue of its own; put one fifo "
 					  "there, or insist on one law for all its flows by --whole-tree",

@@ -53,6 +53,7 @@ int carried_read(struct carried *c, struct weir_attachment *a)
 	result = weir_telling_read(&maps, &telling);
 	if (!result) {
 		c->mark_mask = telling.mark_mask;
+		c->queues = telling.queues;
 		reading.others = telling.others;
 		result = weir_law_each(a, read_one, &reading);
 	}
@@ -104,7 +105,7 @@ static int put_queue(const struct carried_law *law, const struct class_store *st
 int carried_put(struct carried *c, const struct class_store *store, const struct weir_queue *fresh)
 {
 	static const __u32 first = 0;
-	struct weir_telling telling = {.mark_mask = c->mark_mask};
+	struct weir_telling telling = {.mark_mask = c->mark_mask, .queues = c->queues};
 	struct weir_attachment a = {.config = store->config}; /* as far as configurations are concerned */
 	struct class_run run = {0};
 	int result = 0;

@@ -14,7 +14,7 @@ struct carried_law {
 
 struct carried {
 	struct carried_law *list;
-	__u32 count, mark_mask;
+	__u32 count, mark_mask, queues;
 };
 
 /* Functions return 0, or -1 after one line. */

@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "net/classes.h"
+#include "net/queues.h"
 #include "net/tree.h"
 #include "signal/judge.h"
 #include "signal/signals.h"
@@ -35,6 +36,14 @@ int classes_check(const struct request *r)
 		return weir_error("--%s goes with one --class, which those packets are of",
 				  r->by_mark ? "mark" : "others");
 	return 0;
+}
+
+int classes_check_marks(const struct request *r, bool queues)
+{
+	if (!queues || !(r->by_mark || r->others))
+		return 0;
+	return weir_error("--%s goes with classes of htb: the kernel gives packets their queue of mq",
+			  r->by_mark ? "mark" : "others");
 }
 
 void classes_name(const char *dev, __u32 handle, char name[CLASSES_NAME_LEN])
@@ -71,13 +80,48 @@ static bool is_inner(const struct resolving *s, __u32 handle)
 	return false;
 }
 
+static bool is_queue(const struct weir_class_now *now)
+{
+	return !strcmp(now->kind, "mq");
+}
+
+/* How many queues of mq packets are spread over. A driver that does not say has no more than mq has classes. */
+static __u32 count_queues(const struct resolving *s, const char *name)
+{
+	__u32 queues = weir_queues_count(name), most = 0;
+
+	for (size_t i = 0; i < s->found.count; i++)
+		most += is_queue(&s->found.list[i]);
+	return queues && queues < most ? queues : most;
+}
+
+/* Whether the queue of a packet can be told as mq's laws have to. */
+static int check_queue(const struct resolving *s)
+{
+	char name[IF_NAMESIZE];
+
+	if (s->list->queues)
+		return 0;
+	if (!if_indextoname((unsigned int)s->ifindex, name))
+		return weir_error("no interface %s", s->r->dev);
+	if (classes_check_marks(s->r, true))
+		return -1;
+	if (weir_queues_by_cpu(name, s->ifindex))
+		return weir_error(
+			"%s: XPS picks its queues by CPU, and the law can't see that; switch it off: for f in "
+			"/sys/class/net/%s/queues/tx-*/xps_*; do echo 0 > $f; done",
+			s->r->dev, name);
+	s->list->queues = count_queues(s, name);
+	return 0;
+}
+
 /* 0 if a law can go by it, or -1 after one line. */
 static int check_class(const struct resolving *s, const struct weir_class_now *now)
 {
 	bool whole =
 		s->there ? s->there->about.whole_tree : s->r->whole_tree; /* the process goes by the first attach */
 	struct weir_tree leaf = {0};
-	int error = now->leaf ? weir_leaf_read(s->netlink, s->ifindex, now->leaf, &leaf) : 0;
+	int error = weir_leaf_read(s->netlink, s->ifindex, now, &leaf);
 	char why[512];
 
 	if (error)
@@ -85,7 +129,7 @@ static int check_class(const struct resolving *s, const struct weir_class_now *n
 	if (weir_class_say(weir_class_judge(now, is_inner(s, now->handle), &leaf, whole), now->handle, why,
 			   sizeof(why)))
 		return weir_error("%s: %s", s->r->dev, why);
-	return 0;
+	return is_queue(now) ? check_queue(s) : 0;
 }
 
 /* Whether a class has a law, or is in the list by now. */
@@ -139,6 +183,9 @@ static int resolve_one(const struct resolving *s, __u32 handle)
 				  dev);
 	if (check_class(s, now))
 		return -1;
+	if (is_queue(now) && (handle & 0xffff) > s->list->queues)
+		return weir_error("%s: %s is a queue that it does not use: it has %u (ethtool -l %s)", dev, name,
+				  s->list->queues, dev);
 	if (has_law(s, handle))
 		return s->r->ensures
 			       ? 0
@@ -155,7 +202,7 @@ static bool is_excepted(const struct request *r, __u32 handle)
 	return false;
 }
 
-/* All classes of one htb that packets wait in. */
+/* All classes of one htb that packets wait in, or all queues of mq. */
 static int resolve_all(const struct resolving *s, __u32 major)
 {
 	bool any = false;
@@ -164,6 +211,8 @@ static int resolve_all(const struct resolving *s, __u32 major)
 		const struct weir_class_now *now = &s->found.list[i];
 
 		if ((now->handle & 0xffff0000) != major || is_inner(s, now->handle))
+			continue;
+		if (is_queue(now) && s->list->queues && (now->handle & 0xffff) > s->list->queues)
 			continue;
 		any = true;
 		if (!is_excepted(s->r, now->handle) && !has_law(s, now->handle) &&
@@ -187,15 +236,16 @@ int classes_resolve(const struct request *r, int netlink, int ifindex, struct we
 		return weir_error("%s: can't read its classes: %s", r->dev, weir_reason(error));
 	for (unsigned int i = 0; !result && i < r->classes; i++)
 		result = r->class[i] & 0xffff ? resolve_one(&s, r->class[i]) : resolve_all(&s, r->class[i]);
+	list->there = weir_classes_leaves(&s.found);
 	free(s.found.list);
 	return result;
 }
 
-__u32 classes_room(__u32 leaves)
+__u32 classes_room(__u32 there)
 {
 	__u32 slots = ROOM_LEAST;
 
-	while (slots < 2 * leaves && slots < WEIR_SLOTS_MAX)
+	while (slots < 2 * there && slots < WEIR_SLOTS_MAX)
 		slots *= 2;
 	return slots;
 }
@@ -260,15 +310,19 @@ static int check_tells(const struct weir_class_maps *maps, const struct request 
 }
 
 /* How packets are told apart, beside what each class has of its own. */
-static int tell_by(const struct class_store *store, const struct request *r)
+static int tell_by(const struct class_store *store, const struct request *r, __u32 queues)
 {
 	struct weir_telling telling;
 
 	if (check_tells(&store->maps, r, WEIR_SLOT_NONE) || weir_telling_read(&store->maps, &telling))
 		return -1;
-	if (!r->by_mark)
+	if (telling.major && !telling.queues != !queues)
+		return weir_error("%s: its laws are those of %s; queues of mq and classes of htb have none at once",
+				  r->dev, queues ? "classes of htb" : "queues of mq");
+	if (!r->by_mark && telling.queues == queues)
 		return 0;
-	telling.mark_mask = r->mark_mask;
+	telling.mark_mask = r->by_mark ? r->mark_mask : telling.mark_mask;
+	telling.queues = queues;
 	return bpf_map_update_elem(store->maps.telling, &first, &telling, BPF_ANY)
 		       ? weir_error("can't write how packets are told apart: %s", weir_reason(errno))
 		       : 0;
@@ -298,6 +352,23 @@ int classes_tell(const struct weir_class_maps *maps, const struct request *r, __
 		       : 0;
 }
 
+int classes_tell_queues(const struct weir_class_maps *maps, __u32 queues, bool look, bool *differs)
+{
+	struct weir_telling telling;
+
+	if (!queues)
+		return 0;
+	if (weir_telling_read(maps, &telling))
+		return -1;
+	if (!telling.queues || telling.queues == queues) /* classes of htb: whoever adds one of mq is told so */
+		return 0;
+	*differs = true;
+	telling.queues = queues;
+	return !look && bpf_map_update_elem(maps->telling, &first, &telling, BPF_ANY)
+		       ? weir_error("can't write how packets are told apart: %s", weir_reason(errno))
+		       : 0;
+}
+
 int classes_clear_slot(const struct class_store *store, __u32 slot, const struct weir_queue *queue)
 {
 	int cpus = libbpf_num_possible_cpus(), error;
@@ -316,7 +387,7 @@ int classes_put(const struct class_store *store, const struct request *r, struct
 {
 	__u64 serial;
 
-	if (tell_by(store, r) || weir_class_serial(&store->maps, &serial))
+	if ((list->count && tell_by(store, r, list->queues)) || weir_class_serial(&store->maps, &serial))
 		return -1;
 	for (__u32 i = 0; i < list->count; i++) {
 		list->list[i].serial = serial + 1;

@@ -16,12 +16,16 @@ struct class_list {
 	struct weir_class *list;
 	__u32 *slot; /* of each */
 	__u32 count;
+	__u32 there;  /* so many classes that packets wait in are under the interface */
+	__u32 queues; /* where they are queues of mq: how many packets are spread over; 0: they are classes of htb */
 };
 
 /* Functions return 0, or -1 after one line. */
 
 /* Whether the options go together. */
 int classes_check(const struct request *r);
+/* Whether those about marks do, with classes of htb or with queues of mq. */
+int classes_check_marks(const struct request *r, bool queues);
 
 /*
  * The classes that are asked for, as they are under the interface; an error if one is not there, or a law can't go by
@@ -33,7 +37,7 @@ int classes_resolve(const struct request *r, int netlink, int ifindex, struct we
 void classes_free(struct class_list *list);
 
 /* How many slots an attachment gets: twice the classes there are, so that others can come. */
-__u32 classes_room(__u32 leaves);
+__u32 classes_room(__u32 there);
 
 /* Free slots for all of the list, in an attachment that has laws already. */
 int classes_find_room(const struct weir_class_maps *m, const char *dev, struct class_list *list);
@@ -60,6 +64,9 @@ int classes_clear_slot(const struct class_store *store, __u32 slot, const struct
  * configuration says of all its classes whose.
  */
 int classes_tell(const struct weir_class_maps *maps, const struct request *r, __u32 slot, bool *differs);
+
+/* The same of the number of queues of mq that packets are spread over; 0: there is no mq. */
+int classes_tell_queues(const struct weir_class_maps *maps, __u32 queues, bool look, bool *differs);
 
 /* Slots that get new configurations, those with the same one at once. */
 struct class_run {

@@ -104,20 +104,23 @@ static int restart(struct asked *l)
 static int ensure_attachment(struct asked *l, struct outcome *o)
 {
 	const struct weir_meta *about = &l->a.about;
-	bool has = true;
+	bool has = true, queues = false, whole_tree;
 
 	if (find_laws(l) || has_room(l, &has))
+		return -1;
+	if (classes_tell_queues(&l->maps, l->wanted.queues, l->r->look, &queues))
 		return -1;
 	l->had = l->has;
 	o->part[PART_PROGRAM] = about->build != object_build(WEIR_SIGNAL_POLL, about->hook, LAWS_CLASSES);
 	o->part[PART_PROCESS] = !weir_poll_lives_at(l->path, about);
-	o->part[PART_QUEUE] = l->r->whole_tree && !about->whole_tree;
+	whole_tree = l->r->whole_tree && !about->whole_tree;
+	o->part[PART_QUEUE] = whole_tree || queues;
 	o->part[PART_CLASS] = l->missing;
 	if (l->r->look)
 		return 0;
 	if (o->part[PART_PROGRAM] || !has)
 		return make_anew(l) || find_laws(l) ? -1 : 0;
-	if ((o->part[PART_PROCESS] || o->part[PART_QUEUE]) && restart(l))
+	if ((o->part[PART_PROCESS] || whole_tree) && restart(l))
 		return -1;
 	return l->missing && (plan_add_classes(l->p, l->path) || find_laws(l)) ? -1 : 0;
 }
@@ -240,6 +243,8 @@ static int ensure_all(struct asked *l, struct request *own, const struct weir_me
 	o->part[PART_CLASS] = false;
 	l->wanted = p->classes;
 	p->classes = (struct class_list){0};
+	if (classes_check_marks(l->r, l->wanted.queues))
+		return -1;
 	if (!works) {
 		o->did = DID_ATTACH;
 		o->part[PART_PROGRAM] = true;

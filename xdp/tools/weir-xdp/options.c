@@ -205,8 +205,8 @@ static const struct row {
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
 	{"class", "CLASS", ATTACH | ENSURE | DETACH | STATUS | SET, read_class,
-	 .help = "the law of one class of htb (1:10), or of each that packets wait in (1:); any number of\n"
-		 "times; DEV/1:10 is the same; takes signal poll"},
+	 .help = "the law of one class of htb or queue of mq (1:10), or of each that packets wait in (1:);\n"
+		 "any number of times; DEV/1:10 is the same; takes signal poll"},
 	{"mark", "MARK[/MASK]", ATTACH | ENSURE, read_mark,
 	 .help = "with one --class: packets with this mark are of the class, beside those whose\n"
 		 "priority is its number"},

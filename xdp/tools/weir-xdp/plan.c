@@ -32,7 +32,8 @@
 
 #define L2_ETHERNET_BYTES 14
 
-static int look_at(const char *dev, const char *netns, struct interface *i)
+/* tree: whether one law is to go by all that stands there; laws of classes go by their classes alone. */
+static int look_at(const char *dev, const char *netns, bool tree, struct interface *i)
 {
 	int back, netlink, error;
 
@@ -42,7 +43,7 @@ static int look_at(const char *dev, const char *netns, struct interface *i)
 	i->type = i->ifindex ? weir_link_type(i->place.name) : -ENODEV;
 	netlink = weir_netlink_open();
 	error = netlink < 0 ? netlink : i->ifindex ? weir_qdisc_read(netlink, i->ifindex, &i->qdisc) : 0;
-	if (!error && i->ifindex)
+	if (!error && i->ifindex && tree)
 		error = weir_tree_read(netlink, i->ifindex, &i->tree);
 	if (netlink >= 0)
 		close(netlink);
@@ -450,7 +451,8 @@ int plan_look(struct plan *p)
 {
 	const struct request *r = p->r;
 
-	if (look_at(r->dev, r->netns, &p->dev) || (r->peer && look_at(r->peer, r->peer_netns, &p->peer)))
+	if (look_at(r->dev, r->netns, !r->classes, &p->dev) ||
+	    (r->peer && look_at(r->peer, r->peer_netns, true, &p->peer)))
 		return -1;
 	if (r->classes && plan_resolve(p, NULL))
 		return -1;
@@ -490,9 +492,9 @@ int plan_check_queue(const struct plan *p, __u32 signal)
 /* For the classes there are, and for those that will be carried over or put. */
 static void give_room(struct plan *p)
 {
-	__u32 wanted = p->carried.count + p->classes.count;
+	__u32 wanted = p->carried.count + p->classes.count, there = p->classes.there;
 
-	p->about.slots = !p->r->classes ? 0 : classes_room(wanted > p->dev.tree.queues ? wanted : p->dev.tree.queues);
+	p->about.slots = !p->r->classes ? 0 : classes_room(wanted > there ? wanted : there);
 }
 
 int plan_attach(struct plan *p)

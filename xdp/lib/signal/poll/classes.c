@@ -180,9 +180,7 @@ static int look_inside(struct server *server)
 		if (s->asked && s->leaf == s->now.leaf && i % LEAF_ROUNDS != server->round % LEAF_ROUNDS)
 			continue;
 		memset(&s->in_it, 0, sizeof(s->in_it));
-		error = s->now.leaf
-				? weir_leaf_read(server->netlink, (int)server->a->about.ifindex, s->now.leaf, &s->in_it)
-				: 0;
+		error = weir_leaf_read(server->netlink, (int)server->a->about.ifindex, &s->now, &s->in_it);
 		if (error)
 			return -error;
 		s->leaf = s->now.leaf;
