@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <poll.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -167,6 +169,31 @@ static void touch(struct keeper *k, int ifindex, const char *name)
 			kept_touch(&k->list[i], now_ms());
 }
 
+/* One of many classes that comes, goes or gets another qdisc is no reason to look at all others. */
+static void touch_class(struct keeper *k, int ifindex, __u32 class)
+{
+	for (size_t i = 0; i < k->config.count; i++)
+		if (k->list[i].ifindex == (unsigned int)ifindex && wanted_concerns(&k->config.list[i], class))
+			kept_touch(&k->list[i], now_ms());
+}
+
+static void take_tc_message(struct keeper *k, const struct nlmsghdr *m)
+{
+	const struct tcmsg *tc = NLMSG_DATA(m);
+	bool class = m->nlmsg_type == RTM_NEWTCLASS || m->nlmsg_type == RTM_DELTCLASS;
+	bool qdisc = m->nlmsg_type == RTM_NEWQDISC || m->nlmsg_type == RTM_DELQDISC;
+
+	bool in_class = TC_H_MIN(tc->tcm_parent) && tc->tcm_parent < TC_H_CLSACT;
+
+	if (!class && !(qdisc && in_class)) { /* a root, clsact, filters */
+		touch(k, tc->tcm_ifindex, NULL);
+		return;
+	}
+	touch_class(k, tc->tcm_ifindex, tc->tcm_handle);
+	if (in_class)
+		touch_class(k, tc->tcm_ifindex, tc->tcm_parent);
+}
+
 static void take_message(struct keeper *k, const struct nlmsghdr *m)
 {
 	const struct ifinfomsg *link = NLMSG_DATA(m);
@@ -174,7 +201,7 @@ static void take_message(struct keeper *k, const struct nlmsghdr *m)
 
 	if (m->nlmsg_type != RTM_NEWLINK && m->nlmsg_type != RTM_DELLINK) {
 		if (m->nlmsg_type >= RTM_NEWQDISC && m->nlmsg_type <= RTM_GETTFILTER)
-			touch(k, ((const struct tcmsg *)NLMSG_DATA(m))->tcm_ifindex, NULL);
+			take_tc_message(k, m);
 		return;
 	}
 	k->sweep = true;
@@ -204,12 +231,28 @@ static void take_messages(struct keeper *k)
 	}
 }
 
+static __u64 check_ms(const struct keeper *k)
+{
+	return kept_check_ms(k->list, k->config.count, &k->config);
+}
+
+/* CPU time of all processes that have made looks. */
+static __u64 children_us(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_CHILDREN, &usage);
+	return (__u64)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
+	       (__u64)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
 static void look_at(struct keeper *k, size_t i)
 {
 	struct kept *kept = &k->list[i], before = *kept;
 	unsigned int ifindex = if_nametoindex(kept->dev);
 	struct look look = {&k->config.list[i], !k->config.mend && !kept->apply};
 	struct outcome o = {.did = DID_ADOPT};
+	__u64 begun_us = children_us();
 	int result = ifindex ? in_child(k, ensure_one, &look, &o) : 0;
 
 	if (!result && look.look && o.did == DID_ATTACH && !kept_is_known(kept, ifindex)) { /* new here: no drift */
@@ -219,7 +262,8 @@ static void look_at(struct keeper *k, size_t i)
 	/* what it changed the kernel has told by now; read first, that can't bring the next look */
 	if (result || (o.did != DID_ADOPT && !look.look))
 		take_messages(k);
-	kept_take(kept, &k->config, ifindex, result, !look.look, &o, now_ms());
+	kept->cost_us = children_us() - begun_us;
+	kept_take(kept, check_ms(k), ifindex, result, !look.look, &o, now_ms());
 	if (ifindex && !result && o.did != DID_ADOPT &&
 	    (!look.look || memcmp(before.part, kept->part, sizeof(before.part))))
 		say(kept, &o, look.look);
@@ -349,7 +393,7 @@ static void keep(struct keeper *k)
 			take_signals(k);
 		}
 		if (k->changed && *k->config.metrics)
-			metrics_write(k->config.metrics, k->list, k->config.count, k->removed);
+			metrics_write(k->config.metrics, k->list, k->config.count, k->removed, check_ms(k));
 		k->changed = false;
 		if (!ready)
 			daemon_notify("READY=1");

@@ -8,10 +8,11 @@
 
 #include "error.h"
 
-#define SOON_MS 50    /* for what comes together: a script's tc commands, an interface's first messages */
-#define APART_MS 500  /* between two looks, whatever messages come */
-#define RETRY_MS 1000 /* after a failure, and after a change of our own; doubled each time, */
-#define RETRY_MOST 6  /* so many times */
+#define SOON_MS 50	/* for what comes together: a script's tc commands, an interface's first messages */
+#define APART_MS 500	/* between two looks, whatever messages come */
+#define CHECKS_APART 10 /* from one look at all tables to the next it takes so many times the CPU time of one */
+#define RETRY_MS 1000	/* after a failure, and after a change of our own; doubled each time, */
+#define RETRY_MOST 6	/* so many times */
 
 bool kept_is_known(const struct kept *k, unsigned int ifindex)
 {
@@ -39,12 +40,30 @@ static void again(struct kept *k, __u64 now_ms)
 	k->failed += k->failed < RETRY_MOST;
 }
 
-void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifindex, int result, bool changed,
-	       const struct outcome *o, __u64 now_ms)
+__u64 kept_check_ms(const struct kept *list, size_t count, const struct daemon_config *c)
+{
+	__u64 round_us = 0;
+
+	for (size_t i = 0; i < count; i++)
+		round_us += list[i].cost_us;
+	round_us *= CHECKS_APART;
+	return round_us / 1000 > (__u64)c->check_ms ? round_us / 1000 : (__u64)c->check_ms;
+}
+
+bool wanted_concerns(const struct wanted *w, __u32 class)
+{
+	__u32 major = class & 0xffff0000;
+
+	return !w->class || w->class == class || w->class == major ||
+	       (class == major && (w->class & 0xffff0000) == major);
+}
+
+void kept_take(struct kept *k, __u64 check_ms, unsigned int ifindex, int result, bool changed, const struct outcome *o,
+	       __u64 now_ms)
 {
 	k->last_ms = now_ms;
 	k->looks++;
-	k->due_ms = now_ms + (__u64)c->check_ms;
+	k->due_ms = now_ms + check_ms;
 	if (!ifindex) { /* a message will say that it is there */
 		k->attached = k->off = false;
 		k->ifindex = 0;
@@ -69,8 +88,8 @@ void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifind
 		k->failed = 0;
 	} else { /* what others did in the meantime no message brings: looks until there is nothing to mend */
 		again(k, now_ms);
-		if (k->due_ms > now_ms + (__u64)c->check_ms)
-			k->due_ms = now_ms + (__u64)c->check_ms;
+		if (k->due_ms > now_ms + check_ms)
+			k->due_ms = now_ms + check_ms;
 	}
 	k->ifindex = ifindex;
 	k->attached = true;
@@ -116,7 +135,7 @@ static bool is_on(const struct kept *k)
 	return k->attached && !k->off && !k->part[PART_PROGRAM] && !k->part[PART_CLASS];
 }
 
-static void print(FILE *out, const struct kept *list, size_t count, __u64 removed)
+static void print(FILE *out, const struct kept *list, size_t count, __u64 removed, __u64 check_ms)
 {
 	static const struct {
 		const char *name, *help;
@@ -147,9 +166,11 @@ static void print(FILE *out, const struct kept *list, size_t count, __u64 remove
 	}
 	head(out, "removed_total", "counter", "attachments taken away that no configuration asks for any more");
 	fprintf(out, "weir_xdp_removed_total %llu\n", removed);
+	head(out, "check_seconds", "gauge", "time between two looks at what no message tells of");
+	fprintf(out, "weir_xdp_check_seconds %llu.%03llu\n", check_ms / 1000, check_ms % 1000);
 }
 
-int metrics_write(const char *path, const struct kept *list, size_t count, __u64 removed)
+int metrics_write(const char *path, const struct kept *list, size_t count, __u64 removed, __u64 check_ms)
 {
 	char draft[PATH_MAX + 8];
 	FILE *out;
@@ -159,7 +180,7 @@ int metrics_write(const char *path, const struct kept *list, size_t count, __u64
 	out = fopen(draft, "we");
 	if (!out)
 		return weir_error("metrics: %s: %s", draft, strerror(errno));
-	print(out, list, count, removed);
+	print(out, list, count, removed, check_ms);
 	failed = ferror(out);
 	failed |= fclose(out) != 0;
 	return failed || rename(draft, path) ? weir_error("metrics: %s: %s", path, strerror(errno)) : 0;

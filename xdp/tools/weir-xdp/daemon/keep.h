@@ -18,6 +18,7 @@ struct kept {
 	__u64 due_ms;		     /* when it is looked at next, by the monotonic clock */
 	__u64 last_ms;		     /* when it was looked at */
 	unsigned int failed;	     /* looks in a row that failed or changed something */
+	__u64 cost_us;		     /* CPU time of the last look */
 	bool attached;
 	bool off;	  /* it was taken off since, and could not be put on again */
 	bool apply;	  /* the configuration was read again: it is put in force even where drift is left */
@@ -29,17 +30,27 @@ struct kept {
 bool kept_is_known(const struct kept *k, unsigned int ifindex);
 
 /*
- * What a look found. ifindex: of the interface, 0 where there is none; result: of ensure_run, and `changed`: whether
- * what it found was put right, not only looked at. Sets what is due next.
+ * The time between two looks at what no message tells of: as configured, but so long that looks at all of the tables
+ * take a tenth of a CPU at most.
  */
-void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifindex, int result, bool changed,
-	       const struct outcome *o, __u64 now_ms);
+__u64 kept_check_ms(const struct kept *list, size_t count, const struct daemon_config *c);
+
+/*
+ * What a look found. ifindex: of the interface, 0 where there is none; result: of ensure_run, and `changed`: whether
+ * what it found was put right, not only looked at. Sets what is due next; check_ms: see kept_check_ms.
+ */
+void kept_take(struct kept *k, __u64 check_ms, unsigned int ifindex, int result, bool changed, const struct outcome *o,
+	       __u64 now_ms);
+
+/* Whether what a message tells of a class or, where the minor number is 0, of a qdisc with classes can concern a table
+ * of that interface. */
+bool wanted_concerns(const struct wanted *w, __u32 class);
 
 /* Something happened to the interface: it is due soon, but not more often than the law of a storm of messages allows.
  */
 void kept_touch(struct kept *k, __u64 now_ms);
 
 /* In Prometheus' text format, in place of the file's old content. 0, or -1 after one line. */
-int metrics_write(const char *path, const struct kept *list, size_t count, __u64 removed);
+int metrics_write(const char *path, const struct kept *list, size_t count, __u64 removed, __u64 check_ms);
 
 #endif /* WEIR_XDP_KEEP_H */
