@@ -165,7 +165,8 @@ fn run(options: &Options) -> Result<(), Failure> {
         seed: options.seed,
     });
     queues::apply(&limits.read()?, &limits.ports, &mut device.traffic_manager, 0);
-    let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
+    let mut ports =
+        Ports::open(&options.interface, options.receive_bytes(), options.pcap.as_deref(), clock.epoch_ns())?;
     let listening = server.map(p4runtime::listen).transpose()?;
     // While this is the only thread. What is opened from here on is that user's.
     match &options.user {

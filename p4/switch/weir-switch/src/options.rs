@@ -88,6 +88,10 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub queues: Option<PathBuf>,
 
+    /// Memory of all ports' receive rings together: 2 MiB each, or less where that is more; room for 16 frames at least
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub receive_mib: u32,
+
     /// Number of queues of each port; standard_metadata.priority selects one, and the highest number is served first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub priority_queues: u8,
@@ -291,6 +295,11 @@ impl Options {
         self.max_state_mib << 20
     }
 
+    /// What the receive rings of all ports may take together.
+    pub fn receive_bytes(&self) -> usize {
+        (self.receive_mib as usize) << 20
+    }
+
     /// The queue limits of the command line.
     ///
     /// # Errors
@@ -382,6 +391,7 @@ mod tests {
             ("--no-p4 -U A=1", "-U A=1: must be the name of a macro"),
             ("--grpc-server-ssl", "--grpc-server-cert <FILE>"),
             ("--priority-queues 0", "0 is not in 1..=8"),
+            ("--receive-mib 0", "0 is not in 1..=1024"),
         ] {
             let said = read(line).unwrap_err();
             assert!(said.contains(want), "{line}: {said}");

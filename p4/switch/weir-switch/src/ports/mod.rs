@@ -60,6 +60,8 @@ pub struct Ports {
     pub senders: Senders,
     /// For questions about interfaces.
     query: OwnedFd,
+    /// Of each receive ring.
+    ring_bytes: usize,
     /// What to add to the device's time for time since the epoch, when something is captured.
     epoch_ns: Option<u64>,
 }
@@ -77,15 +79,25 @@ pub struct PortReport<'a> {
 }
 
 impl Ports {
-    /// Attaches every interface.
+    /// Attaches every interface. `receive_bytes`: of all receive rings together.
     ///
     /// # Errors
     /// What is wrong with which.
-    pub fn open(list: &[(u32, String)], capture: Option<&Path>, epoch_ns: u64) -> std::result::Result<Ports, String> {
+    pub fn open(
+        list: &[(u32, String)],
+        receive_bytes: usize,
+        capture: Option<&Path>,
+        epoch_ns: u64,
+    ) -> std::result::Result<Ports, String> {
         let query = system::packet_socket()
             .map_err(|e| format!("packet sockets: {e}; they need root or the capability CAP_NET_RAW"))?;
-        let mut ports =
-            Ports { interfaces: Vec::new(), senders: Senders::default(), query, epoch_ns: capture.map(|_| epoch_ns) };
+        let mut ports = Ports {
+            interfaces: Vec::new(),
+            senders: Senders::default(),
+            query,
+            ring_bytes: system::ring_share_bytes(receive_bytes, list.len()),
+            epoch_ns: capture.map(|_| epoch_ns),
+        };
         for (port, name) in list {
             let create = |direction: &str| {
                 let path = capture.map(|folder| folder.join(format!("{name}_{direction}.pcap")));
@@ -116,7 +128,7 @@ impl Ports {
         let same = |r: &Receiver| r.link.index == link.index;
         let held = self.interfaces[at].receiver.as_ref().is_some_and(same);
         let new_claim = if held { None } else { Some(claim(link.index)?) };
-        let (ring, socket) = (Ring::open(link)?, send_to(link)?);
+        let (ring, socket) = (Ring::open(link, self.ring_bytes)?, send_to(link)?);
         // All that can take long is done: between these two what comes is in neither ring.
         self.interfaces[at].receiver.as_ref().map(|r| r.ring.stop()).transpose()?;
         ring.start(link)?;

@@ -4,7 +4,7 @@ mod privileges;
 mod ring;
 
 pub use privileges::{become_user, give_up_capabilities};
-pub use ring::{Offload, ROOM, Ring, RingFrame};
+pub use ring::{Offload, ROOM, Ring, RingFrame, ring_share_bytes};
 
 use std::ffi::CString;
 use std::io::{Error, Result};

@@ -44,41 +44,71 @@ pub struct Ring {
     at: usize,
 }
 
-/// Memory of a ring. At 2 kB a frame, 3 ms of 300,000 packets/s.
+/// Most memory of a ring. At 2 kB a frame, 3 ms of 300,000 packets/s.
 const RING_BYTES: usize = 2 << 20;
 const BLOCK_BYTES: usize = 64 << 10;
+/// Frames for which each ring has room, whatever its share of the memory is.
+const FRAMES_LEAST: usize = 16;
+
+/// The memory of each of so many rings that share a budget. What it does not suffice for is the ring's to say.
+pub fn ring_share_bytes(budget_bytes: usize, rings: usize) -> usize {
+    RING_BYTES.min(budget_bytes / rings.max(1))
+}
+
+/// How the kernel is asked for a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    frame_bytes: usize,
+    block_bytes: usize,
+    blocks: usize,
+}
+
+impl Shape {
+    /// The largest of at most `bytes`, but with room for [`FRAMES_LEAST`] frames of `mtu` bytes.
+    fn of(mtu: u32, bytes: usize) -> Shape {
+        let longest = mtu as usize + 14 + 2 * 4;
+        let frame_bytes = (libc::TPACKET2_HDRLEN + 32 + ROOM + VNET_BYTES + longest).next_power_of_two();
+        let block_bytes = BLOCK_BYTES.max(frame_bytes);
+        let least = (FRAMES_LEAST * frame_bytes).div_ceil(block_bytes);
+        Shape { frame_bytes, block_bytes, blocks: (bytes / block_bytes).max(least) }
+    }
+
+    fn frames(self) -> usize {
+        self.bytes() / self.frame_bytes
+    }
+
+    fn bytes(self) -> usize {
+        self.blocks * self.block_bytes
+    }
+}
 
 // SAFETY: the memory is the ring's alone, wherever it is.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring for frames up to the interface's MTU and two VLAN tags. Nothing comes in before [`Ring::start`].
-    pub fn open(link: Link) -> Result<Ring> {
+    /// A ring for frames up to the interface's MTU and two VLAN tags, in at most so many bytes if [`FRAMES_LEAST`] of
+    /// them go into those. Nothing comes in before [`Ring::start`].
+    pub fn open(link: Link, bytes: usize) -> Result<Ring> {
         let fd = packet_socket()?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_packet_option(&fd, libc::PACKET_VERSION, &version)?;
         set_packet_option(&fd, libc::PACKET_VNET_HDR, &1i32)?;
         set_packet_option(&fd, libc::PACKET_RESERVE, &(ROOM as u32))?;
         set_packet_option(&fd, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
-        let longest = link.mtu as usize + 14 + 2 * 4;
-        let frame_bytes = (libc::TPACKET2_HDRLEN + 32 + ROOM + VNET_BYTES + longest).next_power_of_two();
-        let block_bytes = BLOCK_BYTES.max(frame_bytes);
-        let blocks = RING_BYTES.div_ceil(block_bytes).max(1);
-        let frames = blocks * (block_bytes / frame_bytes);
+        let shape = Shape::of(link.mtu, bytes);
         let request = libc::tpacket_req {
-            tp_block_size: block_bytes as u32,
-            tp_block_nr: blocks as u32,
-            tp_frame_size: frame_bytes as u32,
-            tp_frame_nr: frames as u32,
+            tp_block_size: shape.block_bytes as u32,
+            tp_block_nr: shape.blocks as u32,
+            tp_frame_size: shape.frame_bytes as u32,
+            tp_frame_nr: shape.frames() as u32,
         };
         set_packet_option(&fd, libc::PACKET_RX_RING, &request)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let memory =
-            unsafe { libc::mmap(null_mut(), blocks * block_bytes, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        let memory = unsafe { libc::mmap(null_mut(), shape.bytes(), protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
         let memory = NonNull::new(memory.cast::<u8>()).filter(|m| m.as_ptr().cast() != libc::MAP_FAILED);
         let memory = memory.ok_or_else(Error::last_os_error)?;
-        let ring = Ring { fd, memory, frame_bytes, frames, at: 0 };
+        let ring = Ring { fd, memory, frame_bytes: shape.frame_bytes, frames: shape.frames(), at: 0 };
         promiscuous(&ring.fd, link.index)?;
         Ok(ring)
     }
@@ -138,5 +168,31 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `open`, which nothing refers to any more.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.frame_bytes * self.frames) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_of_few_ports_are_large_and_those_of_many_share() {
+        let budget = 64 << 20;
+        assert_eq!(ring_share_bytes(budget, 1), 2 << 20);
+        assert_eq!(ring_share_bytes(budget, 32), 2 << 20);
+        for rings in [33, 100, 255, 511] {
+            let bytes = rings * Shape::of(1500, ring_share_bytes(budget, rings)).bytes();
+            assert!(bytes <= budget && bytes > budget / 3, "{rings} rings: {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn each_ring_has_room_for_some_frames_of_its_interface() {
+        assert_eq!(Shape::of(1500, 2 << 20), Shape { frame_bytes: 2048, block_bytes: 64 << 10, blocks: 32 });
+        for (mtu, bytes) in [(68, 0), (1500, 0), (9000, 0), (9000, 128 << 10), (65_535, 0), (65_535, 2 << 20)] {
+            let shape = Shape::of(mtu, bytes);
+            assert!(shape.frames() >= FRAMES_LEAST, "MTU {mtu}: {shape:?}");
+            assert!(shape.frame_bytes > mtu as usize && shape.block_bytes.is_multiple_of(shape.frame_bytes));
+        }
     }
 }
