@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 at random moments. A process that dies so can tidy nothing up: what it leaves must keep nobody from going on.
-(`weir tune` is killed in tests/packet/test_controller_faults.py, a controller in the middle of a write in
-test_p4_robustness.py there, `weir-xdp` in test_xdp_loader.py.)"""
+(All at one interface: test_kills_together.py. `weir tune` is killed in tests/packet/test_controller_faults.py, a
+controller in the middle of a write in test_p4_robustness.py there, `weir-xdp` in test_xdp_loader.py.)"""
 
 import random
 import signal

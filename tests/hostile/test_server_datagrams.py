@@ -3,7 +3,9 @@
 while it rains. (What it answers to whom: quic-client/endpoint/tests/attack.rs.)"""
 
 import contextlib
+import json
 import random
+import signal
 import socket
 import threading
 import time
@@ -95,3 +97,39 @@ def test_clients_that_vanish(server):
             client.communicate()
     server.get("/bytes/200kB").good()
     assert peak_mb(server.process.pid) < MOST_MB
+
+
+def test_validated_clients_that_hold_what_they_can(authority, tmp_path):
+    """Each offers the largest windows, asks for what never ends, and takes no more. What the server keeps for them
+    stays below its bound; who comes while they have all places is told so, and is served once they are given up."""
+    places = many(16, 40)
+    server = quic_rig.weir(
+        tmp_path, authority, "127.0.0.1:0", None, "--max-connections", places, "--idle-timeout-ms", 10000
+    )
+    windows = ["--stream-window", "64MiB", "--max-stream-window", "64MiB"]
+    windows += ["--conn-window", "64MiB", "--max-conn-window", "64MiB"]
+    clients = []
+
+    def sent() -> list[dict]:
+        newest = (tmp_path / "stats").read_bytes()[-100_000:].split(b"\n")[1:-1]
+        return [json.loads(line) for line in newest]
+
+    try:
+        for n in range(places):
+            clients.append(quic_rig.start(server.url("/bytes/unlimited"), *server.trust, *windows, "-q"))
+            # of one that has opened its congestion window, so that much is under way to it
+            quic_rig.until(lambda n=n: any(one["conn"] == n and one["bytes"] > 1e6 for one in sent()), "its bytes")
+            clients[-1].send_signal(signal.SIGSTOP)
+        refused = server.get("/bytes/200kB")
+        held_mb = peak_mb(server.process.pid)
+        print(f"{places} clients: {held_mb:.1f} MB")
+        assert held_mb < MOST_MB
+        if refused.code != quic_rig.OK:  # else one of the first has been given up by then
+            assert refused.code == quic_rig.CONNECT, refused
+        quic_rig.until(lambda: server.get("/bytes/200kB").code == quic_rig.OK, "a place that is given up")
+        assert server.process.poll() is None
+    finally:
+        for client in clients:
+            client.kill()
+            client.communicate()
+        server.close()
