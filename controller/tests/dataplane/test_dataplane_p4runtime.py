@@ -28,7 +28,7 @@ from weir.dataplane.p4runtime import (
     port_number,
 )
 from weir.law import Rate, tau_us
-from weir.p4runtime.client import Client, Update
+from weir.p4runtime.client import Client, DeviceError, Update
 from weir.p4runtime.codec import encode
 from weir.p4runtime.entities import Call, Exact, TableEntry
 from weir.p4runtime.messages import METHODS, Message, config, v1
@@ -519,6 +519,60 @@ def fake(p4info: P4Info) -> Iterator[FakeSwitch]:
     yield made
     made.ended.set()
     server.stop(0).wait()
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """The patience is for a busy machine."""
+    end = time.monotonic() + 5 * PATIENCE_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_an_answer_without_end_is_cut_off(fake: FakeSwitch) -> None:
+    """64 MiB are read of it, whatever the switch would send; the next read is as ever."""
+    part = v1.ReadResponse(entities=[v1.Entity(table_entry=fake.entries[0])])
+    part.entities[0].table_entry.metadata = bytes(1 << 20)  # which stands for many entries
+    sent = queue.SimpleQueue()
+
+    def endless(_: Message, context: grpc.ServicerContext) -> Iterator[Message]:
+        while context.is_active():
+            sent.put(None)
+            yield part
+
+    with Client(fake.address, DEVICE_ID, timeout_s=10 * PATIENCE_S) as client:
+        table = TableEntry(PID_DELAY.law_table)
+        assert len(client.read(table)) == 2
+        fake.answers["Read"] = endless
+        with pytest.raises(DeviceError, match="is longer than 64 MiB; read fewer things at once"):
+            client.read(table)
+        assert sent.qsize() * part.ByteSize() < 2 * (64 << 20)
+        del fake.answers["Read"]
+        assert len(client.read(table)) == 2
+
+
+def test_what_a_switch_sends_unasked_is_bounded_by_its_bytes(fake: FakeSwitch) -> None:
+    """100 packets of 1 MiB: those beyond 64 MiB are counted as lost, and there is room again for others once they are
+    taken."""
+    with Client(fake.address, DEVICE_ID) as client:
+        client.become_primary()
+        for _ in range(100):
+            fake.stream.put(v1.StreamMessageResponse(packet=v1.PacketIn(payload=bytes(1 << 20))))
+        wait_until(lambda: client.lost_packets >= 37)  # the headers count too, so that 63 are kept
+        packets = client.packets(PATIENCE_S)
+        assert [len(next(packets).payload) for _ in range(63)] == [1 << 20] * 63
+        fake.stream.put(v1.StreamMessageResponse(packet=v1.PacketIn(payload=b"small")))
+        assert next(packets).payload == b"small"
+        assert client.lost_packets == 37
+
+
+def test_refusals_of_a_switch_are_counted_beyond_a_bound(fake: FakeSwitch) -> None:
+    with Client(fake.address, DEVICE_ID) as client:
+        client.become_primary()
+        for _ in range(10_100):
+            fake.stream.put(v1.StreamMessageResponse(error=v1.StreamError(canonical_code=3, message="no")))
+        wait_until(lambda: client.lost_refusals >= 100)
+        assert client.refused == ["INVALID_ARGUMENT: no"] * 10_000
 
 
 RECORD = (2, 1_000_000, 15_000, 1 << 39, 30_000, 16_384 * 256, 5, 100, 150_000, 10, 15_000, 7, 3)

@@ -35,11 +35,14 @@ from .words import describe
 BATCH = 500
 """Updates in one write: well below gRPC's 4 MB, and a device that stops in the middle has lost little."""
 
-_KEPT = 10_000
+_KEPT, _KEPT_BYTES = 10_000, 64 << 20
 """Digest lists and packets held for a caller who does not come for them; further ones are counted as lost."""
 
+_ANSWER_BYTES = 64 << 20
+"""Of an answer, over all its messages: a million routes. Whoever sends without end is not read to the end."""
+
 _CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
-    ("grpc.max_receive_message_length", 256 << 20),  # a P4Info or a large table in one message
+    ("grpc.max_receive_message_length", _ANSWER_BYTES),  # a P4Info or a large table in one message
     ("grpc.max_send_message_length", 256 << 20),
     ("grpc.max_metadata_size", 1 << 20),  # a failed write's status holds an error for each update
     ("grpc.absolute_max_metadata_size", 4 << 20),
@@ -275,8 +278,10 @@ class Client:
         self._listener: threading.Thread | None = None
         self._digests: deque[Message] = deque()
         self._packets: deque[Message] = deque()
+        self._kept_bytes = 0
         self.lost_digests = 0
         self.lost_packets = 0
+        self.lost_refusals = 0
         self.refused: list[str] = []
         """Packets and acknowledgements the device could not take (StreamError), in words."""
         self._channel = self._open(tls)
@@ -424,6 +429,15 @@ class Client:
             self._standing = None
             self._changed.notify_all()
 
+    def _keep(self, kept: deque[Message], message: Message) -> bool:
+        """Whether there is room for it."""
+        size_bytes = message.ByteSize()
+        if len(kept) >= _KEPT or self._kept_bytes + size_bytes > _KEPT_BYTES:
+            return False
+        kept.append(message)
+        self._kept_bytes += size_bytes
+        return True
+
     def _take(self, message: Message) -> None:
         kind = message.WhichOneof("update")
         with self._changed:
@@ -437,15 +451,11 @@ class Client:
                     self._lost = None
                 self._standing = now
             elif kind == "digest":
-                if len(self._digests) < _KEPT:
-                    self._digests.append(message.digest)
-                else:
-                    self.lost_digests += 1
+                self.lost_digests += not self._keep(self._digests, message.digest)
             elif kind == "packet":
-                if len(self._packets) < _KEPT:
-                    self._packets.append(message.packet)
-                else:
-                    self.lost_packets += 1
+                self.lost_packets += not self._keep(self._packets, message.packet)
+            elif kind == "error" and len(self.refused) >= _KEPT:
+                self.lost_refusals += 1
             elif kind == "error":
                 self.refused.append(f"{code_name(message.error.canonical_code)}: {printable(message.error.message)}")
             self._changed.notify_all()
@@ -577,8 +587,16 @@ class Client:
         )
         found: list[EntityT] = []
         kinds = tuple({type(entity) for entity in entities})
+        answer = self._calls["Read"](request, timeout=self._timeout_s, metadata=_ROOM)
+        left_bytes = _ANSWER_BYTES
         try:
-            for response in self._calls["Read"](request, timeout=self._timeout_s, metadata=_ROOM):
+            for response in answer:
+                left_bytes -= response.ByteSize()
+                if left_bytes < 0:
+                    answer.cancel()
+                    what = ", ".join(describe(entity, self.info) for entity in entities)
+                    said = f"{self.address}: its answer to read {what} is longer than {_ANSWER_BYTES >> 20} MiB"
+                    raise DeviceError(f"{said}; read fewer things at once", "RESOURCE_EXHAUSTED")
                 for message in response.entities:
                     entity = decode(message, self.info)
                     if not isinstance(entity, kinds):
@@ -620,7 +638,9 @@ class Client:
         with self._changed:
             self._changed.wait_for(lambda: messages or is_over(), timeout_s)
             if messages:
-                return messages.popleft()
+                message = messages.popleft()
+                self._kept_bytes -= message.ByteSize()
+                return message
         self._require_primary()
         return None
 
