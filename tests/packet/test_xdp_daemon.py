@@ -188,11 +188,13 @@ def test_a_look_that_is_killed_is_made_again(rig, daemon):
     children = f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children"
     pins = rig.pins()
     killed = 0
-    for late in range(6):
-        wait = f"until [ -e {pins}/queue ]; do :; done; sleep 0.0{late}"
+    for attempt in range(60):  # a look is short, and a busy machine may miss it
+        wait = f"until [ -e {pins}/queue ]; do :; done; sleep 0.0{attempt % 6}"
         done = rig.router.sh(f"{WEIR} detach rb; {wait}; kill -9 $(cat {children}) 2>/dev/null && echo killed || true")
         killed += "killed" in done
         until(lambda: fits(rig), "the law again", 60)
+        if attempt >= 5 and killed:
+            break
     assert killed
 
 
