@@ -80,6 +80,7 @@ def test_events_are_in_order_by_the_time_of_day(tmp_path):
     [
         ([], "no start of the run in it"),
         ([lines()[0], {**aqm("core", "bb", 17_000_000, 1), "u": 7}], "line 2: u = 7: must be a probability"),
+        ([lines()[0], {"k": "aqm", "t_us": 1}], "line 2: device is missing; a sample must have it"),
         ([lines()[0], {"k": "clock", "node": "edge1"}], "line 2: not a line of the run's clocks"),
         ([lines()[0], {"k": "decision", "device": "a", "port": "b"}], "line 2: a decision without its time"),
     ],

@@ -27,27 +27,28 @@ def recorded(samples: Path, spec: Spec) -> Recorded:
     run's law. Raises SamplesError naming file and line."""
     clock: _Clock | None = None
     events: Recorded = []
-    waiting: list[tuple[str, dict[str, Any]]] = []
+    read: list[tuple[dict[str, Any], Event | Decision]] = []
     for where, line in _lines(samples):
         if line.get("k") in ("start", "clock"):
             clock = (clock or _Clock()).told(where, line)
         elif line.get("k") == "aqm":
-            waiting.append((where, line))
+            read.append((line, _event(where, line)))
         elif line.get("k") in ("decision", "effect") and "device" in line:
             events.append((_time_of_day(where, line), _event(where, line)))
     if clock is None or clock.day_less_monotonic_us is None:
         raise SamplesError(f"{samples}: no start of the run in it; the file is damaged")
-    events += [(clock.time_of_day_s(line), _event(where, line)) for where, line in waiting]
+    events += [(clock.time_of_day_s(line), event) for line, event in read]
     events.sort(key=lambda event: event[0])
-    return [*_answering(waiting, spec, events[0][0]), *events] if waiting else []
+    lines = [line for line, _ in read]
+    return [*_answering(lines, spec, events[0][0]), *events] if lines else []
 
 
-def _answering(samples: list[tuple[str, dict[str, Any]]], spec: Spec, now_s: float) -> Iterator[tuple[float, Event]]:
+def _answering(lines: list[dict[str, Any]], spec: Spec, now_s: float) -> Iterator[tuple[float, Event]]:
     """Each device as the controller met it: with the gains of the run's law on all its ports."""
     law = dict(spec["law"])
     gains = load(PROFILES / f"{law.pop('profile')}.toml").with_changes(law)
     ports: dict[str, dict[str, Gains]] = {}
-    for _, line in samples:
+    for line in lines:
         ports.setdefault(line["device"], {})[line["port"]] = gains
     for device, found in ports.items():
         yield now_s, Up(device, found)
