@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from prometheus_client import Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.samples import Sample
 
 from .prometheus import ViewCollector
 from .view import View
@@ -48,6 +49,6 @@ class History(Collector):
         return generate_latest(registry).decode()
 
 
-def _series(sample: object) -> tuple[tuple[str, str], ...]:
+def _series(sample: Sample) -> tuple[tuple[str, str], ...]:
     """Buckets of one histogram belong together; the order of times stays."""
-    return tuple(sorted((key, value) for key, value in sample.labels.items() if key != "le"))  # type: ignore[attr-defined]
+    return tuple(sorted((key, value) for key, value in sample.labels.items() if key != "le"))
