@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::{CLIENT, Server, bad, client, good};
+use common::{CLIENT, SERVER, Server, bad, client, endless, good, lines_so_far};
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().count() == 0
@@ -117,4 +118,64 @@ fn a_servers_words_do_nothing_to_a_terminal() {
     let shown = r"no \u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{d}\u{a}weir-client: all is well";
     assert!(err.contains(shown) && err.lines().count() == 1, "{err:?}");
     assert!(!(err + &table).contains(|c: char| c.is_control() && c != '\n'));
+}
+
+/// How the end of a connection reads that was closed for others.
+const GAVE_WAY: &str = "gave way: held memory that others needed";
+
+/// A client that has begun to download without end, and stands still; killed when it goes out of scope.
+struct Stopped {
+    child: Child,
+    _dir: TempDir,
+}
+
+impl Stopped {
+    fn start(s: &Server, extra: &[&str]) -> Stopped {
+        let (child, _dir) = endless(s, extra);
+        assert!(Command::new("kill").args(["-s", "STOP", &child.id().to_string()]).status().unwrap().success());
+        Stopped { child, _dir }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a download's report says that came.
+fn came(report: &Value) -> u64 {
+    report["total"]["bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn a_download_alone_has_room_in_the_least_memory_there_is() {
+    let s = Server::start(&["--send-memory-mib", "1"]);
+    for alpn in ["h3", "hq-interop"] {
+        let url = s.url("/bytes/3MB");
+        let words = [&*url, "--insecure", "--alpn", alpn, "--requests", "8", "--parallel", "8"];
+        assert_eq!(came(&good(&words)), 24_000_000, "{alpn}");
+    }
+    assert!(s.finish().iter().all(|line| line["reason"] != GAVE_WAY));
+    let refused = Command::new(SERVER).args(["--send-memory-mib", "0"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+// Six stopped clients are given all of the memory, by halves; it is less than one of them could hold.
+#[test]
+fn clients_that_stop_reading_give_way_to_those_who_read() {
+    let s = Server::start(&["--send-memory-mib", "1", "--initial-window-packets", "2000"]);
+    let wide = ["--max-stream-window", "64MiB", "--stream-window", "64MiB", "--max-conn-window", "64MiB"];
+    let wide = [&wide[..], &["--conn-window", "64MiB"]].concat();
+    let stopped: Vec<Stopped> = (0..6).map(|_| Stopped::start(&s, &wide)).collect();
+    let gone = loop {
+        // None of these is ever ended for others, though they have the least when they begin.
+        assert_eq!(came(&good(&[&s.url("/bytes/5MB"), "--insecure"])), 5_000_000);
+        let lines = lines_so_far(&s.dir.path().join("stats"));
+        if let Some(end) = lines.into_iter().find(|line| line["reason"] == GAVE_WAY) {
+            break end;
+        }
+    };
+    assert!(gone["conn"].as_u64().unwrap() < stopped.len() as u64, "{gone}");
 }

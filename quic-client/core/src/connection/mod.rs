@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection: quiche's state, packets that wait for their release time, and counts that quiche does not keep.
 
+mod memory;
 mod release_queue;
 mod whole_packets;
 
@@ -10,6 +11,7 @@ use crate::report::samples::{DecisionCounts, EcnCounts, FlowSample, RttSummary, 
 use crate::request::Alpn;
 use crate::text::printable_bytes;
 use crate::window::Windows;
+pub use memory::{Allowance, cost_bytes};
 use release_queue::{Packet, QUANTUM, ReleaseQueue};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -41,6 +43,8 @@ pub struct Conn {
     pub decisions: DecisionCounts,
     /// The rule for receive windows; without one it is quiche's.
     pub windows: Option<Windows>,
+    /// How much memory may be taken by what is written to streams.
+    pub allowance: Allowance,
     congestion: Driver,
     release: ReleaseQueue,
     whole: Wholeness,
@@ -71,6 +75,7 @@ impl Conn {
             rtt: RttSummary::default(),
             decisions: DecisionCounts::default(),
             windows: None,
+            allowance: Allowance::UNBOUNDED,
             congestion: Driver::new(control),
             release: ReleaseQueue::default(),
             whole: Wholeness::Undecided,
@@ -363,19 +368,21 @@ pub fn write_zeros<E: From<quiche::Error>>(
     left: Zeros,
     mut write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
 ) -> Result<(u64, bool), E> {
+    const MOST_FRAMING: usize = 5;
     let hq = conn.alpn == Some(Alpn::Hq);
     // RFC 9114 7.1: a DATA frame's type, and its length, below 2^14 or 2^30.
     let framing = |len: usize| match len {
         _ if hq => 0,
         0..0x4000 => 3,
-        _ => 5,
+        _ => MOST_FRAMING,
     };
     let mut room = conn.room(stream)?;
     let mut left_bytes = left.bytes.unwrap_or(u64::MAX);
     let mut written = 0;
     loop {
-        let free = room.saturating_sub(framing(room));
-        let part = &ZEROS[..ZEROS.len().min(free).min(usize::try_from(left_bytes).unwrap_or(usize::MAX))];
+        let most = ZEROS.len().min(usize::try_from(left_bytes).unwrap_or(usize::MAX));
+        let open = conn.allowance.room(room.min(most + MOST_FRAMING));
+        let part = &ZEROS[..most.min(open.saturating_sub(framing(open)))];
         let fin = left.then_end && part.len() as u64 == left_bytes;
         if part.is_empty() && !fin {
             return Ok((written, false));
@@ -390,6 +397,7 @@ pub fn write_zeros<E: From<quiche::Error>>(
         if let Some(whole) = conn.whole() {
             whole.wrote(framed as u64);
         }
+        conn.allowance.wrote(framed as u64);
         written += n as u64;
         if fin && n == part.len() {
             return Ok((written, true));

@@ -5,14 +5,19 @@ use crate::shared::fault::Fault;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random::{new_cid, new_reset_token};
 use crate::shared::trajectories::Trajectory;
+use quiche::hooks::{acked_and_lost_bytes, unacknowledged};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 use weir_core::congestion::Decision;
-use weir_core::connection::{Failure, PacketSink};
+use weir_core::connection::{Allowance, Conn, Failure, PacketSink};
 use weir_core::report::samples::{EndLine, Side, Timebase};
 use weir_core::request::NO_ERROR;
 use weir_core::server::admission::Source;
+use weir_core::server::send_memory::{SendMemory, Share};
 use weir_core::server::{CidChange, Session};
+
+/// RFC 9114 8.1: H3_EXCESSIVE_LOAD.
+const EXCESSIVE_LOAD: u64 = 0x107;
 
 /// A connection and what the server knows of it.
 pub struct Connection {
@@ -32,6 +37,10 @@ pub struct Connection {
     pub handshake_ends: Option<Instant>,
     /// The handshake was not done by then.
     late: bool,
+    /// What it holds of the memory for what is sent.
+    share: Share,
+    /// It was closed for others that need that memory.
+    gave_way: bool,
     timer: Option<Instant>,
     touched: bool,
 }
@@ -49,6 +58,8 @@ impl Connection {
             validated,
             handshake_ends,
             late: false,
+            share: Share::default(),
+            gave_way: false,
             timer: None,
             touched: false,
         }
@@ -65,6 +76,13 @@ impl Connection {
         self.session.conn.quic.is_draining() || self.session.conn.quic.is_closed()
     }
 
+    /// Notes what it holds of the memory for what is sent, and whether it wanted more when it last wrote.
+    fn note_held(&mut self, memory: &mut SendMemory, now: Instant) {
+        let Conn { quic, allowance, .. } = &mut self.session.conn;
+        let short = std::mem::replace(allowance, Allowance::UNBOUNDED).was_short();
+        memory.update(&mut self.share, unacknowledged(quic), acked_and_lost_bytes(quic).0, short, now);
+    }
+
     fn next_timer(&self) -> Option<Instant> {
         [self.session.deadline(), self.handshake_ends].into_iter().flatten().min()
     }
@@ -73,6 +91,7 @@ impl Connection {
     pub fn end_line(&self, timebase: &Timebase, now: Instant) -> EndLine {
         let session = &self.session;
         let reason = match session.conn.failure() {
+            None if self.gave_way => "gave way: held memory that others needed".to_owned(),
             None if self.late => "handshake timeout".to_owned(),
             None => "closed by us".to_owned(),
             Some(Failure::Timeout { established }) => {
@@ -111,7 +130,6 @@ pub struct Served {
 }
 
 /// All connections.
-#[derive(Default)]
 pub struct Connections {
     // Ordered: the order of sampling and closing must not depend on hashes.
     // Boxed: keys that only grow leave a tree's leaves half empty, and an entry has 9 KB.
@@ -120,9 +138,22 @@ pub struct Connections {
     timers: BTreeSet<(Instant, u64)>,
     touched: Vec<u64>,
     next_id: u64,
+    send_memory: SendMemory,
 }
 
 impl Connections {
+    /// None yet. All together may hold so much memory, in bytes, for what they send.
+    pub fn new(send_memory_bytes: u64) -> Self {
+        Connections {
+            by_id: BTreeMap::new(),
+            by_cid: HashMap::new(),
+            timers: BTreeSet::new(),
+            touched: Vec::new(),
+            next_id: 0,
+            send_memory: SendMemory::new(send_memory_bytes),
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
@@ -177,6 +208,25 @@ impl Connections {
         }
     }
 
+    /// If a connection needs memory for what it sends, the one that most stands in its way is closed; it is then to be
+    /// served.
+    pub fn make_room(&mut self, now: Instant) {
+        if !self.send_memory.looks(now) {
+            return;
+        }
+        let mut most = None;
+        for (id, connection) in self.by_id.iter_mut().filter(|(_, c)| c.is_open()) {
+            connection.share.judge(acked_and_lost_bytes(&connection.session.conn.quic).0, now);
+            most = most.max(self.send_memory.in_the_way(&connection.share).map(|bytes| (bytes, *id)));
+        }
+        if let Some((_, id)) = most
+            && let Some(connection) = self.touch(id)
+        {
+            connection.session.conn.close(EXCESSIVE_LOAD, "what it held was needed for others");
+            connection.gave_way = true;
+        }
+    }
+
     /// The connections that are to be served, in the order they were touched.
     pub fn take_touched(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.touched)
@@ -195,6 +245,9 @@ impl Connections {
     ) -> Result<Option<Served>, Fault> {
         let Some(connection) = self.by_id.get_mut(&id) else { return Ok(None) };
         connection.touched = false;
+        // What was acknowledged since makes room again.
+        connection.note_held(&mut self.send_memory, now);
+        connection.session.conn.allowance = self.send_memory.allowance(&connection.share);
         connection.session.advance(now, scratch);
         let (by_cid, cids) = (&mut self.by_cid, &mut connection.cids);
         connection.session.exchange_cids(
@@ -211,13 +264,14 @@ impl Connections {
             },
         )?;
         connection.session.conn.pump(now, sink);
+        connection.note_held(&mut self.send_memory, now);
         let mut validated = false;
         if connection.session.conn.quic.is_established() {
             connection.handshake_ends = None;
             connection.late = false;
             validated = !std::mem::replace(&mut connection.validated, true);
         }
-        let over = connection.session.conn.quic.is_closed() || connection.late;
+        let over = connection.session.conn.quic.is_closed() || connection.late || connection.gave_way;
         self.set_timer(id);
         Ok(Some(Served { validated, over }))
     }
@@ -257,6 +311,7 @@ impl Connections {
     /// Takes a connection out, with its timer and its connection IDs.
     pub fn remove(&mut self, id: u64) -> Option<Connection> {
         let connection = self.by_id.remove(&id)?;
+        self.send_memory.gone(&connection.share);
         connection.timer.map(|t| self.timers.remove(&(t, id)));
         for cid in &connection.cids {
             self.by_cid.remove(cid);
@@ -280,7 +335,7 @@ impl Connections {
     }
 
     /// Takes all of them out, in the order they began.
-    pub fn into_all(self) -> impl Iterator<Item = Connection> {
-        self.by_id.into_values().map(|c| *c)
+    pub fn take_all(&mut self) -> impl Iterator<Item = Connection> + use<> {
+        std::mem::take(&mut self.by_id).into_values().map(|c| *c)
     }
 }

@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let (start, start_us) = moment();
     let mut server = Server {
         acceptor: Acceptor::new(options, config, start)?,
-        connections: Connections::default(),
+        connections: Connections::new(u64::from(options.send_memory_mib) << 20),
         closing: false,
         handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
         congestion,
@@ -213,6 +213,7 @@ impl Server {
 
     /// Serves all connections that something happened to, and sends.
     fn serve(&mut self, socket: &mut UdpSocket, send: &mut SendBatch, now: Instant) -> Result<(), Fault> {
+        self.connections.make_room(now);
         let touched = self.connections.take_touched();
         for &id in &touched {
             let served = self.connections.serve(id, now, &mut self.scratch, &mut send.to(socket))?;
@@ -274,7 +275,7 @@ impl Server {
 
     /// Writes the last lines of all connections that are left, and reports what is missing. Returns the exit code.
     fn end(mut self, now: Instant) -> Result<u8, Fault> {
-        for connection in std::mem::take(&mut self.connections).into_all() {
+        for connection in self.connections.take_all() {
             self.note_end(connection, now)?;
         }
         let stats_whole = self.stats.is_none_or(|mut stats| stats.finish());

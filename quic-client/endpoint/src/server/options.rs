@@ -60,6 +60,11 @@ pub struct Options {
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000),
           value_name = "N", help_heading = "Limits")]
     pub max_connections_per_source: u32,
+    /// Memory for what is sent and not acknowledged yet, over all connections. One alone may hold half of it. Where it is
+    /// short, connections that acknowledge nothing give way to others
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_048_576),
+          value_name = "MIB", help_heading = "Limits")]
+    pub send_memory_mib: u32,
     /// Options that the client has too.
     #[command(flatten)]
     pub common: CommonOptions,

@@ -60,10 +60,8 @@ impl Server {
     /// The first line of this kind in its statistics, as soon as it is there.
     pub fn wait_for(&self, kind: &str) -> Value {
         loop {
-            let text = fs::read_to_string(self.dir.path().join("stats")).unwrap_or_default();
-            // The last line may be half written.
-            let found = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()).find(|l| l["k"] == kind);
-            if let Some(line) = found {
+            let lines = lines_so_far(&self.dir.path().join("stats"));
+            if let Some(line) = lines.into_iter().find(|l| l["k"] == kind) {
                 return line;
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -87,6 +85,13 @@ impl Drop for Server {
 
 pub fn lines(path: &Path) -> Vec<Value> {
     fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+/// The whole lines of a file that is still written, if it is there yet.
+pub fn lines_so_far(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // The last line may be half written.
+    text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
 }
 
 pub fn client(args: &[&str]) -> Output {

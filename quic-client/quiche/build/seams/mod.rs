@@ -2,6 +2,7 @@
 //! The seams: what is replaced in quiche's source. Pure, so that tests can move one.
 
 mod congestion;
+mod memory;
 mod timestamps;
 
 /// One replacement.
@@ -18,7 +19,7 @@ pub struct Seam {
 
 /// All of them. Those with a rule call `hooks`, which by default gives what quiche would have done.
 pub fn all() -> impl Iterator<Item = &'static Seam> {
-    [SEAMS, congestion::SEAMS, timestamps::SEAMS].into_iter().flatten()
+    [SEAMS, congestion::SEAMS, memory::SEAMS, timestamps::SEAMS].into_iter().flatten()
 }
 
 const SEAMS: &[Seam] = &[

@@ -8,9 +8,12 @@
 
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
 
+mod memory;
 mod recovery;
 mod timestamps;
 
+pub(crate) use memory::give_room_back;
+pub use memory::{unacknowledged, Unacknowledged};
 pub(crate) use recovery::*;
 pub(crate) use timestamps::*;
 pub use timestamps::{gets_timestamps, set_timestamps, Timestamps};
