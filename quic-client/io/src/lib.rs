@@ -14,4 +14,5 @@ pub mod random;
 pub mod retry_token;
 pub mod tls;
 pub mod udp;
+pub mod user;
 pub mod wait;

@@ -20,6 +20,7 @@ use weir_core::server::admission::{Invariants, LEAST_INITIAL_BYTES};
 use weir_core::transport::CID_BYTES;
 use weir_io::lines::LineLog;
 use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
+use weir_io::user::User;
 use weir_io::wait::{Signals, Waiter, moment};
 
 /// RFC 9000 20.1.
@@ -56,6 +57,7 @@ struct Server {
 /// # Errors
 /// What ends the program early: a file or an address that can't be used, a system call that fails.
 pub fn run(options: &Options) -> Result<u8, Fault> {
+    let user = options.user.as_deref().map(User::find).transpose()?;
     let congestion = Congestion::new(&options.common, Side::Server)?;
     let config = tls::config(options)?;
     let stats = options.common.stats.as_deref();
@@ -68,6 +70,12 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let mut waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     waiter.add(socket.fd(), SOCKET).map_err(Fault::io("epoll"))?;
     waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
+    if let Some(user) = user {
+        user.become_now()?;
+        for (option, folder) in options.folders_of_later_files() {
+            user.may_write_into(option, folder)?;
+        }
+    }
     if let Some(note) = congestion.note() {
         complain(&note);
     }

@@ -4,7 +4,7 @@
 use crate::shared::options::CommonOptions;
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_core::server::admission::{Limits, RetryPolicy};
 use weir_core::transport::CID_LIMIT;
 
@@ -36,6 +36,11 @@ pub struct Options {
     /// address of --listen are always in it
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
+    /// Become this user, with no group but its own and no capability, once the certificate, the file of --stats and the
+    /// port are open. Takes root. What is opened later is that user's: files in the folders of --qlog-dir,
+    /// --cc-trajectories and --cc-agent
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
     /// Limit on the connection IDs in use on each side of a connection (2 to 64): a client needs one for each path
     #[arg(long, default_value_t = CID_LIMIT, value_parser = clap::value_parser!(u64).range(2..=64), value_name = "N",
           help_heading = "Transport")]
@@ -82,6 +87,14 @@ pub enum Retry {
 }
 
 impl Options {
+    /// The folders in which files are made while the server runs, with the options that name them.
+    pub fn folders_of_later_files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let CommonOptions { qlog_dir, cc_trajectories, cc_agent, .. } = &self.common;
+        [("--qlog-dir", qlog_dir), ("--cc-trajectories", cc_trajectories), ("--cc-agent", cc_agent)]
+            .into_iter()
+            .filter_map(|(option, folder)| Some((option, folder.as_deref()?)))
+    }
+
     /// The limits on what strangers can make the server keep.
     pub fn limits(&self) -> Limits {
         Limits {
