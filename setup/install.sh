@@ -10,12 +10,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build stamps=$root/build/stamps
 # shellcheck source=setup/watched.sh
 . "$root/setup/watched.sh"
+# shellcheck source=setup/lanes.sh
+. "$root/setup/lanes.sh"
 # shellcheck source=setup/owner.sh
 . "$root/setup/owner.sh"
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf 'weir: %s\n' "$*" >&2; exit 1; }
 drafts=()
-clean_up() { watched_stop; rm -f "${drafts[@]}"; }
+clean_up() { lanes_stop; watched_stop; rm -f "${drafts[@]}"; }
 trap 'clean_up; exit 130' INT
 trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
@@ -32,6 +34,8 @@ declare -A TITLES=(
   [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
   [prometheus]="Prometheus, to test the board with: 23 MB to fetch"
 )
+# Steps that begin when another one is over.
+declare -A AFTER=([p4]=python)
 
 # ---- what there is to do ----
 
@@ -254,10 +258,26 @@ plan() {
   look_for_packages "${groups[@]}" "${todo[@]}"
 }
 
-# Sets `title` for the next step.
+# Sets `title` for the next step, by its name in TITLES or by its own words.
 next_title() {
   number=$((number + 1))
-  title="weir: step $number of $total: $1"
+  title="weir: step $number of $total: ${TITLES[$1]:-$1}"
+}
+
+# Until the lock is ours, what the other ./run is at.
+wait_for_another() {
+  local began=$SECONDS next=${WATCHED_EVERY_S:-30} words
+  until flock -w 1 8; do
+    words=$(cat "$build/setup.said" 2>/dev/null) || words=
+    [ -n "$words" ] || continue
+    if [ -t 2 ]; then
+      one_line "weir: $words"
+    elif [ $((SECONDS - began)) -ge "$next" ]; then
+      printf '  %s\n' "$words" >&2
+      next=$((SECONDS - began + ${WATCHED_EVERY_S:-30}))
+    fi
+  done
+  [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
 for word in "$@"; do
@@ -292,11 +312,8 @@ fi
 exec 8>>"$build/setup.lock"
 if ! flock -n 8; then
   say "another ./run is setting up this clone, waiting for it"
-  flock 8
+  wait_for_another
 fi
 plan "$@" # another may have done it
 total=$((number + ${#todo[@]}))
-for step in "${todo[@]}"; do
-  next_title "${TITLES[$step]}"
-  "$step"
-done
+lanes "$build/setup.said" 2 "${todo[@]}"

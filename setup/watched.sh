@@ -1,33 +1,39 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by install.sh and build-exact.sh: runs one long command with its output in a log, and shows its progress.
+# Sourced by install.sh: runs one long command with its output in a log, and shows its progress.
 
 # watched TITLE LOG METER COMMAND...
 # METER is a command that reads the log's last bytes and prints how much is done, 0 to 1000, or nothing while that is not
 # known. What it reports in the first three seconds was done before. On a terminal one line is rewritten, elsewhere a line
 # is printed every half a minute. The time left is what the rest takes at the pace so far. If the command fails, the end of
-# its log is shown and its status returned. If this process is stopped, so is the command, with all that it started.
+# its log is shown and its status returned. If this process is stopped, so is the command, with all that it started. With
+# WATCHED_SAID, a file, the progress goes there instead, for `lanes`, which shows that of several commands.
 watched() {
-  local title=$1 log=$2 meter=$3 began=$SECONDS pid status=0 part before=0 told every=${WATCHED_EVERY_S:-30} next terminal="" columns
+  local title=$1 log=$2 meter=$3 began=$SECONDS pid status=0 part before=0 told every=${WATCHED_EVERY_S:-30} next terminal=""
   shift 3
   next=$every
   [ ! -t 2 ] || terminal=1
-  if [ -z "$terminal" ]; then printf '%s\n' "$title" >&2; fi
+  if [ -n "${WATCHED_SAID:-}" ]; then
+    printf '%s%s\n' "${terminal:+$'\r\033[K'}" "$title" >&2
+  elif [ -z "$terminal" ]; then
+    printf '%s\n' "$title" >&2
+  fi
   mkdir -p "$(dirname "$log")"
+  : >"$log" # the meter may look before the command has begun
   set -m # a process group of its own, which can be ended as a whole
   "$@" >"$log" 2>&1 </dev/null 8>&- 9>&- &
   pid=$!
   set +m
   watched_pid=$pid
   while kill -0 "$pid" 2>/dev/null; do
-    if [ -n "$terminal" ] || [ $((SECONDS - began)) -ge "$next" ]; then
+    if [ -n "$terminal${WATCHED_SAID:-}" ] || [ $((SECONDS - began)) -ge "$next" ]; then
       part=$("$meter" "$log") || part=
       if [ $((SECONDS - began)) -le 3 ]; then before=${part:-0}; fi
       told=$(watched_words $((SECONDS - began)) "$part" "$before")
-      if [ -n "$terminal" ]; then
-        columns=$(stty size <&2 2>/dev/null | cut -d' ' -f2) || columns=
-        [ "${columns:-0}" -gt 20 ] || columns=80
-        printf '\r\033[K%.*s' $((columns - 1)) "$title: $told" >&2
+      if [ -n "${WATCHED_SAID:-}" ]; then
+        printf '%s: %s' "$(watched_number "$title")" "$told" >"$WATCHED_SAID"
+      elif [ -n "$terminal" ]; then
+        one_line "$title: $told"
       else
         printf '  %s\n' "$told" >&2
       fi
@@ -47,6 +53,19 @@ watched() {
     return "$status"
   fi
   printf '%s: done in %s\n' "$title" "$(watched_time $((SECONDS - began)))" >&2
+}
+
+# "step 2" of a title as "weir: step 2 of 5: the lab kernel"; a title without a number, whole.
+watched_number() {
+  if [[ $1 =~ (step\ [0-9]+)\ of ]]; then printf '%s' "${BASH_REMATCH[1]}"; else printf '%s' "$1"; fi
+}
+
+# one_line TEXT: on a terminal, in the place of the line that is there, cut to its width.
+one_line() {
+  local columns
+  columns=$(stty size <&2 2>/dev/null | cut -d' ' -f2) || columns=
+  [ "${columns:-0}" -gt 20 ] || columns=80
+  printf '\r\033[K%.*s' $((columns - 1)) "$1" >&2
 }
 
 # For a trap: ends what `watched` runs, and waits for it.

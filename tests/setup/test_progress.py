@@ -3,6 +3,7 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -146,3 +147,88 @@ def test_a_stop_ends_what_was_started(folder):
     assert process.returncode == 130
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+LANES = f"""
+set -euo pipefail
+. {REPO}/setup/watched.sh
+. {REPO}/setup/lanes.sh
+clean_up() {{ lanes_stop; watched_stop; }}
+trap 'clean_up; exit 143' TERM
+STEPS="one two three" folder=$1 number=0 total=3
+declare -A AFTER=()
+next_title() {{ number=$((number + 1)); title="weir: step $number of $total: $1"; }}
+meter() {{ :; }}
+build() {{ watched "$title" "$folder/$1.log" meter bash -c "$2"; }}
+"""
+
+
+def lanes(folder, script, **kwargs):
+    words = ["bash", "-c", LANES + script, "bash", folder]
+    return subprocess.Popen(words, stderr=subprocess.PIPE, env={**os.environ, "WATCHED_EVERY_S": "0"}, **kwargs)
+
+
+def test_two_steps_run_at_once_and_a_third_after_the_one_that_it_needs(tmp_path):
+    for name in ("ping", "pong"):
+        os.mkfifo(tmp_path / name)
+    process = lanes(
+        tmp_path,
+        """
+        one() { build one "echo there >$folder/ping; read -r _ <$folder/pong; touch $folder/one"; }
+        two() { build two "read -r _ <$folder/ping; echo there >$folder/pong"; }
+        three() { build three "test -e $folder/one"; }
+        AFTER[three]=one
+        lanes "$folder/said" 2 three one two
+        """,
+    )
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    lines = said.decode().splitlines()
+    started = [line for line in lines if re.fullmatch(r"weir: step \d of 3: \w+", line)]
+    assert started[-1] == "weir: step 3 of 3: three"
+    assert sorted(line.split()[-1] for line in started) == ["one", "three", "two"]
+    assert len([line for line in lines if "done in" in line]) == 3
+    assert not list(tmp_path.glob("said*"))
+
+
+def test_a_step_that_fails_stops_the_others(tmp_path):
+    os.mkfifo(tmp_path / "never")
+    process = lanes(
+        tmp_path,
+        """
+        one() { build one "echo \\$\\$ >$folder/pid; read -r _ <$folder/never"; }
+        two() { build two "until [ -s $folder/pid ]; do :; done; echo no disk >&2; exit 7"; }
+        lanes "$folder/said" 2 one two
+        """,
+    )
+    _, said = process.communicate()
+    assert process.returncode == 7
+    assert b"  | no disk" in said
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert not list(tmp_path.glob("said*"))
+
+
+def test_a_stop_ends_all_steps_and_what_they_are_at_can_be_read(tmp_path):
+    os.mkfifo(tmp_path / "never")
+    process = lanes(
+        tmp_path,
+        """
+        one() { build one "echo \\$\\$ >$folder/pid1; read -r _ <$folder/never"; }
+        two() { build two "echo \\$\\$ >$folder/pid2; read -r _ <$folder/never"; }
+        lanes "$folder/said" 2 one two
+        """,
+    )
+    pids = [tmp_path / "pid1", tmp_path / "pid2"]
+    while not all(path.exists() and path.read_text() for path in pids):
+        pass
+    said = tmp_path / "said"
+    while not (said.exists() and re.search("step 1: .* so far; step 2: .* so far", said.read_text())):
+        pass
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 143
+    for path in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.read_text()), 0)
+    assert not list(tmp_path.glob("said*"))
