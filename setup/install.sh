@@ -22,20 +22,21 @@ trap 'clean_up; exit 130' INT
 trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
 
-STEPS="python rust p4 xdp lab_tools kernel peers trainer prometheus"
+STEPS="python xdp lab_tools first_look kernel rust p4 peers trainer prometheus"
 declare -A TITLES=(
   [python]="the Python environment"
   [rust]="the QUIC client and server, with quiche, and weir-icn"
   [p4]="the P4 switch"
   [xdp]="the eBPF programs and their tools"
   [lab_tools]="the lab's traffic generator"
+  [first_look]="a first look at the law, while the rest is built"
   [kernel]="the lab kernel"
   [peers]="a server on another QUIC stack, noq, to compare senders with"
   [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
   [prometheus]="Prometheus, to test the board with: 23 MB to fetch"
 )
-# Steps that begin when another one is over.
-declare -A AFTER=([p4]=python)
+# Steps that begin when others are over.
+declare -A AFTER=([p4]=python [first_look]="python xdp lab_tools")
 
 # ---- what there is to do ----
 
@@ -84,6 +85,7 @@ done_already() {
     trainer)
       [ -x "$build/venv-train/bin/python" ] && cmp -s "$root/quic-client/train/requirements.txt" "$build/venv-train/weir-lock" ;;
     prometheus) [ -d "$build/prometheus" ] ;;
+    first_look) done_already kernel && done_already rust && done_already p4 ;; # then the demo begins at once
     kernel) XDG_CACHE_HOME=$WEIR_CACHE_HOME "$root/mininet/kernels/build-exact.sh" --where >/dev/null 2>&1 ;;
     *)
       [ -e "$stamps/$1" ] && made=$(outputs_now "$1") \
@@ -159,7 +161,7 @@ toolchain() {
 
 # cargo_build STEP TARGET_FOLDER MANIFEST LOG
 cargo_build() {
-  watched "$title" "$build/$4" meter_cargo env CARGO_TARGET_DIR="$build/$2" \
+  watched "$title" "$build/$4" meter_cargo "${gently[@]}" env CARGO_TARGET_DIR="$build/$2" \
     CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH=100 \
     cargo build --color never --release --locked --manifest-path "$root/$3" || die "the build of ${TITLES[$1]} failed"
 }
@@ -213,6 +215,15 @@ lab_tools() {
   stamp lab_tools "$before"
 }
 
+# A step without which the others go on. Its tables are shown when it is over.
+first_look() {
+  if watched "$title" "$build/first_look.log" no_meter "$root/run" demo --first; then
+    cat "$build/first_look.log"
+  else
+    say "there is no first look, then; the rest goes on"
+  fi
+}
+
 # The kernel's own build keeps its log where it works; in a whole one are about so many lines.
 meter_kernel() {
   local log lines=1350
@@ -222,7 +233,7 @@ meter_kernel() {
 }
 
 kernel() {
-  watched "$title" "$build/kernel.log" meter_kernel env XDG_CACHE_HOME="$WEIR_CACHE_HOME" \
+  watched "$title" "$build/kernel.log" meter_kernel "${gently[@]}" env XDG_CACHE_HOME="$WEIR_CACHE_HOME" \
     "$root/mininet/kernels/build-exact.sh" || die "the lab kernel could not be built"
 }
 
@@ -282,7 +293,7 @@ wait_for_another() {
 
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | test) ;;
+    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done
@@ -316,4 +327,6 @@ if ! flock -n 8; then
 fi
 plan "$@" # another may have done it
 total=$((number + ${#todo[@]}))
+# A first look is real time: compilers beside it take what it leaves.
+case " ${todo[*]} " in *" first_look "*) gently=(nice -n 19) ;; *) gently=() ;; esac
 lanes "$build/setup.said" 2 "${todo[@]}"

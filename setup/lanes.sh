@@ -4,8 +4,8 @@
 # keeps one processor busy; with a second build beside it the other one has work too.
 
 # lanes SAID MOST STEP...
-# Runs steps, which are functions, in the order given, MOST at a time. A step that AFTER names another for begins when that
-# one is over. Each runs in a process of its own, which has begun with `next_title STEP`; what it is at stands in the file
+# Runs steps, which are functions, in the order given, MOST at a time. A step that AFTER names others for begins when
+# those are over. Each runs in a process of its own, which has begun with `next_title STEP`; what it is at stands in the file
 # SAID.STEP, by `watched`, and all together in the file SAID, for whoever waits for us. If one fails, the others are stopped and
 # its status is returned.
 lanes() {
@@ -52,13 +52,11 @@ lanes() {
 
 declare -A lane_pids=() # of each step that runs
 
-# Whether the step must wait: AFTER names one for it that still runs or waits.
+# Whether the step must wait: AFTER names one for it that runs or waits.
 lanes_not_yet() {
-  local first=${AFTER[$1]:-} other
-  [ -n "$first" ] || return 1
-  [ -z "${lane_pids[$first]:-}" ] || return 0
-  for other in "${waiting[@]}"; do
-    if [ "$other" = "$first" ]; then return 0; fi
+  local first
+  for first in ${AFTER[$1]:-}; do
+    case " ${!lane_pids[*]} ${waiting[*]} " in *" $first "*) return 0 ;; esac
   done
   return 1
 }

@@ -24,7 +24,25 @@ if [ $# -gt 0 ]; then
   step "pytest"
   exec pytest -p no:cacheprovider "$@"
 fi
-trap 'exit 130' INT
+
+# pytest runs beside linters and Rust: a lab or a switch waits now and then, and a compiler ends on one processor. What it says
+# is kept, and shown when the others are over.
+log=$root/build/pytest.log
+stop() {
+  trap '' INT TERM HUP
+  kill -INT -- "-$tests" 2>/dev/null || true
+  wait "$tests" || true
+  exit "$1"
+}
+trap 'stop 130' INT
+trap 'stop 143' TERM
+trap 'stop 129' HUP
+set -m # a process group of its own, which hears of Ctrl-C through us
+# Two files at once: each has network namespaces, BPF file systems and labs of its own. In the order of conftest.py, the
+# longest first; of its own, xdist has those first that have most tests.
+pytest -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder >"$log" 2>&1 </dev/null &
+tests=$!
+set +m
 failed="" # each part runs whatever became of those before: a report of one fault out of five helps nobody
 "$root/setup/lint.sh" || failed=" linters"
 for workspace in $RUST_WORKSPACES; do
@@ -39,10 +57,9 @@ if [ -x "$root/build/venv-train/bin/python" ]; then
 else
   echo "SKIPPED: ./run train alone installs PyTorch (3 GB); where it is, its tests run here"
 fi
-step "pytest"
-# Two files at once: each has network namespaces, BPF file systems and labs of its own. In the order of conftest.py, the
-# longest first; of its own, xdist has those first that have most tests.
-pytest -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder || failed="$failed pytest"
+step "pytest, which began with the linters"
+tail -n +1 -f --pid="$tests" "$log"
+wait "$tests" || failed="$failed pytest"
 if [ -n "$failed" ]; then
   echo "failed:$failed; what went wrong stands above" >&2
   exit 1
