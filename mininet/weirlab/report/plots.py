@@ -91,6 +91,24 @@ STYLE: dict[Any, Any] = {
 }
 
 
+LIGHT = 0  # scheme of PNG files
+PNG_DPI = 110
+
+
+def png(figure: Figure, dpi: int) -> bytes:
+    """A figure as PNG that has nothing of the clock in it."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def png_style() -> dict[Any, Any]:
+    """STYLE with real colours on white."""
+    real = {stand_in: {**HUES, **INKS}[name][LIGHT] for name, stand_in in STAND_INS.items()}
+    style = {key: real.get(value, value) if isinstance(value, str) else value for key, value in STYLE.items()}
+    return {**style, "figure.facecolor": "white", "savefig.facecolor": "white"}
+
+
 def look(place: int) -> tuple[Any, str]:
     """Dash and marker of the variant in that column."""
     return DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]

@@ -43,7 +43,7 @@ from weirlab.evaluation.cc.text import (
     title_of,
     wish_rows,
 )
-from weirlab.evaluation.shared.looks import PNG_DPI, legend_plot, page_colour, png, png_colour, png_style
+from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
 from weirlab.evaluation.shared.pages import FILTER, STYLE, TIGHT, claims_html, group_boxes, prose, table
 from weirlab.report import markup, plots
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS
@@ -54,8 +54,8 @@ TITLE = "Congestion controls of real stacks"
 
 def files(bench: Bench) -> dict[str, str | bytes]:
     """The page and the report's picture, by name."""
-    with mpl.rc_context({**png_style(), "svg.fonttype": "path"}):
-        picture = png(front_plot(bench, png_colour), PNG_DPI)
+    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
+        picture = plots.png(front_plot(bench, png_colour), plots.PNG_DPI)
     return {PAGE: page(bench), PICTURE: picture}
 
 

@@ -23,7 +23,7 @@ from weirlab.evaluation.envelope.text import (
     peer_rows,
     run_counts,
 )
-from weirlab.evaluation.shared.looks import PNG_DPI, png, png_colour, png_style
+from weirlab.evaluation.shared.looks import png_colour
 from weirlab.evaluation.shared.pages import FILTER, STYLE, TIGHT, group_boxes, prose, table
 from weirlab.report import markup, plots
 from weirlab.topologies.dumbbell.metrics import METRICS
@@ -34,8 +34,8 @@ TITLE = "Queue disciplines at all their settings"
 
 def files(envelope: Envelope) -> dict[str, str | bytes]:
     """The page and the report's picture, by name."""
-    with mpl.rc_context({**png_style(), "svg.fonttype": "path"}):
-        picture = png(ratios_plot(envelope, png_colour), PNG_DPI)
+    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
+        picture = plots.png(ratios_plot(envelope, png_colour), plots.PNG_DPI)
     return {PAGE: page(envelope), PICTURE: picture}
 
 

@@ -24,7 +24,7 @@ from weirlab.evaluation.matrix.text import (
     summary_caption,
     summary_rows,
 )
-from weirlab.evaluation.shared.looks import PNG_DPI, legend_plot, page_colour, png, png_colour, png_style
+from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
 from weirlab.evaluation.shared.pages import FILTER, STYLE, claims_html, group_boxes, prose
 from weirlab.evaluation.shared.ratios import NEAR
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
@@ -40,8 +40,8 @@ Cell = Callable[[ScenarioResult, str], str]
 
 def files(matrix: Matrix, later: Sequence[str] = ()) -> dict[str, str | bytes]:
     """The page and the front page's picture, by name; `later` names the batches after the first."""
-    with mpl.rc_context({**png_style(), "svg.fonttype": "path"}):
-        picture = png(front_plot(matrix, png_colour), PNG_DPI)
+    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
+        picture = plots.png(front_plot(matrix, png_colour), plots.PNG_DPI)
     return {PAGE: page(matrix, later), FRONT_PLOT: picture}
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.plots import HUES, INKS, STAND_INS, STYLE, inside
+from weirlab.report.plots import HUES, INKS, LIGHT, STAND_INS, inside
 
 S = TypeVar("S")
 MARKS = {
@@ -64,15 +63,6 @@ CONTROL_HUES = {
     "tcp-illinois": "p4-auto",
 }
 HOLLOW = ("-half", "-5ms")  # endings of disciplines that stand beside themselves at another target
-LIGHT = 0  # scheme of the PNG files
-PNG_DPI = 110
-
-
-def png(figure: Figure, dpi: int) -> bytes:
-    """A figure as PNG that has nothing of the clock in it."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def page_colour(name: str) -> str:
@@ -96,13 +86,6 @@ def hollow(variant: str) -> bool:
 def size_of(variant: str) -> float:
     """Of a marker: a star is less wide than it measures."""
     return 9 if MARKS.get(variant) == "*" else 6
-
-
-def png_style() -> dict:
-    """STYLE with real colours on white."""
-    real = {stand_in: {**HUES, **INKS}[name][LIGHT] for name, stand_in in STAND_INS.items()}
-    style = {key: real.get(value, value) if isinstance(value, str) else value for key, value in STYLE.items()}
-    return {**style, "figure.facecolor": "white", "savefig.facecolor": "white"}
 
 
 def handles(variants: Sequence[str], colour: Callable[[str], str]) -> list[Line2D]:
