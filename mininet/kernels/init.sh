@@ -43,6 +43,7 @@ if [ -n "$modules" ]; then   # the kernel's modules are not where modprobe looks
   printf '#!/bin/sh\nexec /sbin/modprobe -d /run/modules "$@"\n' >/run/modprobe
   chmod +x /run/modprobe
   echo /run/modprobe >/proc/sys/kernel/modprobe
+  /run/modprobe ipv6 # links are set up by netlink, which does not ask for it
 fi
 ip link set lo up
 hostname lab

@@ -15,7 +15,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from threading import BrokenBarrierError
 from typing import Any
 
 from weirlab.lab.net import LabNet, LabNode, NetError
@@ -27,6 +29,10 @@ RNDRESEEDCRNG = 0x5207  # linux/random.h
 IN_THE_LAB = ("--gso", "off", "--clock", "turn")  # queues see packets as a wire would; fewer system calls
 
 
+beside: Barrier | None = None
+"""Where runs that share a lab meet (`side_by_side.py`)."""
+
+
 def sleep_until_us(at_us: int) -> None:
     """Sleep until the monotonic clock shows `at_us`, exactly; not at all if that is past."""
     deadline = struct.pack("@ll", *divmod(at_us * 1000, 10**9))
@@ -35,18 +41,26 @@ def sleep_until_us(at_us: int) -> None:
 
 
 def barrier() -> None:
-    """Wait for a whole multiple of ALIGN_S on the monotonic clock, exactly, and draw the kernel's random state anew.
+    """In the exact lab, wait for a whole multiple of ALIGN_S on the monotonic clock, exactly, and draw the kernel's
+    random state anew.
 
     What a program does as it starts is not the same on two installations: bash, the dynamic linker and iproute2 take
     other numbers of steps and of random draws. What follows a barrier owes nothing to that. The time is whole. The new
     random state comes from the seed alone (the kernel's pool, of which draws take nothing, and the host's getrandom(),
     which the lab answers), and every generator that hangs on it starts from there: getrandom(), ports, sequence
-    numbers, hash keys, netem, PIE and RED. Only the exact lab has a seed, so elsewhere there is nothing to draw anew.
+    numbers, hash keys, netem, PIE and RED. Only the exact lab has a seed: in real time no run repeats another, and who
+    runs beside others waits for them. Raises NetError if one of those has ended.
     """
+    if os.environ.get("WEIR_LAB") != "exact":
+        if beside is not None:
+            try:
+                beside.wait()
+            except BrokenBarrierError:
+                raise NetError("a run beside it has failed") from None
+        return
     sleep_until_us((int(time.monotonic()) // ALIGN_S + 1) * ALIGN_S * 10**6)
-    if os.environ.get("WEIR_LAB") == "exact":
-        with open("/dev/urandom", "rb") as source:
-            fcntl.ioctl(source, RNDRESEEDCRNG)
+    with open("/dev/urandom", "rb") as source:
+        fcntl.ioctl(source, RNDRESEEDCRNG)
 
 
 @dataclass(frozen=True)
@@ -167,8 +181,8 @@ def main(driver: Callable[[dict, Path], Programs]) -> int:
     """Run `spec.json` of the run's folder; a NetError becomes one line and status 1."""
     out = Path(os.environ["WEIR_OUT"])
     spec = json.loads((out / "spec.json").read_text())
-    barrier()  # the network's own draws, as netem's for loss, are made while it is built
     try:
+        barrier()  # the network's own draws, as netem's for loss, are made while it is built
         driver(spec, out).run()
     except NetError as error:
         print(f"{spec['scenario']} {spec['variant']}: {error}", file=sys.stderr)
