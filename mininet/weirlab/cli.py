@@ -92,6 +92,10 @@ def parser() -> argparse.ArgumentParser:
         demo.add_argument(
             f"--{name}", action="append_const", dest="parts", const=name, help=part.about.replace("%", "%%")
         )
+    demo.add_argument("--first", action="store_true",
+                      help="only a first look that needs no kernel of our own and no Rust: the law in eBPF beside "
+                      "drop-tail and fq_codel in Debian's User-Mode Linux, in real time, as a table and a picture; in "
+                      "half a minute. It goes with --results alone")  # fmt: skip
     experiment_options(demo, f"seeds 1 to N (default: {TOGETHER.seeds} of all at once, 1 or 3 of a system alone)")
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario by name, the evaluation's too, or a path to a TOML file")
@@ -169,6 +173,14 @@ def together_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
     if len(args.only or ()) > 1 or args.seeds not in (None, 1):
         raise ScenarioError(["--watch shows one run; give --only once at the most, and no --seeds"])
     return [(scenario, scenario.runs(only=args.only or "all", seeds=1))]
+
+
+def check_alone(args: argparse.Namespace) -> None:
+    """Raises ScenarioError where `demo --first` has options that it does nothing with."""
+    plain = vars(parser().parse_args(["demo", "--first"]))
+    other = [name for name, value in vars(args).items() if name not in ("check", "results") and value != plain[name]]
+    if other:
+        raise ScenarioError(["--first shows one picture, the same each time; of the other options it takes --results"])
 
 
 def watches(args: argparse.Namespace) -> bool:
@@ -292,6 +304,13 @@ def main(argv: list[str] | None = None) -> int:
             return main_replay(args.folder, args.out, args.port)
         if args.command == "together":
             return main_experiment(args, together_runs(args))
+        if args.command == "demo" and args.first:
+            check_alone(args)
+            if args.check:
+                return 0
+            from weirlab.run.first import main_first
+
+            return main_first(args.results, ["./run", *sys.argv[1:]])
         if args.command == "demo":
             return main_experiment(args, demo_runs(args.parts or (), args.only, args.seeds))
         return main_experiment(args, experiment_runs(args))
@@ -299,7 +318,8 @@ def main(argv: list[str] | None = None) -> int:
         stop_all()
         cached = "the cache, the same command goes on"
         place = "the results' folder" if args.command == "bench" else cached
-        kept = "" if args.command in ("lab", "replay") else f"; what had finished is kept in {place}"
+        nothing = args.command in ("lab", "replay") or getattr(args, "first", False)
+        kept = "" if nothing else f"; what had finished is kept in {place}"
         print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
         return 128 + stopped.number
     except Exception as error:

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`./run demo --first`: what can be shown while the lab's kernel is being built.
+
+The scenario `first-look` in Debian's packaged User-Mode Linux, all its queues at the same time in one lab, so that
+whatever else the machine does meets each of them. That is real time, not virtual: figures are indicative, and are kept
+in no cache. On a machine that is too busy packets wait for the processor, not for the link. Then there is no picture,
+since it would show the machine and not the queues.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from weirlab import paths
+from weirlab.lab.kernels import Job, LabError, PackagedLab
+from weirlab.report.terminal import print_chunks, result_cells
+from weirlab.run.progress import told
+from weirlab.run.runner import RunError, finish, gather_samples
+from weirlab.run.scenarios import load_scenario
+from weirlab.scenario.model import Run
+from weirlab.store import atomic
+from weirlab.store.folder import ResultsFolder, Summary, summarise
+from weirlab.topologies.dumbbell.report.first import delay_picture
+from weirlab.topologies.registry import topology_of
+
+SCENARIO = "first-look"
+DROP_TAIL = "drop-tail"  # its variant whose queue never runs empty: what it does not carry, the machine did not
+LEAST_CARRIED_PERCENT = 90.0
+MOST_OUTSIDE_MS = 5.0  # mean of what packets waited elsewhere; on an idle machine it is below 1 ms
+PROGRAMS = ("weir-xdp", "weir-sojourn", "weir-traffic")
+SET_UP_S = 10  # what booting and building the network take
+WALL_LIMIT_S = 90  # of the whole lab, in which three times as much is to be done on a good day
+PICTURE = "first.png"
+TABLE_WIDTH = 100
+NOTES = (
+    "Measured in real time beside whatever else this machine does: indicative, and other figures the next time.",
+    f"./run experiment {SCENARIO} measures the same in virtual time, which no load can change.",
+)
+ROWS: tuple[tuple[str | None, str, str, int], ...] = (
+    ("queue_delay_mean_ms", "queue delay, mean", "ms", 1),
+    ("queue_delay_p99_ms", "queue delay, p99", "ms", 1),
+    ("goodput_total_mbit_s", "goodput", "Mbit/s", 2),
+    ("drops_aqm_packets", "dropped early", "packets", 0),
+    ("drops_limit_packets", "dropped, queue full", "packets", 0),
+    ("marks_packets", "marked CE", "packets", 0),
+    ("delay_outside_mean_ms", "delay outside the queue", "ms", 1),
+)
+
+
+def too_busy(found: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Why these figures, by variant, show the machine rather than the queues; empty if they show the queues."""
+    carried_percent = found[DROP_TAIL]["utilisation_percent"] or 0.0
+    if carried_percent < LEAST_CARRIED_PERCENT:
+        return f"{DROP_TAIL}, whose queue is never empty, sent for {carried_percent:.0f} % of the time only"
+    for variant, metrics in found.items():
+        outside_ms = metrics["delay_outside_mean_ms"] or 0.0
+        if outside_ms > MOST_OUTSIDE_MS:
+            return f"packets of {variant} waited {outside_ms:.1f} ms elsewhere than in the queue"
+    return ""
+
+
+def main_first(root: Path | None, argv: Sequence[str]) -> int:
+    """Measure, write the picture into a new results folder, and print the table.
+
+    Raises LabError, RunError, SamplesError, OSError; the folder is then gone, unless RunError names it.
+    """
+    lab = PackagedLab()
+    lab.binary()
+    for program in PROGRAMS:
+        if not (paths.build() / "bin" / program).exists():
+            raise LabError(f"{program} is not built; build it with: setup/install.sh python xdp lab_tools")
+    scenario = load_scenario(paths.scenarios() / f"{SCENARIO}.toml")
+    runs = scenario.runs()
+    told(
+        f"A first look, in real time: {scenario.title}, {len(runs)} queues at once; about "
+        f"{scenario.duration_s + SET_UP_S:g} s"
+    )
+    results = ResultsFolder.create(root or paths.clone() / "results", scenario, argv, runs)
+    try:
+        results.note(versions={"lab kernel": f"{lab.name} ({lab.binary()})"})
+        measure(lab, results, runs)
+        summary = summarise(results)
+        if why := too_busy({run.variant: run.metrics for run in summary.runs}):
+            raise LabError(f"no first picture: {why}; this machine is too busy to measure in real time")
+        atomic.write(results.path / PICTURE, delay_picture(results, summary, NOTES))
+    except RunError:
+        raise
+    except BaseException:
+        shutil.rmtree(results.path, ignore_errors=True)
+        raise
+    print_figures(results, summary)
+    return 0
+
+
+def measure(lab: PackagedLab, results: ResultsFolder, runs: Sequence[Run]) -> None:
+    """All runs in one lab, and their figures."""
+    folders = {run.variant: results.run_folder(run) for run in runs}
+    together = results.path / "runs"
+    driver = topology_of(runs[0].spec["topology"]).driver
+    inside = [str(folder.relative_to(together)) for folder in folders.values()]
+    job = Job(["python", "-m", "weirlab.lab.side_by_side", driver, *inside], together, wall_limit_s=WALL_LIMIT_S)
+    ended = lab.run(job)
+    if ended.status != 0:
+        # The first to fail tells why, the others that one has.
+        said = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
+        raise RunError(f"the first look failed with status {ended.status}: {said[0]}; see {together}")
+    for run in runs:
+        gather_samples(folders[run.variant], topology_of(run.spec["topology"]), run.spec)
+        finish(results, run)
+
+
+def print_figures(results: ResultsFolder, summary: Summary) -> None:
+    facts = results.meta["scenario"]
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, TABLE_WIDTH)  # a pipe has no width of its own
+    console.print(f"\n[bold]{escape(facts['title'])}[/bold]")
+    corner = f"{facts['duration_s'] - facts['warmup_s']:g} s, after {facts['warmup_s']:g} s of start"
+    print_chunks(console, corner, list(summary.variants), partial(result_cells, ROWS, summary, {}))
+    for line in (*NOTES, "", f"The picture: {results.path / PICTURE}", ""):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
