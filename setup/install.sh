@@ -37,6 +37,8 @@ declare -A TITLES=(
 )
 # Steps that begin when others are over.
 declare -A AFTER=([p4]=python [first_look]="python xdp lab_tools")
+# Steps that measure in real time: meanwhile the others stand still.
+ALONE="first_look"
 
 # ---- what there is to do ----
 
@@ -161,7 +163,7 @@ toolchain() {
 
 # cargo_build STEP TARGET_FOLDER MANIFEST LOG
 cargo_build() {
-  watched "$title" "$build/$4" meter_cargo "${gently[@]}" env CARGO_TARGET_DIR="$build/$2" \
+  watched "$title" "$build/$4" meter_cargo env CARGO_TARGET_DIR="$build/$2" \
     CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH=100 \
     cargo build --color never --release --locked --manifest-path "$root/$3" || die "the build of ${TITLES[$1]} failed"
 }
@@ -233,7 +235,7 @@ meter_kernel() {
 }
 
 kernel() {
-  watched "$title" "$build/kernel.log" meter_kernel "${gently[@]}" env XDG_CACHE_HOME="$WEIR_CACHE_HOME" \
+  watched "$title" "$build/kernel.log" meter_kernel env XDG_CACHE_HOME="$WEIR_CACHE_HOME" \
     "$root/mininet/kernels/build-exact.sh" || die "the lab kernel could not be built"
 }
 
@@ -327,6 +329,4 @@ if ! flock -n 8; then
 fi
 plan "$@" # another may have done it
 total=$((number + ${#todo[@]}))
-# A first look is real time: compilers beside it take what it leaves.
-case " ${todo[*]} " in *" first_look "*) gently=(nice -n 19) ;; *) gently=() ;; esac
 lanes "$build/setup.said" 2 "${todo[@]}"

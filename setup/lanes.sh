@@ -5,27 +5,29 @@
 
 # lanes SAID MOST STEP...
 # Runs steps, which are functions, in the order given, MOST at a time. A step that AFTER names others for begins when
-# those are over. Each runs in a process of its own, which has begun with `next_title STEP`; what it is at stands in the file
+# those are over; while one of ALONE runs, the others stand still. Each runs in a process of its own, which has begun with `next_title STEP`; what it is at stands in the file
 # SAID.STEP, by `watched`, and all together in the file SAID, for whoever waits for us. If one fails, the others are stopped and
 # its status is returned.
 lanes() {
   local said=$1 most=$2 step pid status=0 began=$SECONDS next=${WATCHED_EVERY_S:-30}
   shift 2
-  local waiting=("$@") left
+  local waiting=("$@") left alone=""
   lane_pids=() lanes_said=$said
   while [ ${#waiting[@]} -gt 0 ] || [ ${#lane_pids[@]} -gt 0 ]; do
     left=()
     for step in "${waiting[@]}"; do
-      if [ ${#lane_pids[@]} -ge "$most" ] || lanes_not_yet "$step"; then
+      if [ -n "$alone" ] || [ ${#lane_pids[@]} -ge "$most" ] || lanes_not_yet "$step"; then
         left+=("$step")
         continue
       fi
+      case " ${ALONE:-} " in *" $step "*) alone=$step; : >"$said.alone" ;; esac
       next_title "$step"
       : >"$said.$step"
       (
         trap 'clean_up; exit 143' TERM
         lane_pids=() lanes_said=
-        export WATCHED_SAID=$said.$step
+        export WATCHED_SAID=$said.$step WATCHED_HOLD=""
+        [ "$step" = "$alone" ] || WATCHED_HOLD=$said.alone
         "$step"
         clean_up
       ) &
@@ -39,6 +41,7 @@ lanes() {
       pid=${lane_pids[$step]}
       if kill -0 "$pid" 2>/dev/null; then continue; fi
       unset "lane_pids[$step]"
+      if [ "$step" = "$alone" ]; then alone="" && rm "$said.alone"; fi
       rm -f "$said.$step"
       wait "$pid" || status=$?
       if [ "$status" -ne 0 ]; then

@@ -9,7 +9,7 @@
 # its log is shown and its status returned. If this process is stopped, so is the command, with all that it started. With
 # WATCHED_SAID, a file, the progress goes there instead, for `lanes`, which shows that of several commands.
 watched() {
-  local title=$1 log=$2 meter=$3 began=$SECONDS pid status=0 part before=0 told every=${WATCHED_EVERY_S:-30} next terminal=""
+  local title=$1 log=$2 meter=$3 began=$SECONDS pid status=0 part before=0 told every=${WATCHED_EVERY_S:-30} next terminal="" held=""
   shift 3
   next=$every
   [ ! -t 2 ] || terminal=1
@@ -26,6 +26,7 @@ watched() {
   set +m
   watched_pid=$pid
   while kill -0 "$pid" 2>/dev/null; do
+    watched_hold
     if [ -n "$terminal${WATCHED_SAID:-}" ] || [ $((SECONDS - began)) -ge "$next" ]; then
       part=$("$meter" "$log") || part=
       if [ $((SECONDS - began)) -le 3 ]; then before=${part:-0}; fi
@@ -72,8 +73,19 @@ one_line() {
 watched_stop() {
   [ -n "${watched_pid:-}" ] || return 0
   kill -TERM -- "-$watched_pid" 2>/dev/null || sudo -n kill -TERM -- "-$watched_pid" 2>/dev/null || true
+  kill -CONT -- "-$watched_pid" 2>/dev/null || true # what stands still hears of nothing
   wait "$watched_pid" 2>/dev/null || true
   [ ! -t 2 ] || printf '\n' >&2
+}
+
+# What `watched` runs stands still while there is a file WATCHED_HOLD.
+watched_hold() {
+  if [ -n "${WATCHED_HOLD:-}" ] && [ -e "$WATCHED_HOLD" ]; then
+    kill -STOP -- "-$watched_pid" 2>/dev/null && held=1 || true
+  elif [ -n "$held" ]; then
+    kill -CONT -- "-$watched_pid" 2>/dev/null || true
+    held=""
+  fi
 }
 
 watched_time() {

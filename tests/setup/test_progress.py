@@ -232,3 +232,19 @@ def test_a_stop_ends_all_steps_and_what_they_are_at_can_be_read(tmp_path):
         with pytest.raises(ProcessLookupError):
             os.kill(int(path.read_text()), 0)
     assert not list(tmp_path.glob("said*"))
+
+
+def test_while_a_step_measures_the_others_stand_still(tmp_path):
+    process = lanes(
+        tmp_path,
+        """
+        one() { build one "until [ -e $folder/looked ]; do sleep 0.01; done"; }
+        two() { until pgrep --runstates T -f "$folder" >/dev/null; do sleep 0.01; done; touch $folder/looked; }
+        three() { [ -e $folder/looked ]; }
+        AFTER[three]=two ALONE=two
+        lanes "$folder/said" 2 one two three
+        """,
+    )
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    assert b"step 1 of 3: one: done in" in said
