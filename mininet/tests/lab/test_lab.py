@@ -168,6 +168,27 @@ def test_packaged_boots_and_loads_modules(tmp_path):
     assert b"qdisc pie" in result.stdout
 
 
+def test_a_kernel_without_room_for_its_memory_says_so():
+    private = ["unshare", "-m", *([] if os.geteuid() == 0 else ["-Ur"])]
+    if subprocess.run([*private, "true"], check=False).returncode:
+        pytest.skip("this machine gives no private mounts to this user")
+    try:
+        open_lab("packaged").binary()
+    except LabError as error:
+        pytest.skip(str(error))
+    lab = f"exec {sys.executable} -m weirlab.cli lab --kernel packaged -- true"
+    done = subprocess.run(
+        [*private, "sh", "-c", f"mount -t tmpfs -o size=8M shm /dev/shm && {lab}"],
+        env={**os.environ, "PYTHONPATH": paths.import_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    said = "the packaged lab's memory does not fit into /dev/shm, which has 8 MiB; give it 1 GiB"
+    assert done.stderr.splitlines()[-1] == said
+
+
 def test_host_is_private(tmp_path):
     if subprocess.run(["unshare", "-nmpf", *([] if os.geteuid() == 0 else ["-Ur"]), "true"], check=False).returncode:
         pytest.skip("this machine gives no private namespaces to this user")

@@ -37,6 +37,7 @@ IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
 # lab 2 s. Python had distutils up to 3.11.
 STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info < (3, 12) else {}
 TIMEOUT_STATUS = 124  # what timeout(1) answers
+SHM = "/dev/shm"  # a tmpfs, where a lab's memory is
 CROWDED = 3  # processes that wait for each processor; measured: at 1 a lab on one takes half the time, at 6 1.5 times
 LAB_KERNEL = "WEIR_LAB_KERNEL"  # the variable that names the exact lab's version of Linux, read by build-exact.sh
 
@@ -305,13 +306,20 @@ class UmlLab(Lab):
             environment = {
                 "PATH": "/usr/bin:/bin",
                 "HOME": scratch,
-                "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else scratch,
+                "TMPDIR": SHM if os.access(SHM, os.W_OK) else scratch,
                 **self.host_environment(job),
             }
             _, wall_s = _run_process(
                 argv, job.wall_limit_s, cwd=job.folder, env=environment, stdout=console, stderr=subprocess.STDOUT
             )
         return wall_s
+
+    def _failure(self, job: Job, wall_s: float) -> str:
+        said = super()._failure(job, wall_s)
+        if "Kernel mode signal 7" in said:  # SIGBUS: what a tmpfs answers who touches a page that it has no room for
+            size_mib = shutil.disk_usage(SHM).total >> 20
+            said = f"the {self.name} lab's memory does not fit into {SHM}, which has {size_mib} MiB; give it 1 GiB"
+        return said
 
 
 class ExactLab(UmlLab):
