@@ -45,8 +45,9 @@ def test_laws_of_classes_beside_one_law(tools):
     assert told["count"] == 5
     assert set(told["cost"]) == {"idle", "dropping"}
     for cost in told["cost"].values():
-        for figure in ("ratio_to_one", "many_ns", "one_ns", "above_one_ns"):
-            assert cost[figure]["q1"] <= cost[figure]["median"] <= cost[figure]["q3"]
+        for figure in ("ratio_to_one", "one_ns", "same_ns", "many_ns", "many_above_ns", "many_cold_above_ns"):
+            assert cost[figure]["least"] <= cost[figure]["q1"] <= cost[figure]["median"] <= cost[figure]["q3"]
+        assert cost["many_above_least_ns"] == cost["many_ns"]["least"] - cost["one_ns"]["least"]
     process = told["process"]
     assert set(process["cpu_share"]) == {"idle", "loaded"}
     assert process["resident_bytes"] > 0 < process["map_bytes"]

@@ -9,12 +9,14 @@ spread (first and third quartile of the rounds). Aims: 60 ns or less above empty
 
 With laws of many classes each packet is of another class at random, so that what the caches miss is in the figure. In
 turns with it run one law for a whole interface, and the laws of classes with all packets of one class: that is the
-program without the misses. Other work on the machine only ever adds time: the difference of the least rounds is what
-the program costs, and quartiles far from it tell of a busy machine. Aims for 1000 classes: 30 ns or less above one law,
-a fifth of a CPU or less for their process, 200 MB or less for it and the maps.
+program without the misses. Then both once more with the caches emptied before each round, in which a class has ten
+packets. Other work on the machine only ever adds time: the difference of the least rounds is what the program costs,
+and quartiles far from it tell of a busy machine. Aims for 1000 classes: 30 ns or less above one law, a fifth of a CPU
+or less for their process, 200 MB or less for it and the maps.
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -24,7 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -34,6 +36,8 @@ SPREAD = "/sys/fs/bpf/weir-spread"
 CLASSES_MAX = 0xFFFD  # numbers of tc that are left beside the inner class
 LOAD_EVERY_US = 15000  # an interval of the profile: each class has traffic at each look
 FRAME_BYTES = 1414
+CACHES_BYTES = 128 << 20  # more than they hold
+COLD_PACKETS = 10  # of each class, after the caches were emptied
 
 # name: options of attach, program, the empty one of its kind, qdisc needed
 SIGNALS = {
@@ -46,10 +50,42 @@ SIGNALS = {
 # what any program at these places costs, ours or not
 EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP = "empty-clsact", "empty-tcx", "empty-xdp"
 BPF_TCX_EGRESS = 47  # linux/bpf.h since 6.6
+# of laws of classes: whose program, how its packets are spread, whether the caches are emptied before; what the cost of
+# each is counted above
+CLASS_RUNS = {
+    "one": ("one law", "one", False),
+    "same": ("of one class", "many", False),
+    "many": ("of classes at random", "many", False),
+    "one_cold": ("one law, caches emptied", "one", True),
+    "many_cold": ("at random, caches emptied", "many", True),
+}
+CLASS_ABOVE = {"same": "one", "many": "one", "many_cold": "one_cold"}
 
 
 class Failed(Exception):
     """A command that ended badly."""
+
+
+class TestRun(ctypes.Structure):
+    """struct bpf_test_run_opts of libbpf's bpf.h."""
+
+    _fields_ = (
+        ("sz", ctypes.c_size_t),
+        ("data_in", ctypes.c_char_p),
+        ("data_out", ctypes.c_void_p),
+        ("data_size_in", ctypes.c_uint32),
+        ("data_size_out", ctypes.c_uint32),
+        ("ctx_in", ctypes.c_char_p),
+        ("ctx_out", ctypes.c_void_p),
+        ("ctx_size_in", ctypes.c_uint32),
+        ("ctx_size_out", ctypes.c_uint32),
+        ("retval", ctypes.c_uint32),
+        ("repeat", ctypes.c_int),
+        ("duration", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint32),
+        ("batch_size", ctypes.c_uint32),
+    )
 
 
 def run(*command: object) -> str:
@@ -113,10 +149,11 @@ class Bench:
             run(*inside, "ip", "addr", "add", address, "dev", dev)
             run(*inside, "ip", "link", "set", dev, "up")
         run("bpftool", "prog", "loadall", build / "empty.bpf.o", EMPTY)
-        (work / "frame").write_bytes(frame())
+        self.frame = frame()
         # struct __sk_buff with its ifindex: without it a program at tc would find itself on the loopback interface
         index = socket.if_nametoindex("wa0").to_bytes(4, sys.byteorder)
-        (work / "context").write_bytes(bytes(40) + index + bytes(148))
+        self.context = bytes(40) + index + bytes(148)
+        self.cold, self.zeros = bytearray(CACHES_BYTES // 2), bytes(CACHES_BYTES // 2)
         self.far = far
         self.libbpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
         self.tcx_link = -1
@@ -164,12 +201,36 @@ class Bench:
             run("tc", "qdisc", "add", "dev", "wa0", "root", "handle", "1:", "htb", "default", "1")
             run("tc", "class", "add", "dev", "wa0", "parent", "1:", "classid", "1:1", "htb", "rate", "100gbit")
 
+    def checked(self, what: str, result: int) -> int:
+        if result < 0:
+            raise Failed(f"{what}: {os.strerror(ctypes.get_errno())}")
+        return result
+
+    @contextlib.contextmanager
+    def pinned(self, pin: str) -> Iterator[int]:
+        number = self.checked(pin, self.libbpf.bpf_obj_get(pin.encode()))
+        try:
+            yield number
+        finally:
+            os.close(number)
+
     def program_ns(self, pin: str, repeat: int) -> float:
-        context = [] if pin.endswith(("_ingress", "_xdp")) else ["ctx_in", self.work / "context"]
-        out = run(
-            "bpftool", "-j", "prog", "run", "pinned", pin, "data_in", self.work / "frame", "repeat", repeat, *context
+        """From in here, because a process that starts between two rounds takes the caches for itself."""
+        context = b"" if pin.endswith(("_ingress", "_xdp")) else self.context
+        test = TestRun(
+            sz=ctypes.sizeof(TestRun),
+            data_in=self.frame,
+            data_size_in=len(self.frame),
+            ctx_in=context or None,
+            ctx_size_in=len(context),
+            repeat=repeat,
         )
-        return float(json.loads(out)["duration"])
+        with self.pinned(pin) as program:
+            self.checked(pin, self.libbpf.bpf_prog_test_run_opts(program, ctypes.byref(test)))
+        return float(test.duration)
+
+    def empty_caches(self) -> None:
+        self.cold[:] = self.zeros
 
     def cost(self, name: str, u: float, rounds: int, repeat: int) -> dict:
         """Nanoseconds a packet: the program, the empty one, and ratio and difference round by round."""
@@ -211,48 +272,49 @@ class Bench:
         (self.work / "tree").write_text("\n".join(lines) + "\n")
         run("tc", "-b", self.work / "tree")
 
-    def spread_over(self, classes: int) -> None:
-        """Of how many classes the packets of the next runs are."""
-        four = classes.to_bytes(4, sys.byteorder)
-        run("bpftool", "map", "update", "pinned", f"{SPREAD}/spread", "key", *[0] * 4, "value", *four)
+    def put(self, pin: str, number: int) -> None:
+        """Into the only place of a pinned map."""
+        with self.pinned(pin) as at:
+            key, value = ctypes.byref(ctypes.c_uint32(0)), ctypes.byref(ctypes.c_uint32(number))
+            self.checked(pin, self.libbpf.bpf_map_update_elem(at, key, value, ctypes.c_uint64(0)))
 
-    def test_next(self, pin: str) -> None:
-        """What the program that spreads the packets goes on to."""
-        run("bpftool", "map", "update", "pinned", f"{SPREAD}/tested", "key", *[0] * 4, "value", "pinned", pin)
+    def spread_ns(self, pin: str, classes: int, packets: int, cold: bool) -> float:
+        """A packet's time in the program at `pin`, each packet one of the first so many classes, at random."""
+        self.put(f"{SPREAD}/spread", classes)
+        with self.pinned(pin) as program:
+            self.put(f"{SPREAD}/tested", program)
+        if cold:
+            self.empty_caches()
+        return self.program_ns(f"{SPREAD}/spread_tc", packets)
 
     def class_cost(self, classes: int, u: float, rounds: int, repeat: int) -> dict:
-        """Nanoseconds a packet where each of many classes has a law, above those where one law has all packets: with
-        each packet of a random class, and, to tell what the caches miss from what the program does, with all of one."""
+        """Nanoseconds a packet in each of CLASS_RUNS, and above one law."""
         options = ["--fixed-probability", u] if u else []
         weir, gains = self.build / "weir-xdp", ("--gains", self.gains)
         run(weir, "attach", "wa0", "--class", "1:", *gains, *options)
         run(weir, "attach", "wc0", "--signal", "poll", *gains, *options)
-        taken: dict[str, list[float]] = {"one": [], "many": [], "same": []}
+        taken: dict[str, list[float]] = {name: [] for name in CLASS_RUNS}
         try:
             laws = json.loads(run(weir, "status", "wa0", "--json"))
             pins = {"many": laws[0]["pins"], "one": json.loads(run(weir, "status", "wc0", "--json"))["pins"]}
-            pins["same"] = pins["many"]
             for _ in range(rounds):
-                for name, times in taken.items():
-                    self.test_next(f"{pins[name]}/prog_weir_egress")
-                    self.spread_over(1 if name == "same" else classes)
-                    times.append(self.program_ns(f"{SPREAD}/spread_tc", repeat))
+                for name, (_, which, cold) in CLASS_RUNS.items():
+                    packets = COLD_PACKETS * classes if cold else repeat
+                    over = 1 if name == "same" else classes
+                    taken[name].append(self.spread_ns(f"{pins[which]}/prog_weir_egress", over, packets, cold))
             seen = [law["counters"]["seen_packets"] for law in json.loads(run(weir, "status", "wa0", "--json"))]
         finally:
             run(weir, "detach", "wa0")
             run(weir, "detach", "wc0")
-        if len(laws) != classes or sum(seen) < 2 * rounds * repeat:
-            raise Failed(f"{len(laws)} laws saw {sum(seen)} packets, of {classes} and {2 * rounds * repeat}")
-        one, many, same = taken.values()
+        ran = rounds * (2 * repeat + COLD_PACKETS * classes)
+        if len(laws) != classes or sum(seen) < ran:
+            raise Failed(f"{len(laws)} laws saw {sum(seen)} packets, of {classes} and {ran}")
+        above = {name: (taken[name], taken[base]) for name, base in CLASS_ABOVE.items()}
         return {
-            "one_ns": spread(one),
-            "many_ns": spread(many),
-            "same_ns": spread(same),
-            "ratio_to_one": spread([a / b for a, b in zip(many, one, strict=True)]),
-            "many_above_one_ns": spread([a - b for a, b in zip(many, one, strict=True)]),
-            "same_above_one_ns": spread([a - b for a, b in zip(same, one, strict=True)]),
-            "many_above_one_least_ns": min(many) - min(one),
-            "same_above_one_least_ns": min(same) - min(one),
+            **{f"{name}_ns": spread(times) for name, times in taken.items()},
+            **{f"{name}_above_ns": spread([a - b for a, b in zip(*two, strict=True)]) for name, two in above.items()},
+            **{f"{name}_above_least_ns": min(times) - min(base) for name, (times, base) in above.items()},
+            "ratio_to_one": spread([a / b for a, b in zip(*above["many"], strict=True)]),
         }
 
     def class_process(self, rounds: int, classes: int, seconds: float) -> dict:
@@ -347,14 +409,13 @@ def class_table(c: dict, cell: Callable[..., str]) -> list[str]:
         f"laws of {c['count']} classes beside one law for all packets: ns a packet, the least of {rounds} rounds and "
         "their median (quartiles)"
     ]
-    lines.append(f"{'packets':<34}{'least':>8}{'median':>20}{'above one law: least':>24}{'median':>20}")
+    lines.append(f"{'packets':<36}{'least':>8}{'median':>20}{'above one law: least':>24}{'median':>20}")
     for load, cost in c["cost"].items():
-        for what, name in (("one law", "one"), ("of one class", "same"), ("of classes at random", "many")):
+        for name, (what, _, _) in CLASS_RUNS.items():
             ns = cost[f"{name}_ns"]
-            line = f"{f'{load}, {what}':<34}{ns['least']:>8.0f}{cell(ns):>20}"
-            if name != "one":
-                least, above = cost[f"{name}_above_one_least_ns"], cost[f"{name}_above_one_ns"]
-                line += f"{least:>24.0f}{cell(above):>20}"
+            line = f"{f'{load}, {what}':<36}{ns['least']:>8.0f}{cell(ns):>20}"
+            if name in CLASS_ABOVE:
+                line += f"{cost[f'{name}_above_least_ns']:>24.0f}{cell(cost[f'{name}_above_ns']):>20}"
             lines.append(line)
     shares = ", ".join(f"{cell(share, 3)} {name}" for name, share in process["cpu_share"].items())
     lines.append(f"its process: {shares} of a CPU; {process['resident_bytes'] / 1e6:.1f} MB resident")
