@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from class_rig import CE, ECT0, HIT, NEVER, NOT_ECT, TUNED, N, attach, frame, law, listing, number, refusal, tree
@@ -87,6 +88,18 @@ def test_a_flooded_class_has_a_short_queue_of_its_own(rig):
         flood.wait()
         rig.weir("detach", "w0", check=False)
         rig.router.sh("ip link del w0")
+
+
+@pytest.mark.skipif(
+    Path("/proc/sys/net/core/bpf_jit_enable").read_text().strip() == "0", reason="the kernel puts no look-up in place"
+)
+def test_no_look_up_goes_through_a_pointer(classes):
+    """Where clang makes one call of look-ups in two maps the kernel does not know the map, and calls by a pointer."""
+    attach(classes, "1:10", *NEVER)
+    program = f"{law(classes, '1:10')['pins']}/prog_weir_egress"
+    code = classes.router.run("bpftool", "prog", "dump", "xlated", "pinned", program).stdout
+    assert "call bpf_skb_load_bytes#" in code
+    assert "call bpf_map_lookup_elem#" not in code
 
 
 def test_packets_are_told_apart_by_marks_and_by_what_is_left(classes):

@@ -55,37 +55,39 @@ WEIR_INLINE __u32 queue_of(struct __sk_buff *skb, __u32 queues)
 	return recorded ? (recorded - 1) % queues : (__u32)((__u64)bpf_get_hash_recalc(skb) * queues >> 32);
 }
 
+WEIR_INLINE __u32 slot_by_minor(__u32 minor)
+{
+	__u32 key = minor & (WEIR_MINORS - 1);
+	const __u32 *slot = bpf_map_lookup_elem(&minors, &key);
+
+	return slot ? *slot : WEIR_SLOT_NONE;
+}
+
 /*
+ * Each map is looked up in a place of its own: where clang makes one call of look-ups in two maps, the kernel can't put
+ * the look-up's code there, and each packet pays 14 ns for a call through a pointer.
+ *
  * htb takes a priority with a major number for a class and asks its filters about any other packet. Whether that class
  * is there can't be seen here: where it is not, htb goes on to the filters, and the packet passes us.
  */
 WEIR_INLINE __u32 slot_of(struct __sk_buff *skb)
 {
 	const struct weir_telling *t = bpf_map_lookup_elem(&telling, &weir_first);
-	__u32 priority = skb->priority, minor = priority & (WEIR_MINORS - 1);
+	__u32 priority = skb->priority, major = priority >> 16;
 	const __u32 *slot;
 	__u64 key;
 
 	if (!t)
 		return WEIR_SLOT_NONE;
-	if (t->queues) {
-		minor = 1 + queue_of(skb, t->queues);
-		slot = bpf_map_lookup_elem(&minors, &minor);
-		return slot ? *slot : WEIR_SLOT_NONE;
-	}
-	if (priority >> 16) {
-		key = WEIR_BY_PRIORITY(priority);
-		slot = priority >> 16 == t->major ? bpf_map_lookup_elem(&minors, &minor)
-						  : bpf_map_lookup_elem(&tells, &key);
-		return slot ? *slot : WEIR_SLOT_NONE;
-	}
-	if (t->mark_mask) {
-		key = WEIR_BY_MARK(skb->mark & t->mark_mask);
-		slot = bpf_map_lookup_elem(&tells, &key);
-		if (slot)
-			return *slot;
-	}
-	return t->others;
+	if (t->queues)
+		return slot_by_minor(1 + queue_of(skb, t->queues));
+	if (major && major == t->major)
+		return slot_by_minor(priority);
+	if (!major && !t->mark_mask)
+		return t->others;
+	key = major ? WEIR_BY_PRIORITY(priority) : WEIR_BY_MARK(skb->mark & t->mark_mask);
+	slot = bpf_map_lookup_elem(&tells, &key);
+	return slot ? *slot : major ? WEIR_SLOT_NONE : t->others;
 }
 
 SEC("tc")
