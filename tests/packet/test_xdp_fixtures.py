@@ -157,8 +157,8 @@ def _frame(network, transport) -> bytes:
 
 def _flows(rig, pin: str) -> list[tuple[int, int]]:
     """Each counter beside a pinned program: the time it is of, and its bytes."""
-    layout = struct.Struct("<Q" + "QII" * COUNTERS)
-    (_, *counters) = layout.unpack(rig.looked_up(f"{Path(pin).parent}/flows", layout.size))
+    layout = struct.Struct("<" + "QII" * COUNTERS)
+    counters = layout.unpack(rig.looked_up(f"{Path(pin).parent}/flows", layout.size))
     return list(zip(counters[0::3], counters[1::3], strict=True))
 
 

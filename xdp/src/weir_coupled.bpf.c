@@ -64,7 +64,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	__u64 pair_l = weir_between(b->queue[WEIR_BAND_L], b->drain[WEIR_BAND_L]);
 	const struct weir_rate *rate_c = &b->drain[WEIR_BAND_C]->rate, *line = &b->drain[WEIR_BAND_L]->rate;
 	__u64 coarse_ns = bpf_ktime_get_coarse_ns(), now_ns = weir_step_time_ns(classic, c, coarse_ns);
-	enum weir_size size = low ? WEIR_SMALL : weir_skb_flow_size(skb, c, header, coarse_ns, len_bytes);
+	enum weir_size size = low ? WEIR_SMALL : weir_skb_flow_size(classic, skb, c, header, coarse_ns, len_bytes);
 	struct weir_chance chance;
 	__u32 tau_c_us, tau_l_us;
 

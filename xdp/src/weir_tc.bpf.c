@@ -19,7 +19,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 {
 	__u64 pair = weir_between(q, d), backlog_bytes, coarse_ns = bpf_ktime_get_coarse_ns();
 	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
-	enum weir_size size = weir_skb_flow_size(skb, c, header, coarse_ns, len_bytes);
+	enum weir_size size = weir_skb_flow_size(q, skb, c, header, coarse_ns, len_bytes);
 	struct weir_chance chance;
 	__u32 tau_us;
 
@@ -65,7 +65,7 @@ int weir_egress(struct __sk_buff *skb)
 		may_hit = weir_virtual_may_hit(a.queue, c, now_ns);
 		fate = weir_virtual_arrival(a.queue, c, a.counters, now_ns, len_bytes, may_hit,
 					    !may_hit || weir_skb_counts_as_ect(skb, a.header, c),
-					    weir_skb_flow_size(skb, c, a.header, now_ns, len_bytes));
+					    weir_skb_flow_size(a.queue, skb, c, a.header, now_ns, len_bytes));
 	} else {
 		fate = weir_poll_arrival(&a, skb, &weir_first);
 	}

@@ -16,7 +16,6 @@
 #endif
 
 struct weir_flows {
-	struct weir_share share;
 	struct weir_flow flow[WEIR_FLOW_COUNTERS];
 };
 
@@ -29,23 +28,31 @@ struct {
 } flows SEC(".maps");
 
 /*
+ * The same counter of another class is in another cache line of its page, or all would share few places of the cache.
+ */
+WEIR_INLINE struct weir_flow *weir_flow_at(struct weir_flows *f, __u32 slot, __u32 flow)
+{
+	return &f->flow[(flow ^ slot) & (WEIR_FLOW_COUNTERS - 1)];
+}
+
+/*
  * Counts a packet that arrives, and says what its flow is. Without a lock, because what two CPUs do at once
  * here moves a hit to another flow at worst. Without the map all flows are small: then fewer packets are hit.
  */
-WEIR_INLINE enum weir_size weir_flow_size_at(const __u32 *slot, const struct weir_config *c, __u32 flow, __u64 now_ns,
-					     __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_flow_size_at(const __u32 *slot, struct weir_queue *q, const struct weir_config *c,
+					     __u32 flow, __u64 now_ns, __u64 len_bytes)
 {
 	struct weir_flows *f = bpf_map_lookup_elem(&flows, slot);
 
 	/* in microseconds of 1024 ns: half-lives need not be exact, and a division for each packet is dear */
-	return f ? weir_flow_arrival(&f->flow[flow & (WEIR_FLOW_COUNTERS - 1)], &f->share, &c->law, now_ns >> 10,
-				     len_bytes)
+	return f ? weir_flow_arrival(weir_flow_at(f, *slot, flow), &q->share, &c->law, now_ns >> 10, len_bytes)
 		 : WEIR_SMALL;
 }
 
-WEIR_INLINE enum weir_size weir_flow_size(const struct weir_config *c, __u32 flow, __u64 now_ns, __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_flow_size(struct weir_queue *q, const struct weir_config *c, __u32 flow, __u64 now_ns,
+					  __u64 len_bytes)
 {
-	return weir_flow_size_at(&weir_first, c, flow, now_ns, len_bytes);
+	return weir_flow_size_at(&weir_first, q, c, flow, now_ns, len_bytes);
 }
 
 /* One word more in a hash: Knuth's multiplicative one, whose high bits are the good ones, folded after each word. */
@@ -79,18 +86,19 @@ WEIR_INLINE __u32 weir_skb_flow(struct __sk_buff *skb, struct weir_header header
 	return bpf_skb_load_bytes(skb, header.offset, word, sizeof(word)) < 0 ? 0 : weir_names_flow(word);
 }
 
-WEIR_INLINE enum weir_size weir_skb_flow_size_at(const __u32 *slot, struct __sk_buff *skb, const struct weir_config *c,
-						 struct weir_header header, __u64 now_ns, __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_skb_flow_size_at(const __u32 *slot, struct weir_queue *q, struct __sk_buff *skb,
+						 const struct weir_config *c, struct weir_header header, __u64 now_ns,
+						 __u64 len_bytes)
 {
 	if (!weir_counts_flows(&c->law) || !header.proto)
 		return WEIR_SMALL;
-	return weir_flow_size_at(slot, c, weir_skb_flow(skb, header), now_ns, len_bytes);
+	return weir_flow_size_at(slot, q, c, weir_skb_flow(skb, header), now_ns, len_bytes);
 }
 
-WEIR_INLINE enum weir_size weir_skb_flow_size(struct __sk_buff *skb, const struct weir_config *c,
+WEIR_INLINE enum weir_size weir_skb_flow_size(struct weir_queue *q, struct __sk_buff *skb, const struct weir_config *c,
 					      struct weir_header header, __u64 now_ns, __u64 len_bytes)
 {
-	return weir_skb_flow_size_at(&weir_first, skb, c, header, now_ns, len_bytes);
+	return weir_skb_flow_size_at(&weir_first, q, skb, c, header, now_ns, len_bytes);
 }
 
 WEIR_INLINE int weir_has_ports(__u8 protocol)

@@ -62,20 +62,20 @@ struct weir_params {
 	__u64 ecn_bound_q32;	/* in the domain of U; 0: nothing is marked */
 };
 
-/* The controller's state; all zero at the start. */
+/* The controller's state; all zero at the start. The first three are all that a verdict reads of it. */
 struct weir_state {
 	__u64 u_q40;
+	__u64 u_ecn_q40; /* what marks follow; 0 while that is U */
+	__u32 burst_left_us;
+	__u32 tau_prev_us;
 	__u64 last_us;
 	__s64 o1_us;
 	__s64 o2_us;
-	__u32 tau_prev_us;
-	__u32 burst_left_us;
 	__u32 no_i_run;
 	__u32 started;
 	__u32 row; /* of Algorithm 1 in the last step, 1..5; 0 before the first */
 	__u32 reserved;
 	__u64 u_mean_q40; /* what the gains are scheduled by; 0 while they aren't */
-	__u64 u_ecn_q40;  /* what marks follow; 0 while that is U */
 };
 
 /* The departure rate; apart from the control state because departures may run beside updates. All zero at the start. */

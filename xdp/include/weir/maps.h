@@ -154,24 +154,30 @@ WEIR_INLINE void weir_count_step(struct weir_steps *n, const struct weir_params 
 		n->missed_intervals += elapsed_us / p->interval_us - 1;
 }
 
-/* A queue as its arrivals see it. `lock` covers the law's step and the virtual queue. */
+/*
+ * A queue as its arrivals see it. `lock` covers the law's step and the virtual queue. With laws of many classes the
+ * queue of a packet is seldom in the processor's cache, so what a packet of signal poll reads and writes is one line of
+ * it.
+ */
+#define WEIR_CACHE_LINE_BYTES 64
 struct weir_queue {
+	struct weir_spacing spacing;
+	struct weir_share share;  /* of the flows in `flows` */
+	__u64 backlog_bytes;	  /* at the last step */
+	__u64 poll_ns;		  /* poll: when the process last wrote */
+	__u32 poll_dq_time_q8_us; /* poll: its estimate of the rate, WEIR_TAU_MAX_US << 8 at most */
+	__u32 poll_unusable;	  /* poll: not 0 while the law can't go by what is there; of a class, why */
+	struct weir_state law;	  /* the line ends behind what a verdict reads of it */
+	__u64 poll_dq_start_us;	  /* poll: when the rate was last measured, for status */
+	struct weir_steps poll_steps;
+	__u64 in __attribute__((aligned(WEIR_CACHE_LINE_BYTES))); /* veth: WEIR_PAIR, atomic */
+	__u64 busy_ns;						  /* veth: when the queue last began to fill */
+	__u64 virtual_q16_bytes;				  /* virtual: backlog in 2^-16 bytes, below 2^48 */
+	__u64 virtual_ns;					  /* virtual: and its time */
 	struct bpf_spin_lock lock;
 	__u32 tau_us; /* handed to the last step */
-	struct weir_state law;
-	__u64 backlog_bytes;	  /* at the last step */
-	__u64 busy_ns;		  /* veth: when the queue last began to fill */
-	__u64 poll_ns;		  /* poll: when the process last wrote */
-	__u64 poll_dq_time_q8_us; /* poll: its estimate of the rate, */
-	__u64 poll_dq_start_us;	  /* and when it was last measured, for status */
-	__u64 poll_unusable; /* poll: not 0 while the law can't go by what stands under the interface; of a class, why
-			      */
-	struct weir_steps poll_steps;
-	__u64 virtual_q16_bytes;	       /* virtual: backlog in 2^-16 bytes, below 2^48 */
-	__u64 virtual_ns;		       /* virtual: and its time */
-	__u64 in __attribute__((aligned(64))); /* veth: WEIR_PAIR, atomic; a cache line that each packet writes, */
-	struct weir_spacing spacing;	       /* as it does this one */
 };
+_Static_assert(__builtin_offsetof(struct weir_queue, law.tau_prev_us) <= WEIR_CACHE_LINE_BYTES, "more than a line");
 
 /* The same queue as its departures see it. `lock` covers the rate, the rest is atomic. */
 struct weir_drain {

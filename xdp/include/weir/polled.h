@@ -26,7 +26,7 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struc
 	struct weir_chance chance;
 	__u64 over_q32;
 	/* the process's last look is time enough for half-lives; reading a clock costs more than counting */
-	enum weir_size size = weir_skb_flow_size_at(slot, skb, c, a->header, q->poll_ns, a->len_bytes);
+	enum weir_size size = weir_skb_flow_size_at(slot, q, skb, c, a->header, q->poll_ns, a->len_bytes);
 	__u32 tau_us;
 
 	if (!weir_may_hit(&s, &q->spacing, c))

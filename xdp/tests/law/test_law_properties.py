@@ -24,9 +24,9 @@ class CParams(ctypes.Structure):
 
 class CState(ctypes.Structure):
     _fields_ = [
-        *(("u_q40", U64), ("last_us", U64), ("o1_us", S64), ("o2_us", S64), ("tau_prev_us", U32)),
-        *(("burst_left_us", U32), ("no_i_run", U32), ("started", U32), ("row", U32), ("reserved", U32)),
-        *(("u_mean_q40", U64), ("u_ecn_q40", U64)),
+        *(("u_q40", U64), ("u_ecn_q40", U64), ("burst_left_us", U32), ("tau_prev_us", U32)),
+        *(("last_us", U64), ("o1_us", S64), ("o2_us", S64)),
+        *(("no_i_run", U32), ("started", U32), ("row", U32), ("reserved", U32), ("u_mean_q40", U64)),
     ]
 
 

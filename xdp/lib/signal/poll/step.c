@@ -49,7 +49,7 @@ void weir_polled_step(struct weir_polled *p, const struct weir_config *config, c
 	}
 	q->tau_us = tau_us;
 	q->backlog_bytes = backlog_bytes;
-	q->poll_dq_time_q8_us = p->rate.dq_time_q8_us;
+	q->poll_dq_time_q8_us = (__u32)p->rate.dq_time_q8_us;
 	q->poll_dq_start_us = p->rate.dq_start_us;
 }
 
@@ -57,9 +57,10 @@ int weir_polled_store(struct weir_polled *p, int map, __u32 slot)
 {
 	struct weir_queue latest;
 
-	/* what the program has left there meanwhile; the packets of these microseconds are lost from the sum */
+	/* what the program has left there meanwhile; the packets of these microseconds are lost from sum and mean */
 	if (bpf_map_lookup_elem_flags(map, &slot, &latest, BPF_F_LOCK))
 		return errno;
 	p->queue.spacing = latest.spacing;
+	p->queue.share = latest.share;
 	return bpf_map_update_elem(map, &slot, &p->queue, BPF_F_LOCK) ? errno : 0;
 }
