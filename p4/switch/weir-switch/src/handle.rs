@@ -40,7 +40,9 @@ pub struct Jobs {
 /// # Errors
 /// When the kernel gives no eventfd.
 pub fn channel() -> std::io::Result<(Handle, Jobs)> {
-    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    // A semaphore: readable for as long as there are jobs, however few of them are run at a time.
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+    let wake = Arc::new(eventfd(0, flags)?);
     let (sender, receiver) = mpsc::channel();
     Ok((Handle { jobs: sender, wake: wake.clone() }, Jobs { jobs: receiver, wake }))
 }
@@ -57,7 +59,7 @@ impl Handle {
             let _ = reply.send(result);
         });
         self.jobs.send(job).map_err(|_| Gone)?;
-        // EAGAIN (the counter is at its largest) means that the thread is already called.
+        // It can't be refused: memory is full of jobs before the counter is.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         Ok(answer)
     }
@@ -82,12 +84,13 @@ impl Jobs {
         self.wake.as_fd()
     }
 
-    /// Runs the jobs that wait; gives their number.
-    pub fn run(&self, device: &mut Device) -> usize {
-        let mut count = [0; 8];
-        // Read first: a job sent after this wakes the thread again. EAGAIN is nobody having written.
-        let _ = rustix::io::read(&self.wake, &mut count);
-        self.jobs.try_iter().map(|job| job(device)).count()
+    /// Runs the job that waits longest; false: none does.
+    pub fn run_one(&self, device: &mut Device) -> bool {
+        // A job is sent before it is counted, so there is one for each that is counted. EAGAIN is nobody having written.
+        if rustix::io::read(&self.wake, &mut [0; 8]).is_err() {
+            return false;
+        }
+        self.jobs.try_recv().map(|job| job(device)).is_ok()
     }
 }
 
@@ -101,11 +104,29 @@ mod tests {
         let caller = std::thread::spawn(move || handle.call_blocking(|d| d.now_us()));
         let mut device = Device::new(Default::default());
         device.tick(7_000);
-        while jobs.run(&mut device) == 0 {
+        while !jobs.run_one(&mut device) {
             let mut fds = [rustix::event::PollFd::new(&jobs.wake, rustix::event::PollFlags::IN)];
             rustix::event::poll(&mut fds, None).unwrap();
         }
         assert_eq!(caller.join().unwrap(), Ok(7));
+    }
+
+    #[test]
+    fn jobs_that_wait_keep_the_descriptor_readable() {
+        let (handle, jobs) = channel().unwrap();
+        let answers: Vec<_> = (0..3).map(|n| handle.send(move |_| n).unwrap()).collect();
+        let mut device = Device::new(Default::default());
+        let readable = || {
+            let mut fds = [rustix::event::PollFd::new(&jobs.wake, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut fds, Some(&rustix::time::Timespec::default())).unwrap() == 1
+        };
+        for (n, answer) in answers.into_iter().enumerate() {
+            assert!(readable(), "before job {n}");
+            assert!(jobs.run_one(&mut device));
+            assert_eq!(answer.blocking_recv().unwrap(), n);
+        }
+        assert!(!readable());
+        assert!(!jobs.run_one(&mut device));
     }
 
     #[test]

@@ -48,6 +48,17 @@ fn without_limits_a_frame_goes_through_at_once() {
 }
 
 #[test]
+fn what_a_frame_costs_grows_with_what_becomes_of_it() {
+    let cost = |ingress: &str| {
+        let mut d = device(ingress, "");
+        d.arrive(&[1], 1, 0, &mut Vec::new());
+        d.work()
+    };
+    let (dropped, sent) = (cost("mark_to_drop(s);"), cost("s.egress_spec = 2;"));
+    assert!(dropped >= RECEIVE_STEPS && sent >= dropped + SEND_STEPS, "{dropped} steps, {sent} steps");
+}
+
+#[test]
 fn a_queue_s_delay_reaches_the_program_in_microseconds() {
     let fill = "h.q.setValid(); h.q.enq = s.enq_timestamp; h.q.delta = s.deq_timedelta; \
          h.q.depths = (bit<32>)s.enq_qdepth << 16 | (bit<32>)s.deq_qdepth; \

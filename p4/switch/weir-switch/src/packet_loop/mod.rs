@@ -3,6 +3,7 @@
 //! The clock is read once a turn, not once a packet.
 mod clock;
 mod queue_reader;
+mod share;
 
 pub use clock::Clock;
 pub use queue_reader::QueueConfig;
@@ -13,6 +14,7 @@ use crate::ports::Ports;
 use crate::{statistics, system};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
+use share::JobTime;
 use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -63,6 +65,7 @@ impl Loop<'_> {
         let mut recheck = true;
         let mut events = Vec::with_capacity(64);
         let mut next_ns = None;
+        let mut job_time = JobTime::default();
         loop {
             // A device that wants to go on at once is asked again after a look at everything else.
             let at_once = next_ns.is_some_and(|at: u64| at <= self.device.now_ns()) || recheck;
@@ -75,11 +78,12 @@ impl Loop<'_> {
             let now_ns = self.clock.now_ns();
             self.device.tick(now_ns);
             self.ports.set_time(now_ns);
-            let mut gone_off = false;
+            job_time.turn(now_ns);
+            let (mut gone_off, mut jobs, mut frames) = (false, false, false);
             for event in events.drain(..) {
                 let (what, flags) = (event.data.u64(), event.flags);
                 match what {
-                    JOBS => drop(self.jobs.run(self.device)),
+                    JOBS => jobs = true,
                     TIMER => gone_off = true,
                     LINKS => {
                         system::discard(&links);
@@ -96,9 +100,13 @@ impl Loop<'_> {
                             self.ports.clear_error(at as usize);
                             recheck = true;
                         }
+                        frames = true;
                         self.ports.receive(at as usize, self.device, now_ns);
                     }
                 }
+            }
+            if jobs {
+                self.run_jobs(&mut job_time, frames);
             }
             if std::mem::take(&mut recheck) {
                 for at in self.ports.recheck(self.device, now_ns) {
@@ -109,6 +117,19 @@ impl Loop<'_> {
             next_ns = self.device.poll(now_ns, &mut self.ports.senders);
             self.ports.flush();
             self.clock.arm(next_ns, gone_off)?;
+        }
+    }
+
+    /// Runs jobs for as long as they may take. Those that are left keep their descriptor readable.
+    fn run_jobs(&mut self, time: &mut JobTime, frames_wait: bool) {
+        if !frames_wait {
+            time.no_frames();
+        }
+        let mut began_ns = self.clock.now_ns();
+        while time.is_left() && self.jobs.run_one(self.device) {
+            let now_ns = self.clock.now_ns();
+            time.took(now_ns - began_ns);
+            began_ns = now_ns;
         }
     }
 

@@ -21,6 +21,11 @@ use tracing::{error, info, warn};
 
 /// Frames taken from one port before the others have their turn.
 const BATCH: usize = 64;
+/// Work for one port's frames before the others have theirs, as [`Device::work`] counts it: about what [`BATCH`] frames
+/// take that are forwarded once. Of frames that cost more, such as broadcasts to many ports, there are fewer.
+const BATCH_STEPS: u64 = 180_000;
+/// No bound: what is left in a ring that is given up.
+const ALL: (usize, u64) = (usize::MAX, u64::MAX);
 
 /// Frames that came to a port and were not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +54,8 @@ struct Interface {
     drops: ReceiveDrops,
     capture: Option<Pcap>,
     warned_segments: bool,
+    /// Steps that its frames took beyond what they were due, which later turns pay for.
+    debt_steps: u64,
     /// Why it could not be had when it was looked at last, which has been said.
     missed: Option<String>,
 }
@@ -114,6 +121,7 @@ impl Ports {
                 drops: ReceiveDrops::default(),
                 capture: incoming,
                 warned_segments: false,
+                debt_steps: 0,
                 missed: None,
             });
             let at = ports.interfaces.len() - 1;
@@ -147,7 +155,7 @@ impl Ports {
             if let Err(e) = receiver.ring.stop() {
                 warn!("port {}: interface {}: {e}", self.interfaces[at].port, self.interfaces[at].name);
             }
-            self.take(at, &mut receiver.ring, usize::MAX, device, now_ns);
+            self.take(at, &mut receiver.ring, ALL, device, now_ns);
         }
         self.senders.senders[at].socket = None;
     }
@@ -188,7 +196,7 @@ impl Ports {
                     if known.map(|k| (k.index, k.mtu)) != Some((link.index, link.mtu)) {
                         match self.attach(at, link) {
                             Ok(None) => (),
-                            Ok(Some(mut old)) => self.take(at, &mut old, usize::MAX, device, now_ns),
+                            Ok(Some(mut old)) => self.take(at, &mut old, ALL, device, now_ns),
                             Err(e) => {
                                 self.detach(at, device, now_ns);
                                 error!("port {port}: {}; tried again when a link changes", explain(&name, &e));
@@ -218,16 +226,24 @@ impl Ports {
         renewed
     }
 
-    /// Takes up to [`BATCH`] frames from interface `at`.
+    /// Takes up to [`BATCH`] frames from interface `at`, for up to [`BATCH_STEPS`].
     pub fn receive(&mut self, at: usize, device: &mut Device, now_ns: u64) {
-        // Its place is free for the time that `take` borrows all of the ports.
-        if let Some(mut receiver) = self.interfaces[at].receiver.take() {
-            self.take(at, &mut receiver.ring, BATCH, device, now_ns);
-            self.interfaces[at].receiver = Some(receiver);
+        let debt_steps = self.interfaces[at].debt_steps;
+        let due_steps = BATCH_STEPS.saturating_sub(debt_steps);
+        self.interfaces[at].debt_steps = debt_steps.saturating_sub(BATCH_STEPS);
+        if due_steps == 0 {
+            return;
         }
+        // Its place is free for the time that `take` borrows all of the ports.
+        let Some(mut receiver) = self.interfaces[at].receiver.take() else { return };
+        let before = device.work();
+        self.take(at, &mut receiver.ring, (BATCH, due_steps), device, now_ns);
+        self.interfaces[at].debt_steps = (device.work() - before).saturating_sub(due_steps);
+        self.interfaces[at].receiver = Some(receiver);
     }
 
-    fn take(&mut self, at: usize, ring: &mut Ring, most: usize, device: &mut Device, now_ns: u64) {
+    /// Takes frames from a ring until there are no more, or so many, or they were so much work.
+    fn take(&mut self, at: usize, ring: &mut Ring, (most, most_steps): (usize, u64), device: &mut Device, now_ns: u64) {
         let interface = &mut self.interfaces[at];
         let (port, name) = (interface.port, &interface.name);
         let (drops, capture, warned) = (&mut interface.drops, &mut interface.capture, &mut interface.warned_segments);
@@ -251,9 +267,10 @@ impl Ports {
                 }
             }
         };
+        let before = device.work();
         for taken in 0..most {
             // One of each port always has its turn.
-            if taken > 0 && device.is_tired() {
+            if taken > 0 && (device.is_tired() || device.work() - before >= most_steps) {
                 break;
             }
             if ring.next(|frame| take(device, frame)).is_none() {

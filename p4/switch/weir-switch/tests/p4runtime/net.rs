@@ -49,7 +49,7 @@ impl Net {
                 let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
                 rustix::event::poll(&mut [PollFd::from_borrowed_fd(jobs.fd(), PollFlags::IN)], Some(&wait)).unwrap();
                 device.tick(start.elapsed().as_nanos() as u64);
-                jobs.run(&mut device);
+                while jobs.run_one(&mut device) {}
                 let now_ns = device.now_ns();
                 device.poll(now_ns, &mut *out.lock().unwrap());
             }
