@@ -36,6 +36,8 @@ BENCH_HELP = {
     "weir-switch, and on BMv2 where simple_switch_grpc and p4c are on PATH",
     "scale": "processor time and memory of the controller, the switch, publisher, cache and edge server with 1 to 1000 "
     "of what they serve, and of a tree of switches with 1 to 1000 receivers (half an hour)",
+    "hostile": "what weir-switch forwards and weir-server serves beside floods and large requests, over what they do "
+    "without, and their memory (half an hour)",
 }
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hostile tests share: how much they send, what a process has in memory, and raw HTTP/2."""
+"""What hostile tests share: how much they send, and what a process has in memory."""
 
 import os
-import struct
 from pathlib import Path
 
 import grpc
@@ -52,29 +51,3 @@ def stub(channel: grpc.Channel, name: str, stream: bool = False):
 def channel(switch: P4Rig) -> grpc.Channel:
     """A connection of its own to the switch's P4Runtime server."""
     return grpc.insecure_channel(switch.address, options=[("grpc.use_local_subchannel_pool", 1)])
-
-
-# HTTP/2 (RFC 9113), by hand: a library would not send what may not be sent.
-
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
-END_STREAM, END_HEADERS = 1, 4
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return struct.pack("!I", len(payload))[1:] + struct.pack("!BBI", kind, flags, stream) + payload
-
-
-def header(name: bytes, value: bytes) -> bytes:
-    """A literal that is not indexed (RFC 7541 6.2.2), of less than 127 bytes each."""
-    return bytes([0, len(name)]) + name + bytes([len(value)]) + value
-
-
-def request(path: bytes) -> bytes:
-    """The header block of a gRPC request."""
-    fields = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"switch")]
-    fields += [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
-    return b"".join(header(name, value) for name, value in fields)
-
-
-HELLO = PREFACE + frame(SETTINGS, 0, 0)

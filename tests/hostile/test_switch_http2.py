@@ -8,97 +8,27 @@ import socket
 import struct
 
 import pytest
-from hostile_rig import (
-    CONTINUATION,
-    DATA,
-    END_HEADERS,
-    HEADERS,
-    HELLO,
-    MOST_MB,
-    PING,
-    PREFACE,
-    RST_STREAM,
-    SETTINGS,
-    WINDOW_UPDATE,
-    frame,
-    header,
-    many,
-    not_forwarded,
-    open_files,
-    peak_mb,
-    request,
-)
+from hostile_rig import MOST_MB, many, not_forwarded, open_files, peak_mb
 from p4_rig import hop
 from packet_rig import until
 
 from weir.p4runtime.client import Update
+from weirlab.bench.hostile.http2 import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    FLOODS,
+    HEADERS,
+    HELLO,
+    PREFACE,
+    READ,
+    SETTINGS,
+    frame,
+    request,
+)
 
-ACK = 1
-READ = request(b"/p4.v1.P4Runtime/Read")
-WRITE = request(b"/p4.v1.P4Runtime/Write")
 MANY = many(2_000, 50_000)
 """Frames of a flood; a bound, since the server ends most of them early."""
-
-
-def rapid_reset():
-    """Requests that are taken back at once: each may cost the server more than the client (CVE-2023-44487)."""
-    yield HELLO
-    for n in range(MANY):
-        stream = 2 * n + 1
-        yield frame(HEADERS, END_HEADERS, stream, READ) + frame(RST_STREAM, 0, stream, struct.pack("!I", 8))
-
-
-def endless_headers():
-    """A header block that never ends (CVE-2024-27316): it must not be kept as it comes."""
-    yield HELLO + frame(HEADERS, 0, 1, READ)
-    for n in range(MANY):
-        yield frame(CONTINUATION, 0, 1, header(b"x-%d" % n, b"y" * 100) * 8)
-
-
-def many_streams():
-    """Writes that never come: as many streams as there may be, and more."""
-    yield HELLO
-    for n in range(MANY):
-        yield frame(HEADERS, END_HEADERS, 2 * n + 1, WRITE) + frame(DATA, 0, 2 * n + 1, b"\0\0\x10\0\0")
-
-
-def pings():
-    """Each wants an answer, which nobody reads."""
-    yield HELLO
-    for n in range(MANY):
-        yield frame(PING, 0, 0, struct.pack("!Q", n)) * 8
-
-
-def settings():
-    """The same, and each may change all windows."""
-    yield HELLO
-    for n in range(MANY):
-        yield frame(SETTINGS, 0, 0, struct.pack("!HI", 4, n % 2**31)) * 4
-
-
-def empty_data():
-    """Frames without a byte count against no window."""
-    yield HELLO + frame(HEADERS, END_HEADERS, 1, WRITE)
-    for _ in range(MANY):
-        yield frame(DATA, 0, 1) * 16
-
-
-def windows_beyond_all():
-    """Windows that overflow, on streams that there are not."""
-    yield HELLO
-    for n in range(MANY):
-        yield frame(WINDOW_UPDATE, 0, n % 99, struct.pack("!I", 2**31 - 1)) * 4
-
-
-def lengths_that_lie():
-    """A message of 4 GB is announced, and a compressed one that is none."""
-    yield HELLO + frame(HEADERS, END_HEADERS, 1, WRITE) + frame(DATA, 0, 1, b"\0\xff\xff\xff\xff" + bytes(1000))
-    yield frame(HEADERS, END_HEADERS, 3, WRITE) + frame(DATA, 1, 3, b"\1\0\0\0\4abcd")
-
-
-FLOODS = [
-    rapid_reset, endless_headers, many_streams, pings, settings, empty_data, windows_beyond_all, lengths_that_lie,
-]  # fmt: skip
 
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.__name__)
@@ -110,7 +40,7 @@ def test_a_flood_of_frames(switch, flood):
             held.append(sock)
             sock.settimeout(0.2)  # who is not read any more goes on with the next
             with contextlib.suppress(OSError):  # shown the door
-                for words in flood():
+                for words in flood(MANY):
                     sock.sendall(words)
         assert not_forwarded(switch) == 0
         assert peak_mb(switch.process.pid) < MOST_MB

@@ -123,6 +123,16 @@ def bench_scale(as_json: bool) -> int:
     return subprocess.run(argv, check=False).returncode
 
 
+def bench_hostile(as_json: bool) -> int:
+    """What weir-switch and weir-server carry beside attacks, over what they do without, and their memory."""
+    argv = [sys.executable, "-m", "weirlab.bench.hostile", *(["--json"] if as_json else [])]
+    with subprocess.Popen(argv) as bench:
+        try:
+            return bench.wait()
+        except KeyboardInterrupt:
+            return bench.wait()  # it was told too, and ends what it started
+
+
 BENCHES: dict[str, Callable[[bool], int]] = {
     "xdp": bench_xdp,
     "lab": bench_lab,
@@ -131,4 +141,5 @@ BENCHES: dict[str, Callable[[bool], int]] = {
     "quic": bench_quic,
     "names": bench_names,
     "scale": bench_scale,
+    "hostile": bench_hostile,
 }
