@@ -112,7 +112,9 @@ class Rig:
         report = json.loads(out) if status == 0 else None
         found["forwarded"] = report["total"]["bytes"] / self.seconds if report else 0.0
         found["value"] = found["forwarded"] / (per_second or max(found["all_threads_cores"] * took_s, 1e-3))
-        found["disturbed"] = found.pop("core") - found["all_threads_cores"]
+        others_cores = found.pop("core") - found["all_threads_cores"]
+        # What the program leaves of its core others may have.
+        found["disturbed"] = 0.0 if per_second else others_cores
         return found
 
     def counters(self) -> dict[str, float]:

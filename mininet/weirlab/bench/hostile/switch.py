@@ -93,13 +93,14 @@ class Rig:
         if status != 0:
             raise BenchError(f"weir-frames: {log.read_text(errors='replace').strip()}")
         found = {name: (after[name] - before[name]) / took_s for name in before}
+        others_cores = found.pop("core") - found["all_threads_cores"]
         if per_second is None:
             found["value"] = found["forwarded"] / max(found["all_threads_cores"], 1e-3)
-            missing = 0.0
+            found["disturbed"] = others_cores
         else:
+            # What the program leaves of its core others may have.
             found["value"] = found["forwarded"] / max(found["offered"], 1)
-            missing = 1 - found["offered"] / per_second
-        found["disturbed"] = max(missing, found.pop("core") - found["all_threads_cores"])
+            found["disturbed"] = 1 - found["offered"] / per_second
         return found
 
     def counters(self) -> dict[str, float]:

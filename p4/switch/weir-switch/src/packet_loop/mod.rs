@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packet thread: waits for frames, departures, jobs, signals and changes of links, and never spins.
-//! The clock is read once a turn, not once a packet.
+//! The clock is read once a turn and after each job, not once a packet.
 mod clock;
 mod queue_reader;
 mod share;
