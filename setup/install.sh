@@ -21,6 +21,7 @@ clean_up() { lanes_stop; watched_stop; rm -f "${drafts[@]}"; }
 trap 'clean_up; exit 130' INT
 trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
+trap 'clean_up; exit 141' PIPE # who reads what we say is gone: `./run ... | head`
 
 STEPS="python xdp lab_tools first_look kernel rust p4 peers trainer prometheus"
 declare -A TITLES=(
