@@ -123,8 +123,9 @@ def of_session(mark: str) -> list[str]:
     return found
 
 
-def test_who_stops_it_finds_nothing_left(tmp_path, monkeypatch):
-    """Ctrl-C in the middle of a round: no program and no file stays."""
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_who_stops_it_finds_nothing_left(tmp_path, monkeypatch, how):
+    """Ctrl-C or `kill` in the middle of a round: no program and no file stays."""
     if os.geteuid() or not all((paths.build() / "bin" / name).exists() for name in ("weir-switch", "weir-frames")):
         pytest.skip("needs root, weir-switch and weir-frames")
     if len(os.sched_getaffinity(0)) < 2:
@@ -138,7 +139,7 @@ def test_who_stops_it_finds_nothing_left(tmp_path, monkeypatch):
                 break
         time.sleep(1)
         assert any("weir-switch" in command for command in of_session(mark))
-        stopped.send_signal(signal.SIGINT)
+        stopped.send_signal(how)
         said = stopped.communicate(timeout=60)[1]
     assert stopped.returncode == 130, said
     assert said.splitlines()[-1] == "bench hostile: stopped"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,7 @@ def main() -> int:
         os.execvp(
             "unshare", ["unshare", "-n", sys.executable, "-m", "weirlab.bench.hostile", *sys.argv[1:], "--inside"]
         )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is ended
     try:
         found = measured(options)
     except (BenchError, OSError, subprocess.SubprocessError) as error:
