@@ -95,7 +95,7 @@ int weir_egress(struct __sk_buff *skb)
 	now_ns = weir_step_time_ns(a.queue, c, coarse_ns);
 	if (now_ns) {
 		weir_root_backlog(skb, c, a.counters, &backlog_bytes);
-		weir_step(a.queue, c, a.counters, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
+		weir_step(now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
 	size = weir_skb_flow_size(a.queue, skb, c, a.header, coarse_ns, skb->wire_len);
 	if (!a.header.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))

@@ -75,7 +75,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	tau_c_us = weir_tau_us(rate_c, &c->law, WEIR_PAIR_BYTES(pair_c));
 	if (now_ns) {
 		tau_l_us = weir_tau_us(line, &c->law, WEIR_PAIR_BYTES(pair_l));
-		weir_step(classic, c, n, now_ns, tau_l_us > tau_c_us ? tau_l_us : tau_c_us,
+		weir_step(now_ns, tau_l_us > tau_c_us ? tau_l_us : tau_c_us,
 			  WEIR_PAIR_BYTES(pair_c) + WEIR_PAIR_BYTES(pair_l));
 	}
 	if (!pair_c)

@@ -26,7 +26,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	if (now_ns) {
 		pair = weir_pair_resync(q, d, n, pair, now_ns);
 		backlog_bytes = WEIR_PAIR_BYTES(pair);
-		weir_step(q, c, n, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
+		weir_step(now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
 	backlog_bytes = WEIR_PAIR_BYTES(pair);
 	if (!pair)
@@ -63,7 +63,7 @@ int weir_egress(struct __sk_buff *skb)
 	} else if (c->signal == WEIR_SIGNAL_VIRTUAL) {
 		now_ns = bpf_ktime_get_ns();
 		may_hit = weir_virtual_may_hit(a.queue, c, now_ns);
-		fate = weir_virtual_arrival(a.queue, c, a.counters, now_ns, len_bytes, may_hit,
+		fate = weir_virtual_arrival(a.queue, c, now_ns, len_bytes, may_hit,
 					    !may_hit || weir_skb_counts_as_ect(skb, a.header, c),
 					    weir_skb_flow_size(a.queue, skb, c, a.header, now_ns, len_bytes));
 	} else {

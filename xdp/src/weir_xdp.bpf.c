@@ -28,7 +28,7 @@ int weir_ingress(struct xdp_md *ctx)
 	ect = !may_hit || !weir_asks_ect(a.config) || weir_xdp_is_ect(ctx, a.header);
 	if (weir_counts_flows(&a.config->law) && a.header.proto)
 		size = weir_flow_size(a.queue, a.config, weir_xdp_flow(ctx, a.header), now_ns, len_bytes);
-	fate = weir_virtual_arrival(a.queue, a.config, a.counters, now_ns, len_bytes, may_hit, ect, size);
+	fate = weir_virtual_arrival(a.queue, a.config, now_ns, len_bytes, may_hit, ect, size);
 	marked = weir_arrival_wants_mark(&a, fate) && weir_xdp_mark(ctx, a.header);
 	if (weir_arrival_end(&a, fate, marked))
 		return XDP_DROP;

@@ -98,14 +98,22 @@ WEIR_INLINE __u64 weir_step_time_ns(const struct weir_queue *q, const struct wei
 	return weir_step_due(q, c, now_ns) ? now_ns : 0;
 }
 
-/* One step of the law if another CPU has not just taken it. */
-WEIR_INLINE void weir_step(struct weir_queue *q, const struct weir_config *c, struct weir_counters *n, __u64 now_ns,
-			   __u32 tau_us, __u64 backlog_bytes)
+/*
+ * One step of the law if another CPU has not just taken it. A function of numbers alone, not static: the kernel checks
+ * it once, by itself, and not with all that can come before and after it in a packet's way, which takes an attach a
+ * fifth of the time. It is given no value of a map, so it finds them anew; a step comes once in an interval.
+ */
+__attribute__((noinline)) int weir_step(__u64 now_ns, __u32 tau_us, __u64 backlog_bytes)
 {
+	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
+	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
+	const struct weir_config *c = weir_config_get();
 	__u64 now_us = now_ns / 1000, before_us;
 	__u32 row;
 	int stepped;
 
+	if (!q || !n || !c)
+		return 0;
 	bpf_spin_lock(&q->lock);
 	before_us = q->law.last_us;
 	stepped = weir_update(&q->law, &c->law, now_us, tau_us);
@@ -116,6 +124,7 @@ WEIR_INLINE void weir_step(struct weir_queue *q, const struct weir_config *c, st
 	}
 	bpf_spin_unlock(&q->lock);
 	weir_count_step(&n->steps, &c->law, stepped, row, now_us - before_us);
+	return stepped;
 }
 
 WEIR_INLINE enum weir_fate weir_fate(enum weir_verdict v)
@@ -167,20 +176,64 @@ WEIR_INLINE int weir_virtual_may_hit(const struct weir_queue *q, const struct we
 	       weir_excess_q32(&c->law, backlog_bytes, weir_tau_us(&rate, &c->law, backlog_bytes), WEIR_LARGE);
 }
 
+/* What the rate allows since the last one. Under the lock. */
+WEIR_INLINE void weir_virtual_drain(struct weir_queue *q, const struct weir_config *c, __u64 now_ns)
+{
+	__u64 dt_ns = now_ns - q->virtual_ns, drained_q16;
+
+	if (dt_ns >= WEIR_CLOCK_BACK) /* another CPU was here with a later time: nothing to drain */
+		return;
+	q->virtual_ns = now_ns;
+	if (dt_ns >= c->drain_full_ns) {
+		q->virtual_q16_bytes = 0;
+	} else {
+		drained_q16 = (dt_ns * c->drain_q32_bytes_per_ns) >> 16;
+		q->virtual_q16_bytes -= drained_q16 < q->virtual_q16_bytes ? drained_q16 : q->virtual_q16_bytes;
+	}
+}
+
+/* The step of the virtual queue's law, by what it has drained to; apart for the same reason as weir_step. */
+__attribute__((noinline)) int weir_virtual_step(__u64 now_ns)
+{
+	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
+	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
+	const struct weir_config *c = weir_config_get();
+	__u64 now_us = now_ns / 1000, before_us, backlog_bytes;
+	struct weir_rate rate = {};
+	__u32 tau_us, row;
+	int stepped;
+
+	if (!q || !n || !c)
+		return 0;
+	rate.dq_time_q8_us = c->drain_q8_us;
+	bpf_spin_lock(&q->lock);
+	weir_virtual_drain(q, c, now_ns);
+	backlog_bytes = q->virtual_q16_bytes >> 16;
+	tau_us = weir_tau_us(&rate, &c->law, backlog_bytes);
+	before_us = q->law.last_us;
+	stepped = weir_update(&q->law, &c->law, now_us, tau_us);
+	row = q->law.row;
+	if (stepped) {
+		q->tau_us = tau_us;
+		q->backlog_bytes = backlog_bytes;
+	}
+	bpf_spin_unlock(&q->lock);
+	weir_count_step(&n->steps, &c->law, stepped, row, now_us - before_us);
+	return stepped;
+}
+
 /*
- * An arrival at the virtual queue: drain what the rate allows since the last one, step, decide, join. may_hit: what
- * weir_virtual_may_hit said. Returns the fate; a hit packet has not joined yet (weir_virtual_join), because whether it
- * can be marked is still to be seen.
+ * An arrival at the virtual queue: step if it is time, drain what the rate allows since the last one, decide, join.
+ * may_hit: what weir_virtual_may_hit said. Returns the fate; a hit packet has not joined yet (weir_virtual_join),
+ * because whether it can be marked is still to be seen.
  */
-WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const struct weir_config *c,
-						struct weir_counters *n, __u64 now_ns, __u64 len_bytes, int may_hit,
-						int ect, enum weir_size size)
+WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const struct weir_config *c, __u64 now_ns,
+						__u64 len_bytes, int may_hit, int ect, enum weir_size size)
 {
 	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
-	__u64 now_us = 0, before_us = 0, dt_ns, drained_q16, backlog_bytes;
-	__u32 rand_a = 0xffffffff, rand_b = 0xffffffff, tau_us, row;
+	__u32 rand_a = 0xffffffff, rand_b = 0xffffffff, tau_us;
+	__u64 backlog_bytes;
 	enum weir_fate fate;
-	int stepped = 0;
 
 	/* Not under the lock, and not where they decide nothing. What another CPU changes meanwhile then comes after
 	 * this packet: all ones are no hit. */
@@ -189,29 +242,12 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 		if (c->law.squared)
 			rand_b = bpf_get_prandom_u32();
 	}
+	if (weir_step_due(q, c, now_ns))
+		weir_virtual_step(now_ns);
 	bpf_spin_lock(&q->lock);
-	dt_ns = now_ns - q->virtual_ns;
-	if (dt_ns < WEIR_CLOCK_BACK) { /* else another CPU was here with a later time: nothing to drain */
-		q->virtual_ns = now_ns;
-		if (dt_ns >= c->drain_full_ns) {
-			q->virtual_q16_bytes = 0;
-		} else {
-			drained_q16 = (dt_ns * c->drain_q32_bytes_per_ns) >> 16;
-			q->virtual_q16_bytes -= drained_q16 < q->virtual_q16_bytes ? drained_q16 : q->virtual_q16_bytes;
-		}
-	}
+	weir_virtual_drain(q, c, now_ns);
 	backlog_bytes = q->virtual_q16_bytes >> 16;
 	tau_us = weir_tau_us(&rate, &c->law, backlog_bytes);
-	if (weir_step_due(q, c, now_ns)) {
-		now_us = now_ns / 1000;
-		before_us = q->law.last_us;
-		stepped = weir_update(&q->law, &c->law, now_us, tau_us);
-		if (stepped) {
-			q->tau_us = tau_us;
-			q->backlog_bytes = backlog_bytes;
-		}
-	}
-	row = q->law.row;
 	if (backlog_bytes + len_bytes > (c->limit_bytes ? c->limit_bytes : WEIR_BYTES_MAX >> 1)) {
 		fate = WEIR_FATE_LIMIT; /* 2^31 bytes keep the drained amount from overflowing */
 	} else {
@@ -221,7 +257,6 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 			q->virtual_q16_bytes += len_bytes << 16;
 	}
 	bpf_spin_unlock(&q->lock);
-	weir_count_step(&n->steps, &c->law, stepped, row, now_us - before_us);
 	return fate;
 }
 
