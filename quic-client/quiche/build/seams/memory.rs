@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The seams for what a connection keeps in memory until it is acknowledged.
+//! The seams for what a connection keeps in memory: until it is acknowledged, or until it can be read.
 
 use super::Seam;
 
@@ -11,6 +11,34 @@ pub const SEAMS: &[Seam] = &[
     streams: ",
         to: "    /// Map of streams indexed by stream ID. `crate::hooks::unacknowledged` looks at all of them.
     pub(crate) streams: ",
+    },
+    Seam {
+        name: "unread",
+        file: "src/stream/recv_buf.rs",
+        from: "    /// the application, ordered by offset.
+    data: ",
+        to: "    /// the application, ordered by offset. `crate::hooks::unread` counts them.
+    pub(crate) data: ",
+    },
+    Seam {
+        name: "unread-alone",
+        file: "src/stream/recv_buf.rs",
+        from: "                self.data.insert(buf.max_off(), buf);",
+        to: "                self.data.insert(buf.max_off(), crate::hooks::alone(buf));",
+    },
+    Seam {
+        name: "unread-frames",
+        file: "src/h3/stream.rs",
+        from: "    state_buf: Vec<u8>,",
+        to: "    /// `crate::hooks::unread_frames_bytes` counts it.
+    pub(crate) state_buf: Vec<u8>,",
+    },
+    Seam {
+        name: "unread-frames-streams",
+        file: "src/h3/mod.rs",
+        from: "    streams: crate::stream::StreamIdHashMap<stream::Stream>,",
+        to: "    /// `crate::hooks::unread_frames_bytes` looks at all of them.
+    pub(crate) streams: crate::stream::StreamIdHashMap<stream::Stream>,",
     },
     Seam {
         name: "sent-room",

@@ -12,8 +12,8 @@ mod memory;
 mod recovery;
 mod timestamps;
 
-pub(crate) use memory::give_room_back;
-pub use memory::{unacknowledged, Unacknowledged};
+pub(crate) use memory::{alone, give_room_back};
+pub use memory::{drop_unread, unacknowledged, unread, unread_frames_bytes, Unacknowledged, Unread};
 pub(crate) use recovery::*;
 pub(crate) use timestamps::*;
 pub use timestamps::{gets_timestamps, set_timestamps, Timestamps};
