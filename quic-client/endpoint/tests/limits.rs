@@ -162,6 +162,21 @@ fn a_download_alone_has_room_in_the_least_memory_there_is() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
+// More than its window nobody can hold, so that a client alone is never in the way, whatever a busy machine loses.
+#[test]
+fn an_upload_alone_has_room_in_the_least_memory_there_is() {
+    let narrow = ["--conn-window", "512KiB", "--max-conn-window", "512KiB"];
+    let s = Server::start(&[&["--receive-memory-mib", "1"][..], &narrow].concat());
+    for alpn in ["h3", "hq-interop"] {
+        let url = s.url("");
+        let words = ["--insecure", "--upload", "--bytes", "3MB", "--alpn", alpn, "--requests", "8", "--parallel", "8"];
+        assert_eq!(came(&good(&[&[&*url][..], &words].concat())), 24_000_000, "{alpn}");
+    }
+    assert!(s.finish().iter().all(|line| line["k"] != "end" || line["reason"] == "closed by client"));
+    let refused = Command::new(SERVER).args(["--receive-memory-mib", "0"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 // Six stopped clients are given all of the memory, by halves; it is less than one of them could hold.
 #[test]
 fn clients_that_stop_reading_give_way_to_those_who_read() {

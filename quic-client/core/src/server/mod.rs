@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's side: [`Session`], one connection and the requests on it, and [`admission`], which clients the server
-//! keeps state for, and [`send_memory`], how much of what it sends it keeps until it is acknowledged.
+//! keeps state for. [`send_memory`]: how much of what it sends it keeps until it is acknowledged; [`receive_memory`]: how
+//! much of what it receives until it can be read.
 
 pub mod admission;
 mod bursts;
+pub mod receive_memory;
 pub mod send_memory;
 mod session;
 

@@ -5,9 +5,14 @@ use crate::connection::{Conn, Zeros, write_zeros};
 use crate::request::{Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, Request, RequestError, Resource};
 use crate::request::{parse_hq_line, parse_request};
 use crate::server::bursts::Bursts;
+use crate::server::receive_memory::cost_bytes;
 use quiche::h3::NameValue;
+use quiche::hooks;
 use std::collections::BTreeMap;
 use std::time::Instant;
+
+/// How much of the reason is said why a request is not served.
+const MOST_ANSWER_CHARS: usize = 500;
 
 /// One connection of a server.
 pub struct Session {
@@ -19,6 +24,8 @@ pub struct Session {
     pub flow: Option<u64>,
     /// Payload: handed to the stack for downloads, taken in for uploads.
     pub bytes: u64,
+    /// Payload taken in, also such as nobody asked for.
+    pub read_bytes: u64,
     // Ordered, because the order of writing decides the order of packets.
     tasks: BTreeMap<u64, Work>,
     /// When an application has more to send.
@@ -57,7 +64,7 @@ enum Task {
 impl Session {
     /// A session over a connection just accepted.
     pub fn new(conn: Conn, id: u64) -> Self {
-        Session { conn, id, flow: None, bytes: 0, tasks: BTreeMap::new(), next_burst: None }
+        Session { conn, id, flow: None, bytes: 0, read_bytes: 0, tasks: BTreeMap::new(), next_burst: None }
     }
 
     /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into.
@@ -113,6 +120,22 @@ impl Session {
     /// When there is something to do even if nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
         [self.conn.deadline(), self.next_burst].into_iter().flatten().min()
+    }
+
+    /// What was received and is not read, or not read whole: the memory that it takes, in bytes.
+    pub fn unread_memory_bytes(&self) -> u64 {
+        let frames_bytes = self.conn.h3.as_ref().map_or(0, hooks::unread_frames_bytes);
+        let lines =
+            self.tasks.values().map(|work| if let Task::Line(line) = &work.task { line.len() as u64 } else { 0 });
+        cost_bytes(hooks::unread(&self.conn.quic), frames_bytes + lines.sum::<u64>())
+    }
+
+    /// Closes the connection and drops what is unread, and with it all requests.
+    pub fn give_up(&mut self, code: u64, reason: &str) {
+        self.conn.close(code, reason);
+        self.conn.h3 = None;
+        self.tasks.clear();
+        hooks::drop_unread(&mut self.conn.quic);
     }
 
     /// Whether a transfer is going on.
@@ -199,7 +222,10 @@ impl Session {
         let (status, task, length) = match task {
             Ok(Task::Download(n)) => ("200", Task::Download(n), n),
             Ok(task) => ("200", task, None),
-            Err((status, text)) => (status, Task::Answer(text.into_bytes()), None),
+            // It may be long, and wait until the client takes it.
+            Err((status, text)) => {
+                (status, Task::Answer(text.chars().take(MOST_ANSWER_CHARS).collect::<String>().into_bytes()), None)
+            }
         };
         let mut headers = vec![Header::new(b":status", status.as_bytes()), Header::new(b"server", b"weir")];
         if let Some(n) = length {
@@ -209,6 +235,7 @@ impl Session {
     }
 
     fn took_in(&mut self, id: u64, n: usize) {
+        self.read_bytes += n as u64;
         if let Some(Work { task: Task::Upload(total), .. }) = self.tasks.get_mut(&id) {
             *total += n as u64;
             self.bytes += n as u64;

@@ -13,6 +13,7 @@ use weir_core::connection::{Allowance, Conn, Failure, PacketSink};
 use weir_core::report::samples::{EndLine, Side, Timebase};
 use weir_core::request::NO_ERROR;
 use weir_core::server::admission::Source;
+use weir_core::server::receive_memory::{Part, ReceiveMemory};
 use weir_core::server::send_memory::{SendMemory, Share};
 use weir_core::server::{CidChange, Session};
 
@@ -39,8 +40,10 @@ pub struct Connection {
     late: bool,
     /// What it holds of the memory for what is sent.
     share: Share,
-    /// It was closed for others that need that memory.
-    gave_way: bool,
+    /// What it holds of the memory for what can't be read yet.
+    part: Part,
+    /// It was closed for others that need memory; why.
+    gave_way: Option<&'static str>,
     timer: Option<Instant>,
     touched: bool,
 }
@@ -59,7 +62,8 @@ impl Connection {
             handshake_ends,
             late: false,
             share: Share::default(),
-            gave_way: false,
+            part: Part::default(),
+            gave_way: None,
             timer: None,
             touched: false,
         }
@@ -83,6 +87,13 @@ impl Connection {
         memory.update(&mut self.share, unacknowledged(quic), acked_and_lost_bytes(quic).0, short, now);
     }
 
+    /// Notes what it holds of the memory for what can't be read yet.
+    fn note_unread(&mut self, memory: &mut ReceiveMemory, now: Instant) {
+        if self.gave_way.is_none() {
+            memory.update(&mut self.part, self.session.unread_memory_bytes(), self.session.read_bytes, now);
+        }
+    }
+
     fn next_timer(&self) -> Option<Instant> {
         [self.session.deadline(), self.handshake_ends].into_iter().flatten().min()
     }
@@ -90,8 +101,7 @@ impl Connection {
     /// Its last line in `--stats`.
     pub fn end_line(&self, timebase: &Timebase, now: Instant) -> EndLine {
         let session = &self.session;
-        let reason = match session.conn.failure() {
-            None if self.gave_way => "gave way: held memory that others needed".to_owned(),
+        let ended = || match session.conn.failure() {
             None if self.late => "handshake timeout".to_owned(),
             None => "closed by us".to_owned(),
             Some(Failure::Timeout { established }) => {
@@ -114,7 +124,8 @@ impl Connection {
             flow: session.flow,
             conn: session.id,
             bytes: session.bytes,
-            reason,
+            // Before the handshake is done quiche's own record has a code of the transport.
+            reason: self.gave_way.map_or_else(ended, str::to_owned),
             decisions: session.conn.decisions,
         }
     }
@@ -139,11 +150,13 @@ pub struct Connections {
     touched: Vec<u64>,
     next_id: u64,
     send_memory: SendMemory,
+    receive_memory: ReceiveMemory,
 }
 
 impl Connections {
-    /// None yet. All together may hold so much memory, in bytes, for what they send.
-    pub fn new(send_memory_bytes: u64) -> Self {
+    /// None yet. All together may hold so much memory, in bytes, for what is sent to clients, and for what these send and
+    /// can't be read yet.
+    pub fn new(send_memory_bytes: u64, receive_memory_bytes: u64) -> Self {
         Connections {
             by_id: BTreeMap::new(),
             by_cid: HashMap::new(),
@@ -151,6 +164,7 @@ impl Connections {
             touched: Vec::new(),
             next_id: 0,
             send_memory: SendMemory::new(send_memory_bytes),
+            receive_memory: ReceiveMemory::new(receive_memory_bytes),
         }
     }
 
@@ -223,7 +237,36 @@ impl Connections {
             && let Some(connection) = self.touch(id)
         {
             connection.session.conn.close(EXCESSIVE_LOAD, "what it held was needed for others");
-            connection.gave_way = true;
+            connection.gave_way = Some("gave way: held memory that others needed");
+        }
+    }
+
+    /// Notes that a datagram came, for any connection. What many of them can become is bounded before more are taken in.
+    pub fn came(&mut self, bytes: usize, now: Instant) {
+        if self.receive_memory.came(bytes) {
+            self.bound_unread(now);
+        }
+    }
+
+    /// If what can't be read yet takes too much memory, those connections are closed that are most in the way; they are
+    /// then to be served.
+    pub fn bound_unread(&mut self, now: Instant) {
+        for id in &self.touched {
+            if let Some(connection) = self.by_id.get_mut(id) {
+                connection.note_unread(&mut self.receive_memory, now);
+            }
+        }
+        self.receive_memory.looked();
+        if !self.receive_memory.is_over() {
+            return;
+        }
+        let all = self.by_id.iter().map(|(id, connection)| (*id, &connection.part));
+        for id in self.receive_memory.give_way(all, now) {
+            let Some(connection) = self.touch(id) else { continue };
+            connection.session.give_up(EXCESSIVE_LOAD, "too much that can't be read yet");
+            connection.gave_way = Some("gave way: held memory for what can't be read yet");
+            let mut part = std::mem::take(&mut connection.part);
+            self.receive_memory.gone(&mut part);
         }
     }
 
@@ -249,6 +292,7 @@ impl Connections {
         connection.note_held(&mut self.send_memory, now);
         connection.session.conn.allowance = self.send_memory.allowance(&connection.share);
         connection.session.advance(now, scratch);
+        connection.note_unread(&mut self.receive_memory, now);
         let (by_cid, cids) = (&mut self.by_cid, &mut connection.cids);
         connection.session.exchange_cids(
             || Ok::<_, Fault>((new_cid()?, new_reset_token()?)),
@@ -271,7 +315,7 @@ impl Connections {
             connection.late = false;
             validated = !std::mem::replace(&mut connection.validated, true);
         }
-        let over = connection.session.conn.quic.is_closed() || connection.late || connection.gave_way;
+        let over = connection.session.conn.quic.is_closed() || connection.late || connection.gave_way.is_some();
         self.set_timer(id);
         Ok(Some(Served { validated, over }))
     }
@@ -310,8 +354,9 @@ impl Connections {
 
     /// Takes a connection out, with its timer and its connection IDs.
     pub fn remove(&mut self, id: u64) -> Option<Connection> {
-        let connection = self.by_id.remove(&id)?;
+        let mut connection = self.by_id.remove(&id)?;
         self.send_memory.gone(&connection.share);
+        self.receive_memory.gone(&mut connection.part);
         connection.timer.map(|t| self.timers.remove(&(t, id)));
         for cid in &connection.cids {
             self.by_cid.remove(cid);

@@ -87,7 +87,10 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let (start, start_us) = moment();
     let mut server = Server {
         acceptor: Acceptor::new(options, config, start)?,
-        connections: Connections::new(u64::from(options.send_memory_mib) << 20),
+        connections: Connections::new(
+            u64::from(options.send_memory_mib) << 20,
+            u64::from(options.receive_memory_mib) << 20,
+        ),
         closing: false,
         handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
         congestion,
@@ -178,6 +181,7 @@ impl Server {
         }
         if let Some(connection) = self.connections.touch_by_cid(header.dcid.as_ref()) {
             connection.session.conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
+            self.connections.came(bytes.len(), now);
             return Ok(());
         }
         // No stateless resets either (RFC 9000 10.3): their tokens would have to outlive what is known of a connection.
@@ -217,10 +221,12 @@ impl Server {
         connection.qlog = qlog;
         connection.trajectory = self.trajectories.start(|| self.congestion.trajectory(id));
         self.connections.insert(connection);
+        self.connections.came(bytes.len(), now);
     }
 
     /// Serves all connections that something happened to, and sends.
     fn serve(&mut self, socket: &mut UdpSocket, send: &mut SendBatch, now: Instant) -> Result<(), Fault> {
+        self.connections.bound_unread(now);
         self.connections.make_room(now);
         let touched = self.connections.take_touched();
         for &id in &touched {

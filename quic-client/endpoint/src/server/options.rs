@@ -70,6 +70,12 @@ pub struct Options {
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_048_576),
           value_name = "MIB", help_heading = "Limits")]
     pub send_memory_mib: u32,
+    /// Memory for what clients send ahead of what can be read, over all connections: data behind what was lost, and
+    /// requests that have not come whole. A connection alone may hold all of it. Where it is short, connections that read
+    /// nothing are closed
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_048_576),
+          value_name = "MIB", help_heading = "Limits")]
+    pub receive_memory_mib: u32,
     /// Options that the client has too.
     #[command(flatten)]
     pub common: CommonOptions,
