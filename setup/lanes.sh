@@ -25,6 +25,7 @@ lanes() {
       : >"$said.$step"
       (
         trap 'clean_up; exit 143' TERM
+        # shellcheck disable=SC2030,SC2031  # what is the others' is not this process's to stop
         lane_pids=() lanes_said=
         export WATCHED_SAID=$said.$step WATCHED_HOLD=""
         [ "$step" = "$alone" ] || WATCHED_HOLD=$said.alone
@@ -84,5 +85,6 @@ lanes_stop() {
   for pid in "${lane_pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
   for pid in "${lane_pids[@]}"; do wait "$pid" 2>/dev/null || true; done
   lane_pids=()
+  # shellcheck disable=SC2031
   [ -z "${lanes_said:-}" ] || rm -f "$lanes_said" "$lanes_said".*
 }

@@ -81,7 +81,7 @@ watched_stop() {
 # What `watched` runs stands still while there is a file WATCHED_HOLD.
 watched_hold() {
   if [ -n "${WATCHED_HOLD:-}" ] && [ -e "$WATCHED_HOLD" ]; then
-    kill -STOP -- "-$watched_pid" 2>/dev/null && held=1 || true
+    if kill -STOP -- "-$watched_pid" 2>/dev/null; then held=1; fi
   elif [ -n "$held" ]; then
     kill -CONT -- "-$watched_pid" 2>/dev/null || true
     held=""
