@@ -20,6 +20,21 @@ def test_help_says_what_each_benchmark_measures(capsys):
     assert "BMv2 where simple_switch and p4c-bm2-ss are on PATH" in next(x for x in lines if x.startswith("  switch"))
 
 
+def test_options_behind_one_benchmark_are_its_own(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setitem(BENCHES, "xdp", lambda as_json, own=(): calls.append((as_json, list(own))) or 0)
+    assert cli.main(["bench", "xdp", "--cost-only", "--signals", "poll", "--json"]) == 0
+    assert cli.main(["bench", "xdp"]) == 0
+    assert calls == [(True, ["--cost-only", "--signals", "poll"]), (False, [])]
+    assert cli.main(["bench", "law", "--seconds", "1"]) == 2
+    assert "law takes no options; xdp, " in capsys.readouterr().err
+    for words in (["bench", "xdp", "law", "--cost-only"], ["bench", "--cost-only"], ["demo", "--cost-only"]):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(words)
+        assert caught.value.code == 2
+        assert "unrecognized arguments: --cost-only" in capsys.readouterr().err
+
+
 def demo(*words):
     args = cli.parser().parse_args(["demo", *words])
     return [(scenario.name, runs) for scenario, runs in demo_runs(args.parts or (), args.only, args.seeds)]

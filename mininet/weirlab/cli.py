@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -154,7 +154,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="benchmarks:\n" + "\n".join(f"  {name:8}{text}" for name, text in BENCH_HELP.items()),
     )
-    bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (default: all)")
+    bench.add_argument("names", nargs="*", metavar="NAME",
+                       help="benchmarks to run (default: all). Options behind a single name are its own: "
+                       "./run bench hostile --only server")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="one JSON document for each benchmark")
     return top
 
@@ -238,16 +240,29 @@ def run_scenario(
     return summary, page, failed, topology_of(scenario.topology).asked(results, summary)
 
 
-def main_bench(args: argparse.Namespace) -> int:
-    from weirlab.bench.benches import BENCHES
+def parsed(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The command line, and the options in it that are a single benchmark's own."""
+    args, own = parser().parse_known_args(argv)
+    if own and (args.command != "bench" or len(args.names) != 1):
+        parser().error(f"unrecognized arguments: {' '.join(own)}")
+    return args, own
+
+
+def main_bench(args: argparse.Namespace, own: Sequence[str]) -> int:
+    from weirlab.bench.benches import BENCHES, OWN_OPTIONS
 
     names = args.names or list(BENCHES)
     for name in names:
         if name not in BENCHES:
             print(f"./run bench: no benchmark {name}; there are {', '.join(BENCHES)}", file=sys.stderr)
             return 2
+    if own and names[0] not in OWN_OPTIONS:
+        print(f"./run bench: {names[0]} takes no options; {', '.join(OWN_OPTIONS)} do", file=sys.stderr)
+        return 2
     if args.check:
         return 0
+    if own:
+        return BENCHES[names[0]](args.json, own)
     return max(BENCHES[name](args.json) for name in names)
 
 
@@ -288,14 +303,14 @@ def main(argv: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
     try:
-        args = parser().parse_args(argv)
+        args, own = parsed(argv)
         if getattr(args, "lab_kernel", None):
             os.environ[LAB_KERNEL] = args.lab_kernel
         if args.command == "lab":
             words = args.words[1:] if args.words[:1] == ["--"] else args.words
             return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)
         if args.command == "bench":
-            return main_bench(args)
+            return main_bench(args, own)
         if args.command == "evaluate":
             from weirlab.evaluation.command import main_evaluate
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,14 @@ def bench_law(as_json: bool) -> int:
     return 0
 
 
-def bench_xdp(as_json: bool) -> int:
+def bench_xdp(as_json: bool, own: Sequence[str] = ()) -> int:
     """Cost per packet of the eBPF programs on the host kernel, beside an empty program's."""
-    argv = [sys.executable, str(paths.clone() / "xdp" / "bench" / "bench_xdp.py"), *(["--json"] if as_json else [])]
+    argv = [
+        sys.executable,
+        str(paths.clone() / "xdp" / "bench" / "bench_xdp.py"),
+        *(["--json"] if as_json else []),
+        *own,
+    ]
     return subprocess.run(argv, check=False).returncode
 
 
@@ -104,28 +109,28 @@ def bench_switch(as_json: bool) -> int:
     return max(subprocess.run([*argv, *words], check=False).returncode for words in calls)
 
 
-def bench_quic(as_json: bool) -> int:
+def bench_quic(as_json: bool, own: Sequence[str] = ()) -> int:
     """A download over loopback, and the memory of idle connections, beside quiche's examples, quinn and TCP."""
-    argv = [sys.executable, "-m", "weirlab.bench.quic", *(["--json"] if as_json else [])]
+    argv = [sys.executable, "-m", "weirlab.bench.quic", *(["--json"] if as_json else []), *own]
     return subprocess.run(argv, check=False).returncode
 
 
-def bench_names(as_json: bool) -> int:
+def bench_names(as_json: bool, own: Sequence[str] = ()) -> int:
     """What the converters of `weir-icn` carry and how long they keep a datagram, beside UDP on the same link."""
-    argv = [sys.executable, "-m", "weirlab.bench.names", *(["--json"] if as_json else [])]
+    argv = [sys.executable, "-m", "weirlab.bench.names", *(["--json"] if as_json else []), *own]
     return subprocess.run(argv, check=False).returncode
 
 
-def bench_scale(as_json: bool) -> int:
+def bench_scale(as_json: bool, own: Sequence[str] = ()) -> int:
     """What a controller, a switch, a publisher, a cache and an edge server cost with few and many ports, flows, names
     and receivers; and what a tree of switches then has to do."""
-    argv = [sys.executable, "-m", "weirlab.bench.scale", *(["--json"] if as_json else [])]
+    argv = [sys.executable, "-m", "weirlab.bench.scale", *(["--json"] if as_json else []), *own]
     return subprocess.run(argv, check=False).returncode
 
 
-def bench_hostile(as_json: bool) -> int:
+def bench_hostile(as_json: bool, own: Sequence[str] = ()) -> int:
     """What weir-switch and weir-server carry beside attacks, over what they do without, and their memory."""
-    argv = [sys.executable, "-m", "weirlab.bench.hostile", *(["--json"] if as_json else [])]
+    argv = [sys.executable, "-m", "weirlab.bench.hostile", *(["--json"] if as_json else []), *own]
     with subprocess.Popen(argv) as bench:
         try:
             return bench.wait()
@@ -133,7 +138,7 @@ def bench_hostile(as_json: bool) -> int:
             return bench.wait()  # it was told too, and ends what it started
 
 
-BENCHES: dict[str, Callable[[bool], int]] = {
+BENCHES: dict[str, Callable[..., int]] = {
     "xdp": bench_xdp,
     "lab": bench_lab,
     "law": bench_law,
@@ -143,3 +148,5 @@ BENCHES: dict[str, Callable[[bool], int]] = {
     "scale": bench_scale,
     "hostile": bench_hostile,
 }
+OWN_OPTIONS = ("xdp", "quic", "names", "scale", "hostile")
+"""Benchmarks that take options, as a second argument."""
