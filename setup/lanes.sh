@@ -5,14 +5,15 @@
 
 # lanes SAID MOST STEP...
 # Runs steps, which are functions, in the order given, MOST at a time. A step that AFTER names others for begins when
-# those are over; while one of ALONE runs, the others stand still. Each runs in a process of its own, which has begun with `next_title STEP`; what it is at stands in the file
-# SAID.STEP, by `watched`, and all together in the file SAID, for whoever waits for us. If one fails, the others are stopped and
-# its status is returned.
+# those are over; while one of ALONE runs, the others stand still. Each runs in a process of its own, after
+# `next_title STEP`. What it is at stands in the file SAID.STEP, by `watched`, and all together in the file SAID, for
+# whoever waits for us. If one fails, the others are stopped and its status is returned.
 lanes() {
   local said=$1 most=$2 step pid status=0 began=$SECONDS next=${WATCHED_EVERY_S:-30}
   shift 2
   local waiting=("$@") left alone=""
   lane_pids=() lanes_said=$said
+  rm -f "$said" "$said".* # of one that was killed: steps would stand still for it
   while [ ${#waiting[@]} -gt 0 ] || [ ${#lane_pids[@]} -gt 0 ]; do
     left=()
     for step in "${waiting[@]}"; do

@@ -171,6 +171,7 @@ def lanes(folder, script, **kwargs):
 def test_two_steps_run_at_once_and_a_third_after_the_one_that_it_needs(tmp_path):
     for name in ("ping", "pong"):
         os.mkfifo(tmp_path / name)
+    (tmp_path / "said.alone").touch()  # of a set-up that was killed
     process = lanes(
         tmp_path,
         """
