@@ -6,13 +6,7 @@
 #
 # WEIR_LAB_KERNEL names another version than the default. Its source is that of the package linux-source-VERSION if that
 # is installed; else it is fetched, once: the newest that is in the cache is taken after that.
-#
-# The changes to the source:
-# - HZ 100 -> 1000. At 100 the timers of PIE and RED round to 10 ms.
-# - The clock counts single ns, and neither reading it nor a system call that fails takes virtual time, unless somebody
-#   tries over and over (clock.h).
-# - The kernel's random state comes from the host's getrandom() alone, which the lab answers from the seed (getrandom.c).
-#   Nothing else is mixed into it: not the times of interrupts, nor devices, nor the command line.
+# edit-source.sh describes the changes to the source.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 series=${WEIR_LAB_KERNEL:-6.12}
@@ -23,7 +17,7 @@ die() { printf 'lab kernel: %s\n' "$*" >&2; exit 1; }
 [[ $series =~ ^[0-9]+\.[0-9]+$ ]] || die "'$series' is not a version of Linux; write one as 6.12"
 version=""
 if [ -r "$source_tar" ]; then version=$(dpkg-query -W -f '${Version}' "linux-source-$series" 2>/dev/null) || version=""; fi
-key=$(cat "$here"/{exact.config,some.config,getrandom.c,clock.h} "${BASH_SOURCE[0]}" | sha256sum | cut -c1-12)
+key=$(cat "$here"/{exact.config,some.config,getrandom.c,clock.h,edit-source.sh} | sha256sum | cut -c1-12)
 folder_of() { printf '%s\n' "$cache/kernel-exact-${1//[^A-Za-z0-9.]/_}-$key"; }
 # Sets `final`, where the kernel is or will be; empty if that depends on which version is fetched.
 look() {
@@ -55,22 +49,7 @@ echo "lab kernel: building Linux ${version} for virtual time (3 to 5 minutes on 
 tar -xf "$source_tar" -C "$work"
 [ ! -e "$work/source.tar.xz" ] || rm "$work/source.tar.xz"
 cd "$work/linux-source-$series"
-sed -i '/^config HZ$/,/^$/s/default 100$/default 1000/' arch/um/Kconfig
-grep -A2 '^config HZ$' arch/um/Kconfig | grep -q 'default 1000' || die "arch/um/Kconfig no longer has 'HZ default 100'"
-# edit FILE SED-SCRIPT WANTED: change FILE of the source, in which then is a line with WANTED, as grep -E has it.
-edit() {
-  sed -i "$2" "$1"
-  grep -qE "$3" "$1" || die "$1 of the kernel's source is not what this script expects to change"
-}
-cp "$here/clock.h" arch/um/kernel/
-time_c=arch/um/kernel/time.c
-edit $time_c '/^static u64 timer_read(/i #include "clock.h"\n' '^#include "clock.h"$'
-edit $time_c '/^static u64 timer_read(/,/^}/s/time_travel_update_time_rel(TIMER_M[A-Z]*)/time_travel_try(CLOCK_READ_NS)/' \
-  '^\s+time_travel_try\(CLOCK_READ_NS\);$'
-edit arch/um/kernel/skas/syscall.c \
-  's/um_udelay(1);/{ void time_travel_failed_call(long error); time_travel_failed_call(ret); }/' \
-  'time_travel_failed_call\(ret\);'
-edit drivers/char/random.c 's/blake2s_update(&input_pool.hash, buf, len);/(void)buf;/' '^\s\(void\)buf;$'
+"$here/edit-source.sh"
 
 # The banner, which programs can read, must not hold the date, the user or the host.
 export KBUILD_BUILD_TIMESTAMP='2026-01-01' KBUILD_BUILD_USER=weir KBUILD_BUILD_HOST=lab KBUILD_BUILD_VERSION=1
