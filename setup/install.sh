@@ -3,7 +3,7 @@
 # Installs and builds what is missing, and only that; quiet and quick when nothing is. Called by ./run with words: steps
 # of the set-up (STEPS, below) and groups of setup/debian-packages.txt that what runs needs. A step asks for its
 # packages, and for a compiler, only when there is something to build. Two at once wait for each other; after an
-# interruption it goes on where it was. Called as root for a clone that belongs to somebody else it installs the
+# interruption it goes on where it was. With --check first it only checks the machine. Called as root for a clone that belongs to somebody else it installs the
 # packages and builds as that user, so that nothing in the clone becomes root's.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,6 +14,8 @@ build=$root/build stamps=$root/build/stamps
 . "$root/setup/lanes.sh"
 # shellcheck source=setup/owner.sh
 . "$root/setup/owner.sh"
+# shellcheck source=setup/machine.sh
+. "$root/setup/machine.sh"
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf 'weir: %s\n' "$*" >&2; exit 1; }
 drafts=()
@@ -118,9 +120,6 @@ look_for_packages() {
 packages() {
   local sudo=() log=$build/apt.log
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends $*"
-    say "installing Debian packages needs root: $*"
-    sudo -v || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends $*"
     sudo=(sudo)
   fi
   mkdir -p "$build" && : >"$log" && to_owner "$build" "$log"
@@ -151,15 +150,10 @@ trainer() { environment venv-train quic-client/train/requirements.txt trainer.lo
 
 # Cargo on PATH, of the version wanted; or one line that says what to do.
 toolchain() {
-  local what=$1 manifest=$2 wanted have why=""
-  [ ! -e "$stamps/$what" ] || why="; the sources of ${TITLES[$what]} are not those that they were built from"
-  find_cargo || die "Rust is missing, and ${TITLES[$what]} must be built$why. Install Rust with rustup (https://rustup.rs:" \
-    "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh), or, if another user has it, call ./run as that user" \
-    "once, without sudo; then call this again"
-  wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$root/$manifest")
-  have=$(cargo --version | cut -d' ' -f2) || die "cargo does not run: $(command -v cargo)"
-  [ "$(printf '%s\n%s\n' "${wanted:-0}" "$have" | sort -V | head -n 1)" = "${wanted:-0}" ] \
-    || die "Rust $have is too old, $wanted or newer is needed: rustup update stable"
+  local why
+  why=$(rust_problem "$1")
+  [ -z "$why" ] || die "$why"
+  find_cargo
 }
 
 # cargo_build STEP TARGET_FOLDER MANIFEST LOG
@@ -172,7 +166,7 @@ cargo_build() {
 rust() {
   local before
   before=$(sources_now rust)
-  toolchain rust quic-client/Cargo.toml
+  toolchain rust
   # Measured once: two thirds of the crates take a tenth of the time, BoringSSL and quiche, for which all wait, half of it.
   CURVE="657:110,750:210,880:310,886:480,897:590,946:640,951:840,1000:1000" cargo_build rust cargo quic-client/Cargo.toml rust.log
   ln -sf ../cargo/release/weir-client ../cargo/release/weir-server ../cargo/release/weir-icn "$build/bin/"
@@ -182,7 +176,7 @@ rust() {
 # The P4Runtime messages that both languages read, then the switch. Descriptors that are as they were keep their time:
 # cargo goes by it.
 p4() {
-  toolchain p4 quic-client/Cargo.toml
+  toolchain p4
   local descriptors=$build/proto/p4runtime.fds before
   before=$(sources_now p4)
   mkdir -p "$build/proto"
@@ -243,7 +237,7 @@ kernel() {
 peers() {
   local before
   before=$(sources_now peers)
-  toolchain peers mininet/peers/noq/Cargo.toml
+  toolchain peers
   cargo_build peers cargo-peers mininet/peers/noq/Cargo.toml peers.log
   ln -sf ../cargo-peers/release/noq-server "$build/bin/"
   stamp peers "$before"
@@ -294,6 +288,9 @@ wait_for_another() {
   [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
+# --check: only reports what this machine lacks for these words.
+check_only=""
+if [ "${1:-}" = --check ]; then check_only=1; shift; fi
 for word in "$@"; do
   case $word in
     python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | test) ;;
@@ -313,6 +310,9 @@ fi
 if [ -e "$build/setup.lock" ] && ! as_owner test -w "$build/setup.lock"; then
   die "$build was made by $(stat -c %U "$build/setup.lock"); remove it as that user, or use a clone of your own"
 fi
+# Where root calls for another user's clone, that user's process checks: its Rust, its ptrace.
+if [ ${#owner_words[@]} -eq 0 ]; then check_machine "${todo[@]}"; fi
+[ -z "$check_only" ] || exit 0
 number=${WEIR_STEPS_BEFORE:-0}
 if [ ${#missing[@]} -gt 0 ]; then
   total=$((number + ${#todo[@]} + 1))
@@ -329,5 +329,17 @@ if ! flock -n 8; then
   wait_for_another
 fi
 plan "$@" # another may have done it
+case " ${todo[*]} " in
+  *" kernel "* | *" first_look "*)
+    problem=$(lab_problem)
+    [ -z "$problem" ] || die "$problem" ;;
+esac
+# Where Debian's packaged lab can't run, the first look waits for the exact lab, whose virtual time no compiler disturbs.
+case " ${todo[*]} " in
+  *" first_look "*)
+    if [ "$(/usr/bin/python3 -I "$root/mininet/weirlab/lab/machine.py" first-lab)" = exact ]; then
+      AFTER[first_look]+=" kernel" ALONE=""
+    fi ;;
+esac
 total=$((number + ${#todo[@]}))
 lanes "$build/setup.said" 2 "${todo[@]}"

@@ -82,7 +82,22 @@ mkdir "$work/out"
 strip -o "$work/out/linux" linux
 cc -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/out/getrandom.so" "$here/getrandom.c"
 cp .config "$work/out/config"
+# Bytes that the kernel keeps for a thread's extended registers; "any" where it asks the host for the size (from 6.13 on).
+longs=$(sed -n 's/^#define HOST_FP_SIZE \([0-9]*\).*/\1/p' include/generated/user_constants.h)
+printf '%s\n' "${longs:+$((longs * 8))}" | sed 's/^$/any/' >"$work/out/registers-bytes"
 printf '%s\n' "$version" >"$work/out/version"
+
+# Booted once on this machine before anything relies on it.
+cc -O2 -Wall -Wextra -Werror -o "$work/boot-check" "$here/boot-check.c"
+mkdir "$work/boot"
+if ! (cd "$work/boot" && HOME=$work/boot TMPDIR=$work/boot LD_PRELOAD=$work/out/getrandom.so timeout -k 5 120 \
+  "$work/out/linux" mem=64M rootfstype=hostfs rootflags=/ ro "init=$work/boot-check" con=null con0=null,fd:1 quiet \
+  time-travel=inf-cpu) </dev/null >"$work/boot.log" 2>&1; then
+  { grep -aE -m 1 'ptrace|not syncing' "$work/boot.log" || tail -n 1 "$work/boot.log"; } >&2
+  die "the kernel was built, but runs no program on this machine ($(sed -n 's/^model name[^:]*: //p;T;q' /proc/cpuinfo)," \
+    "$(/usr/bin/python3 -I "$here/../weirlab/lab/machine.py" registers) bytes of extended registers," \
+    "$(cat "$work/out/registers-bytes") reserved). Try --lab-kernel 7.3, or report this line with the console's above"
+fi
 mv -T "$work/out" "$final"
 echo "lab kernel: ready" >&2
 printf '%s\n' "$final"

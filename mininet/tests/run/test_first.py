@@ -5,7 +5,7 @@ import generated_samples
 import pytest
 
 from weirlab import cli
-from weirlab.lab.kernels import LabError, PackagedLab
+from weirlab.lab.kernels import ExactLab, LabError, PackagedLab
 from weirlab.report.words import NOTHING
 from weirlab.run import first
 from weirlab.run.runner import RunError, finish
@@ -26,6 +26,11 @@ def with_samples(monkeypatch, packets=FULL_PACKETS, outside_ms=0.01):
 
     monkeypatch.setattr(first, "measure", measure)
     monkeypatch.setattr(first, "PROGRAMS", ())
+    in_the_packaged_lab(monkeypatch)
+
+
+def in_the_packaged_lab(monkeypatch):
+    monkeypatch.setattr(first, "first_lab", lambda: "packaged")
     monkeypatch.setattr(PackagedLab, "binary", lambda _self: "/usr/bin/linux.uml")
 
 
@@ -66,6 +71,19 @@ def test_the_first_look_prints_a_table_and_leaves_a_picture(tmp_path, monkeypatc
     assert "packaged" in read_json(folder / "meta.json")["versions"]["lab kernel"]
 
 
+@pytest.mark.pictures
+def test_a_load_spoils_no_first_look_in_virtual_time(tmp_path, monkeypatch, capsys):
+    with_samples(monkeypatch, packets=FULL_PACKETS // 2)
+    monkeypatch.setattr(first, "first_lab", lambda: "exact")
+    monkeypatch.setattr(ExactLab, "__init__", lambda _self: None)
+    monkeypatch.setattr(ExactLab, "version", lambda _self: "6.12.1")
+    assert cli.main(["demo", "--first", "--results", str(tmp_path)]) == 0
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "first.png").exists()
+    assert read_json(folder / "meta.json")["versions"]["lab kernel"] == "exact (6.12.1)"
+    assert "in real time" not in "".join(capsys.readouterr())
+
+
 def test_a_busy_machine_gets_no_picture_and_one_line(tmp_path, monkeypatch, capsys):
     with_samples(monkeypatch, packets=FULL_PACKETS // 2)
     assert cli.main(["demo", "--first", "--results", str(tmp_path)]) == 1
@@ -89,7 +107,7 @@ def test_a_lab_that_fails_leaves_its_words_and_no_other_leaves_anything(tmp_path
 
 
 def test_what_is_missing_is_said_before_anything_is_made(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(PackagedLab, "binary", lambda _self: "/usr/bin/linux.uml")
+    in_the_packaged_lab(monkeypatch)
     monkeypatch.setattr(first, "PROGRAMS", ("weir-nothing",))
     assert cli.main(["demo", "--first", "--results", str(tmp_path)]) == 1
     said = "weir-nothing is not built; build it with: setup/install.sh python xdp lab_tools\n"

@@ -21,12 +21,13 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from weirlab import paths
+from weirlab.lab.machine import MachineError, packaged_problem, registers_problem
 
 # One number for all runs: the virtual clock starts at 2026-01-01 00:00:00 UTC (in nanoseconds).
 TIME_TRAVEL_START_NS = 1_767_225_600 * 10**9
@@ -249,6 +250,13 @@ class Lab(ABC):
         return f"the {self.name} lab {why}; console: {' | '.join(tail) or 'empty'}"
 
 
+def _unless_forbidden(problem: Callable[[], str]) -> str:
+    try:
+        return problem()
+    except MachineError as error:
+        raise LabError(str(error)) from None
+
+
 class UmlLab(Lab):
     """A lab on User-Mode Linux: an ordinary process, so no root is needed, and several can run at once."""
 
@@ -344,6 +352,12 @@ class ExactLab(UmlLab):
                 f"the exact lab's kernel{f' {version}' if version else ''} is not built yet; {how} builds it"
             )
         self.folder = Path(found.stdout.strip())
+        if why := _unless_forbidden(self._registers_problem):
+            raise LabError(f"{why}; build it anew: ./run clean --all, then this command")
+
+    def _registers_problem(self) -> str:
+        reserved = (self.folder / "registers-bytes").read_text().strip()
+        return "" if reserved == "any" else registers_problem(int(reserved), "the exact lab's kernel")
 
     def binary(self) -> Path:
         return self.folder / "linux"
@@ -370,6 +384,8 @@ class PackagedLab(UmlLab):
         binary = Path("/usr/bin/linux.uml")
         if not binary.exists():
             raise LabError("the packaged lab's kernel is missing: apt-get install user-mode-linux")
+        if why := _unless_forbidden(packaged_problem):
+            raise LabError(f"the packaged lab can't run on this CPU: {why}; use the exact lab: --kernel exact")
         return binary
 
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./run demo --first`: what can be shown while the lab's kernel is being built.
+"""`./run demo --first`: the scenario `first-look` in the lab that can show it soonest, all its queues in one lab.
 
-The scenario `first-look` in Debian's packaged User-Mode Linux, all its queues at the same time in one lab, so that
-whatever else the machine does meets each of them. That is real time, not virtual: figures are indicative, and are kept
-in no cache. On a machine that is too busy packets wait for the processor, not for the link. Then there is no picture,
-since it would show the machine and not the queues.
+Debian's packaged User-Mode Linux needs no kernel of ours, so the picture is there while that kernel is being built. On
+CPUs where the packaged one can't run (lab/machine.py), private namespaces of the running kernel take its place if that
+kernel has the qdiscs, and otherwise the exact lab. Real time, in the first two: figures are indicative, and are kept in
+no cache. On a busy machine packets wait for the processor, not for the link. Then there is no picture, since it would
+show the machine and not the queues.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,7 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from weirlab import paths
-from weirlab.lab.kernels import Job, LabError, PackagedLab
+from weirlab.lab.kernels import ExactLab, HostLab, Job, Lab, LabError, PackagedLab, UmlLab, open_lab
+from weirlab.lab.machine import MachineError, first_lab
 from weirlab.report.terminal import print_chunks, result_cells
 from weirlab.run.progress import told
 from weirlab.run.runner import RunError, finish, gather_samples
@@ -36,12 +39,17 @@ MOST_OUTSIDE_MS = 5.0  # mean of what packets waited elsewhere; on an idle machi
 PROGRAMS = ("weir-xdp", "weir-sojourn", "weir-traffic")
 SET_UP_S = 20  # what booting, building the network and drawing take beside a compiler
 WALL_LIMIT_S = 90  # of the whole lab, in which three times as much is to be done on a good day
+EXACT_WALL_LIMIT_S = 600  # a busy machine makes a lab in virtual time slow, and changes nothing else
 PICTURE = "first.png"
 TABLE_WIDTH = 100
-NOTES = (
-    "Measured in real time beside whatever else this machine does: indicative, and other figures the next time.",
-    f"./run experiment {SCENARIO} measures the same in virtual time, which no load can change.",
-)
+NOTES = {
+    False: (
+        "Measured in real time beside whatever else this machine does: indicative, and other figures the next time.",
+        f"./run experiment {SCENARIO} measures the same in virtual time, which no load can change.",
+    ),
+    True: ("Measured in virtual time: the load of this machine has no effect.",),
+}
+"""Lines below the table and the picture, by whether the lab's time is virtual."""
 ROWS: tuple[tuple[str | None, str, str, int], ...] = (
     ("queue_delay_mean_ms", "queue delay, mean", "ms", 1),
     ("queue_delay_p99_ms", "queue delay, p99", "ms", 1),
@@ -70,41 +78,60 @@ def main_first(root: Path | None, argv: Sequence[str]) -> int:
 
     Raises LabError, RunError, SamplesError, OSError; the folder is then gone, unless RunError names it.
     """
-    lab = PackagedLab()
-    lab.binary()
+    lab = choose_lab()
     for program in PROGRAMS:
         if not (paths.build() / "bin" / program).exists():
             raise LabError(f"{program} is not built; build it with: setup/install.sh python xdp lab_tools")
     scenario = load_scenario(paths.scenarios() / f"{SCENARIO}.toml")
     runs = scenario.runs()
+    virtual = isinstance(lab, ExactLab)
+    takes = "" if virtual else f"; about {scenario.duration_s + SET_UP_S:g} s"
     told(
-        f"A first look, in real time: {scenario.title}, {len(runs)} queues at once; about "
-        f"{scenario.duration_s + SET_UP_S:g} s"
+        f"A first look, in {'virtual' if virtual else 'real'} time: {scenario.title}, {len(runs)} queues at once{takes}"
     )
     results = ResultsFolder.create(root or paths.clone() / "results", scenario, argv, runs)
     try:
-        results.note(versions={"lab kernel": f"{lab.name} ({lab.binary()})"})
+        results.note(versions={"lab kernel": f"{lab.name} ({kernel_of(lab)})"})
         measure(lab, results, runs)
         summary = summarise(results)
-        if why := too_busy({run.variant: run.metrics for run in summary.runs}):
+        if not virtual and (why := too_busy({run.variant: run.metrics for run in summary.runs})):
             raise LabError(f"no first picture: {why}; this machine is too busy to measure in real time")
-        atomic.write(results.path / PICTURE, delay_picture(results, summary, NOTES))
+        atomic.write(results.path / PICTURE, delay_picture(results, summary, NOTES[virtual]))
     except RunError:
         raise
     except BaseException:
         shutil.rmtree(results.path, ignore_errors=True)
         raise
-    print_figures(results, summary)
+    print_figures(results, summary, NOTES[virtual])
     return 0
 
 
-def measure(lab: PackagedLab, results: ResultsFolder, runs: Sequence[Run]) -> None:
+def choose_lab() -> Lab:
+    """The lab that can show the first look soonest on this machine. Raises LabError."""
+    try:
+        lab = open_lab(first_lab())
+    except MachineError as error:
+        raise LabError(str(error)) from None
+    if isinstance(lab, PackagedLab):
+        lab.binary()
+    return lab
+
+
+def kernel_of(lab: Lab) -> str:
+    """The kernel's version, or its file, for the results folder."""
+    if isinstance(lab, HostLab):
+        return os.uname().release
+    return lab.version() if isinstance(lab, ExactLab) else str(lab.binary()) if isinstance(lab, UmlLab) else ""
+
+
+def measure(lab: Lab, results: ResultsFolder, runs: Sequence[Run]) -> None:
     """All runs in one lab, and their figures."""
     folders = {run.variant: results.run_folder(run) for run in runs}
     together = results.path / "runs"
     driver = topology_of(runs[0].spec["topology"]).driver
     inside = [str(folder.relative_to(together)) for folder in folders.values()]
-    job = Job(["python", "-m", "weirlab.lab.side_by_side", driver, *inside], together, wall_limit_s=WALL_LIMIT_S)
+    job = Job(["python", "-m", "weirlab.lab.side_by_side", driver, *inside], together,
+              wall_limit_s=EXACT_WALL_LIMIT_S if isinstance(lab, ExactLab) else WALL_LIMIT_S)  # fmt: skip
     ended = lab.run(job)
     if ended.status != 0:
         # The first to fail tells why, the others that one has.
@@ -115,7 +142,7 @@ def measure(lab: PackagedLab, results: ResultsFolder, runs: Sequence[Run]) -> No
         finish(results, run)
 
 
-def print_figures(results: ResultsFolder, summary: Summary) -> None:
+def print_figures(results: ResultsFolder, summary: Summary, notes: Sequence[str]) -> None:
     facts = results.meta["scenario"]
     console = Console()
     if not console.is_terminal:
@@ -123,5 +150,5 @@ def print_figures(results: ResultsFolder, summary: Summary) -> None:
     console.print(f"\n[bold]{escape(facts['title'])}[/bold]")
     corner = f"{facts['duration_s'] - facts['warmup_s']:g} s, after {facts['warmup_s']:g} s of start"
     print_chunks(console, corner, list(summary.variants), partial(result_cells, ROWS, summary, {}))
-    for line in (*NOTES, "", f"The picture: {results.path / PICTURE}", ""):
+    for line in (*notes, "", f"The picture: {results.path / PICTURE}", ""):
         console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -96,8 +96,7 @@ impl Ports {
         capture: Option<&Path>,
         epoch_ns: u64,
     ) -> std::result::Result<Ports, String> {
-        let query = system::packet_socket()
-            .map_err(|e| format!("packet sockets: {e}; they need root or the capability CAP_NET_RAW"))?;
+        let query = system::query_socket().map_err(|e| format!("a socket for questions about interfaces: {e}"))?;
         let mut ports = Ports {
             interfaces: Vec::new(),
             senders: Senders::default(),

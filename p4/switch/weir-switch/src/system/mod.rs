@@ -26,6 +26,13 @@ pub fn packet_socket() -> Result<OwnedFd> {
     unsafe { Ok(OwnedFd::from_raw_fd(checked(libc::socket(libc::AF_PACKET, kind, 0))?)) }
 }
 
+/// A socket to ask about interfaces with, which needs no privilege.
+pub fn query_socket() -> Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes no pointers, and the descriptor it gives is ours alone.
+    unsafe { Ok(OwnedFd::from_raw_fd(checked(libc::socket(libc::AF_UNIX, kind, 0))?)) }
+}
+
 fn set<T>(fd: RawFd, level: libc::c_int, name: libc::c_int, value: &T) -> Result<()> {
     // SAFETY: `value` is a plain structure of that size for the length of the call.
     let result = unsafe {
