@@ -14,7 +14,7 @@ mount -t sysfs sys /sys || fail "cannot mount sysfs"
 mount -t tmpfs run /run || fail "cannot mount tmpfs on /run"
 mkdir -p /run/out /run/keep /run/lock
 mount -t hostfs none /run/out -o "$run" || fail "cannot mount the run's folder"
-. /run/out/job.sh || fail "cannot read job.sh"   # sets: keep, modules, command, directory, limit_s, variables
+. /run/out/job.sh || fail "cannot read job.sh"   # sets: keep, hidden, modules, command, directory, limit_s, variables
 
 # /tmp becomes the lab's own; what the job needs from the host's /tmp or /run (a clone kept there) stays visible.
 n=0
@@ -31,6 +31,7 @@ for path in "${keep[@]}"; do
     /tmp/*) n=$((n + 1)); mkdir -p "$path"; mount --bind "/run/keep/$n" "$path" || fail "cannot keep $path" ;;
   esac
 done
+for path in "${hidden[@]}"; do mount -t tmpfs hidden "$path" || fail "cannot hide $path"; done
 mount -t tmpfs shm /dev/shm 2>/dev/null || mkdir -p /dev/shm
 mkdir -p /dev/pts /dev/net
 mount -t devpts devpts /dev/pts -o newinstance,ptmxmode=0666,mode=0620 2>/dev/null

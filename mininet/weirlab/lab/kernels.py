@@ -206,6 +206,20 @@ def own_processor() -> Iterator[list[str]]:
     yield []
 
 
+def bytecode_folders() -> list[str]:
+    """Folders of compiled Python below those that programs in a lab import from.
+
+    A lab sees them empty. Modules that are read there in place of being compiled let Python's threads take turns at other
+    points, and the run takes another course.
+    """
+    return [
+        folder
+        for place in paths.import_path().split(":")
+        for folder, _, _ in os.walk(place)
+        if Path(folder).name == "__pycache__"
+    ]
+
+
 def _within(path: str, folder: Path) -> bool:
     return Path(path).resolve().is_relative_to(folder)
 
@@ -283,6 +297,7 @@ class UmlLab(Lab):
         keep = [str(path) for path in dict.fromkeys(places) if path.exists()]
         lines = [
             f"keep=({shlex.join(keep)})",
+            f"hidden=({shlex.join(bytecode_folders())})",
             f"modules={shlex.quote(self.modules)}",
             f"directory={shlex.quote(str(job.directory))}",
             f"limit_s={job.virtual_limit_s:g}",
