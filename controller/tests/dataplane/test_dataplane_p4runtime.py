@@ -3,6 +3,7 @@
 switch should."""
 
 import contextlib
+import os
 import queue
 import subprocess
 import threading
@@ -263,6 +264,18 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "s1.toml"
     path.write_text(CONFIG)
     return path
+
+
+def test_a_switch_without_ports_needs_no_privilege(tmp_path: Path) -> None:
+    words = command("embedded", "127.0.0.1:0", [])
+    drop = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] if os.geteuid() == 0 else []
+    process = subprocess.Popen([*drop, *words], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.stdout is not None
+    with process:
+        try:
+            assert process.stdout.readline().startswith("ready: 0 ports")
+        finally:
+            process.kill()
 
 
 def test_a_killed_switch_gets_everything_back(switch: Switch, file: Path, heard: Heard, make: Callable) -> None:

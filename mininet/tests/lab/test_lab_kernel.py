@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from weirlab import paths
-from weirlab.lab.kernels import LAB_KERNEL, ExactLab, LabError
+from weirlab.lab.kernels import LAB_KERNEL, ExactLab, Job, LabError
 from weirlab.run.kernel import check_kernel
 from weirlab.run.runner import RunError, run_one
 from weirlab.store.documents import read_json
@@ -86,6 +86,30 @@ def test_what_tc_refuses_is_said_with_the_variants_place(run):
         run('qdisc = "args"\nqdisc_args = "pie limitt 5"')
     with pytest.raises(RunError, match=r"small\.toml:18: .*Specified qdisc kind is unknown"):
         run('qdisc = "args"\nqdisc_args = "nosuch"', fresh="2")
+
+
+PROGRAMS = (
+    "weir-switch",
+    "weir-frames",
+    "weir-stf",
+    "weir-client",
+    "weir-server",
+    "weir-icn",
+    "weir-xdp",
+    "weir-sojourn",
+)
+
+
+def test_every_program_starts_without_a_vdso(newer, tmp_path):
+    """User-Mode Linux 7.3 gives programs none."""
+    missing = [name for name in PROGRAMS if not (paths.build() / "bin" / name).exists()]
+    if missing:
+        pytest.skip(f"{', '.join(missing)}: not built; ./run test builds them")
+    lines = [f"{name} --help >/dev/null; echo {name} $?" for name in PROGRAMS]
+    switch = "weir-switch --no-p4 & sleep 1; kill $!; wait $!; echo stopped $?"
+    result = newer.run(Job(["bash", "-c", "\n".join([*lines, switch])], tmp_path, wall_limit_s=120))
+    ended = dict(line.split() for line in result.stdout.decode().splitlines() if not line.startswith("ready"))
+    assert ended == {**dict.fromkeys(PROGRAMS, "0"), "stopped": "0"}, result.stderr
 
 
 @pytest.mark.usefixtures("newer")
