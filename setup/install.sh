@@ -14,6 +14,8 @@ build=$root/build stamps=$root/build/stamps
 . "$root/setup/lanes.sh"
 # shellcheck source=setup/owner.sh
 . "$root/setup/owner.sh"
+# shellcheck source=setup/packages.sh
+. "$root/setup/packages.sh"
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf 'weir: %s\n' "$*" >&2; exit 1; }
 drafts=()
@@ -96,27 +98,11 @@ done_already() {
   esac
 }
 
-# Sets `missing`: Debian packages that these words (steps and groups) want and that are not there.
-look_for_packages() {
-  local words=" $* " installed package groups group
-  missing=()
-  [ $# -gt 0 ] || return 0
-  command -v dpkg-query >/dev/null || die "this is not a Debian system; what is needed is in setup/debian-packages.txt, under: $*"
-  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n') || die "dpkg-query can't tell which packages are installed"
-  while read -r package groups; do
-    case $package in "#"* | "") continue ;; esac
-    for group in $groups; do
-      case $words in
-        *" $group "*) grep -qxF "installed $package" <<<"$installed" || missing+=("$package"); break ;;
-      esac
-    done
-  done <"$root/setup/debian-packages.txt"
-}
-
 # ---- the steps ----
 
 packages() {
   local sudo=() log=$build/apt.log
+  warn_of_release
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends $*"
     say "installing Debian packages needs root: $*"
