@@ -56,6 +56,7 @@ look_for_packages() {
         continue ;;
     esac
     is_wanted "${row[1]}" || continue
+    case ${WEIR_LAB_KERNEL_SOURCE:+given}:${row[0]} in given:linux-source-*) continue ;; esac
     case ${row[index]} in
       -) continue ;;
       =) set -- "${row[0]}" ;;

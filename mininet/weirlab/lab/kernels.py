@@ -40,6 +40,7 @@ TIMEOUT_STATUS = 124  # what timeout(1) answers
 SHM = "/dev/shm"  # a tmpfs, where a lab's memory is
 CROWDED = 3  # processes that wait for each processor; measured: at 1 a lab on one takes half the time, at 6 1.5 times
 LAB_KERNEL = "WEIR_LAB_KERNEL"  # the variable that names the exact lab's version of Linux, read by build-exact.sh
+LAB_KERNEL_SOURCE = "WEIR_LAB_KERNEL_SOURCE"  # the same for a file with its source
 
 
 # Lines of a console that report an error: of init.sh, of its commands, and of the kernel.
