@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line of a lab's console that a failure shows, and distutils for Mininet. The consoles were captured."""
+"""The line of a lab's console that a failure shows, a lab's memory, and distutils for Mininet. The consoles were
+captured."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from weirlab import paths
-from weirlab.lab.kernels import console_error
+from weirlab.lab.kernels import SHM, console_error, memory_folder
 
 BOOT = """\
 [    0.000000] Using a channel type which is configured out of UML
@@ -83,3 +85,18 @@ def test_distutils_for_mininet_compares_versions(compat):
 def test_distutils_is_there_only_where_python_has_none(monkeypatch, compat, version, has_it):
     monkeypatch.setattr(sys, "version_info", version)
     assert (str(compat) in paths.import_path().split(":")) == has_it
+
+
+@pytest.mark.parametrize(
+    ("blocks", "flags", "writable", "used"),
+    [
+        (1 << 18, 0, True, True),
+        (1 << 14, 0, True, False),  # 64 MiB, as in a container
+        (1 << 18, os.ST_NOEXEC, True, False),
+        (1 << 18, 0, False, False),
+    ],
+)
+def test_a_labs_memory_lies_where_it_can_be_run(monkeypatch, blocks, flags, writable, used):
+    monkeypatch.setattr(os, "access", lambda *_: writable)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_blocks=blocks, f_frsize=4096, f_flag=flags))
+    assert memory_folder("/scratch") == (SHM if used else "/scratch")

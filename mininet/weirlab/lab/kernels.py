@@ -38,6 +38,7 @@ IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
 STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"}
 TIMEOUT_STATUS = 124  # what timeout(1) answers
 SHM = "/dev/shm"  # a tmpfs, where a lab's memory is
+LEAST_SHM_BYTES = 512 << 20
 CROWDED = 3  # processes that wait for each processor; measured: at 1 a lab on one takes half the time, at 6 1.5 times
 LAB_KERNEL = "WEIR_LAB_KERNEL"  # the variable that names the exact lab's version of Linux, read by build-exact.sh
 LAB_KERNEL_SOURCE = "WEIR_LAB_KERNEL_SOURCE"  # the same for a file with its source
@@ -213,6 +214,16 @@ def own_processor() -> Iterator[list[str]]:
     yield []
 
 
+def memory_folder(scratch: str) -> str:
+    """The folder for the file that is a lab's memory: a tmpfs, or `scratch` where the tmpfs is too small for a lab or
+    noexec, as in a container."""
+    if not os.access(SHM, os.W_OK):
+        return scratch
+    room = os.statvfs(SHM)
+    usable = room.f_blocks * room.f_frsize >= LEAST_SHM_BYTES and not room.f_flag & os.ST_NOEXEC
+    return SHM if usable else scratch
+
+
 def console_error(console: str) -> str:
     """The first line of a lab's console that reports an error, which those after it follow from; without one the last
     three lines."""
@@ -323,7 +334,7 @@ class UmlLab(Lab):
             environment = {
                 "PATH": "/usr/bin:/bin",
                 "HOME": scratch,
-                "TMPDIR": SHM if os.access(SHM, os.W_OK) else scratch,
+                "TMPDIR": memory_folder(scratch),
                 **self.host_environment(job),
             }
             _, wall_s = _run_process(
