@@ -280,9 +280,11 @@ wait_for_another() {
   [ ! -t 2 ] || printf '\r\033[K' >&2
 }
 
+# --stamp STEP: its programs were made elsewhere from these sources, as those of a container image.
+if [ "${1:-}" = --stamp ]; then stamp "$2" "$(sources_now "$2")"; exit; fi
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | test) ;;
+    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done
