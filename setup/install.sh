@@ -16,6 +16,8 @@ build=$root/build stamps=$root/build/stamps
 . "$root/setup/owner.sh"
 # shellcheck source=setup/machine.sh
 . "$root/setup/machine.sh"
+# shellcheck source=setup/packages.sh
+. "$root/setup/packages.sh"
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf 'weir: %s\n' "$*" >&2; exit 1; }
 drafts=()
@@ -98,27 +100,11 @@ done_already() {
   esac
 }
 
-# Sets `missing`: Debian packages that these words (steps and groups) want and that are not there.
-look_for_packages() {
-  local words=" $* " installed package groups group
-  missing=()
-  [ $# -gt 0 ] || return 0
-  command -v dpkg-query >/dev/null || die "this is not a Debian system; what is needed is in setup/debian-packages.txt, under: $*"
-  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n') || die "dpkg-query can't tell which packages are installed"
-  while read -r package groups; do
-    case $package in "#"* | "") continue ;; esac
-    for group in $groups; do
-      case $words in
-        *" $group "*) grep -qxF "installed $package" <<<"$installed" || missing+=("$package"); break ;;
-      esac
-    done
-  done <"$root/setup/debian-packages.txt"
-}
-
 # ---- the steps ----
 
 packages() {
   local sudo=() log=$build/apt.log
+  warn_of_release
   if [ "$(id -u)" -ne 0 ]; then
     sudo=(sudo)
   fi
@@ -291,9 +277,11 @@ wait_for_another() {
 # --check: only reports what this machine lacks for these words.
 check_only=""
 if [ "${1:-}" = --check ]; then check_only=1; shift; fi
+# --stamp STEP: its programs were made elsewhere from these sources, as those of a container image.
+if [ "${1:-}" = --stamp ]; then stamp "$2" "$(sources_now "$2")"; exit; fi
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | test) ;;
+    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

@@ -15,7 +15,7 @@ step "ruff"
 ruff check --quiet .
 ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin/ruff format ." >&2; exit 1; }
 step "clang-format"
-tracked '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
+tracked '*.c' '*.h' | xargs -0 "$("$root/setup/llvm.sh" clang-format)" --dry-run --Werror
 step "mypy"
 mypy --no-error-summary -p weir -p weirlab -p weirtrain
 for workspace in $RUST_WORKSPACES; do

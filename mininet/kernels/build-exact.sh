@@ -5,7 +5,8 @@
 # build: the work goes on in a folder of its own that is renamed into place at the end. With --where nothing is built.
 #
 # WEIR_LAB_KERNEL names another version than the default. Its source is that of the package linux-source-VERSION if that
-# is installed; else it is fetched, once: the newest that is in the cache is taken after that.
+# is installed; else it is fetched, once: the newest that is in the cache is taken after that. WEIR_LAB_KERNEL_SOURCE names
+# a tar file of the source in place of both; the kernel's version is then the file's, with a part of its checksum.
 # edit-source.sh describes the changes to the source.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,8 +16,29 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/weir
 die() { printf 'lab kernel: %s\n' "$*" >&2; exit 1; }
 
 [[ $series =~ ^[0-9]+\.[0-9]+$ ]] || die "'$series' is not a version of Linux; write one as 6.12"
+# Sets `version` and `series` from the source in WEIR_LAB_KERNEL_SOURCE. The answer is kept: a checksum takes a second.
+read_source_file() {
+  local known top
+  source_tar=$WEIR_LAB_KERNEL_SOURCE
+  [ -r "$source_tar" ] || die "--lab-kernel-source: cannot read '$source_tar'"
+  known=$cache/kernel-source-$(stat -L -c '%d-%i-%s-%.9Y' "$source_tar")
+  if [ ! -e "$known" ]; then
+    mkdir -p "$cache"
+    top=$(tar -xOf "$source_tar" --occurrence=1 --no-wildcards-match-slash --wildcards '*/Makefile' 2>/dev/null) || top=""
+    version=$(sed -nE 's/^(VERSION|PATCHLEVEL|SUBLEVEL) = ([0-9]+)$/\2/p' <<<"$top" | head -n 3 | paste -sd.)
+    [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || die "--lab-kernel-source: '$source_tar' is no tar file of Linux's source"
+    printf '%s-file-%s\n' "$version" "$(sha256sum <"$source_tar" | cut -c1-12)" >"$known.$$"
+    mv "$known.$$" "$known"
+  fi
+  version=$(cat "$known")
+  series=$(cut -d. -f1,2 <<<"$version")
+  [ "${WEIR_LAB_KERNEL:-$series}" = "$series" ] \
+    || die "--lab-kernel-source: '$source_tar' is Linux $series, and --lab-kernel asks for $WEIR_LAB_KERNEL"
+}
+
 version=""
-if [ -r "$source_tar" ]; then version=$(dpkg-query -W -f '${Version}' "linux-source-$series" 2>/dev/null) || version=""; fi
+if [ -n "${WEIR_LAB_KERNEL_SOURCE:-}" ]; then read_source_file
+elif [ -r "$source_tar" ]; then version=$(dpkg-query -W -f '${Version}' "linux-source-$series" 2>/dev/null) || version=""; fi
 key=$(cat "$here"/{exact.config,some.config,getrandom.c,clock.h,edit-source.sh} | sha256sum | cut -c1-12)
 folder_of() { printf '%s\n' "$cache/kernel-exact-${1//[^A-Za-z0-9.]/_}-$key"; }
 # Sets `final`, where the kernel is or will be; empty if that depends on which version is fetched.
@@ -48,7 +70,7 @@ log=$work/build.log
 echo "lab kernel: building Linux ${version} for virtual time (3 to 5 minutes on two cores, once)" >&2
 tar -xf "$source_tar" -C "$work"
 [ ! -e "$work/source.tar.xz" ] || rm "$work/source.tar.xz"
-cd "$work/linux-source-$series"
+cd "$work"/linux*/
 "$here/edit-source.sh"
 
 # The banner, which programs can read, must not hold the date, the user or the host.

@@ -11,12 +11,13 @@ version=$1 folder=$2
 later="trixie-backports sid"
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 die() { printf 'lab kernel: %s\n' "$*" >&2; exit 1; }
+ways="install the package linux-source-$version, or give its file or linux-$version.tar.xz of kernel.org by --lab-kernel-source FILE"
 
 codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
 format="\$(RELEASE) \$(COMPONENT) \$(REPO_URI)"
 read -r _ _ address < <(apt-get indextargets --format "$format" 'Created-By: Packages' \
   | awk -v release="$codename" '$1 == release && $2 == "main" && !seen++') \
-  || die "this machine's package sources have no Debian ${codename:-(unknown)}; install the package linux-source-$version"
+  || die "this machine's package sources have no Debian ${codename:-(unknown)}; $ways"
 
 apt=$folder/apt
 mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$apt/none"
@@ -45,9 +46,9 @@ apt-get -q update >"$apt/log" 2>&1 || tail -n 5 "$apt/log" >&2 # a mirror may la
 package=linux-source-$version
 if [ -z "$(apt-cache --names-only search "^linux-source-${version//./\\.}\$")" ]; then
   known=$(apt-cache --names-only search '^linux-source-[0-9]' | sed -n 's/^linux-source-\([0-9.]*\) .*/\1/p' | sort -Vu | paste -sd' ')
-  die "Debian has no $package here; there are: ${known:-none}"
+  die "Debian has no $package here; there are: ${known:-none}; $ways"
 fi
-(cd "$apt" && apt-get -q download "$package") >>"$apt/log" 2>&1 || { tail -n 5 "$apt/log" >&2; die "$package could not be had"; }
+(cd "$apt" && apt-get -q download "$package") >>"$apt/log" 2>&1 || { tail -n 5 "$apt/log" >&2; die "$package could not be had; $ways"; }
 deb=$(find "$apt" -maxdepth 1 -name "$package*.deb")
 dpkg-deb -f "$deb" Version >"$folder/version"
 dpkg-deb --fsys-tarfile "$deb" | tar -xO -f - "./usr/src/$package.tar.xz" >"$folder/source.tar.xz" \

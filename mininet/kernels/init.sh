@@ -7,13 +7,19 @@
 run=$(readlink /proc/self/cwd)          # still the host's /proc, seen through hostfs: the kernel process's folder
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
-fail() { echo "weir-lab-init: $*"; poweroff -f; }
+# A container has no init system to bring poweroff; perl is a part of every Debian (169: reboot(2) of x86-64).
+power_off() {
+  if command -v poweroff >/dev/null; then poweroff -f; fi
+  perl -e 'syscall(169, 0xfee1dead, 0x28121969, 0x4321fedc, 0)'
+}
+fail() { echo "weir-lab-init: $*"; dmesg | tail -n 3; power_off; }
 
 mount -t proc proc /proc || fail "cannot mount proc"
 mount -t sysfs sys /sys || fail "cannot mount sysfs"
 mount -t tmpfs run /run || fail "cannot mount tmpfs on /run"
 mkdir -p /run/out /run/keep /run/lock
-mount -t hostfs none /run/out -o "$run" || fail "cannot mount the run's folder"
+# hostfs takes its folder as the option string of mount(2); it rejects the calls of util-linux 2.39 and later.
+LIBMOUNT_FORCE_MOUNT2=always mount -t hostfs none /run/out -o "$run" || fail "cannot mount the run's folder"
 . /run/out/job.sh || fail "cannot read job.sh"   # sets: keep, hidden, modules, command, directory, limit_s, variables
 
 # /tmp becomes the lab's own; what the job needs from the host's /tmp or /run (a clone kept there) stays visible.
@@ -58,4 +64,4 @@ status=$?
 read -r ended _ </proc/uptime
 printf '%s %s %s\n' "$status" "$started" "$ended" >/run/out/status
 sync
-poweroff -f
+power_off

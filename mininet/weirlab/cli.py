@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from weirlab import paths
-from weirlab.lab.kernels import LAB_KERNEL, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
+from weirlab.lab.kernels import LAB_KERNEL, LAB_KERNEL_SOURCE, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
 from weirlab.run.demo import PARTS, TOGETHER, demo_runs
 from weirlab.run.scenarios import read_scenarios, scenario_names
 from weirlab.run.series import cache_folder, cache_option, ray_option
@@ -52,6 +52,13 @@ def lab_kernel_option(command: argparse.ArgumentParser) -> None:
                          help="version of Linux in the exact lab, as 7.3 (default 6.12). One that is not there yet is "
                          "fetched from where this machine has its Debian packages and built, once, in five to ten "
                          "minutes; one that is not to be had there is refused with those that are")  # fmt: skip
+    lab_kernel_source_option(command)
+
+
+def lab_kernel_source_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--lab-kernel-source", type=Path, metavar="FILE",
+                         help="source of Linux to build the exact lab from, once: linux-source-6.12.tar.xz of Debian's "
+                         "package, or linux-6.12.tar.xz of kernel.org, for a release without that package")  # fmt: skip
 
 
 def positive(text: str) -> int:
@@ -99,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
                       "drop-tail and fq_codel in Debian's User-Mode Linux, in real time, as a table and a picture; in "
                       "half a minute. It goes with --results alone")  # fmt: skip
     experiment_options(demo, f"seeds 1 to N (default: {TOGETHER.seeds} of all at once, 1 or 3 of a system alone)")
+    lab_kernel_source_option(demo)
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario by name, the evaluation's too, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
@@ -112,6 +120,7 @@ def parser() -> argparse.ArgumentParser:
         "then each system is taken out in turn (the scenario `together`)",
     )
     experiment_options(whole, "seeds 1 to N instead of the scenario's")
+    lab_kernel_source_option(whole)
     whole.add_argument("--seconds", type=positive, metavar="S", help="only the first S virtual seconds of 120")
     whole.add_argument("--switch", choices=("embedded", "bmv2"), default="embedded", help="the sites' P4 switches: "
                        "weir-switch, or BMv2, which with p4c must be on PATH (default: embedded)")  # fmt: skip
@@ -306,6 +315,11 @@ def main(argv: list[str] | None = None) -> int:
         args, own = parsed(argv)
         if getattr(args, "lab_kernel", None):
             os.environ[LAB_KERNEL] = args.lab_kernel
+        if getattr(args, "lab_kernel_source", None):
+            if not args.lab_kernel_source.is_file():
+                print(f"./run {args.command}: --lab-kernel-source: no file {args.lab_kernel_source}", file=sys.stderr)
+                return 2
+            os.environ[LAB_KERNEL_SOURCE] = str(args.lab_kernel_source.resolve())
         if args.command == "lab":
             words = args.words[1:] if args.words[:1] == ["--"] else args.words
             return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -51,9 +52,12 @@ def build() -> Path:
 
 
 def import_path() -> str:
-    """PYTHONPATH for the lab: the folders that this package and `weir` were imported from."""
+    """PYTHONPATH for the lab: the folders that this package and `weir` were imported from, and distutils for Mininet
+    where Python has none."""
     specs = [find_spec(package) for package in ("weir", "weirlab")]
     folders = [Path(spec.origin).parent.parent for spec in specs if spec is not None and spec.origin is not None]
+    if sys.version_info >= (3, 12):
+        folders.append(Path(__file__).parent / "compat")
     return ":".join(dict.fromkeys(str(folder) for folder in folders))
 
 

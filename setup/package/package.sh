@@ -15,7 +15,7 @@ ALL="$DEBS static crates wheels"
 
 usage() {
   cat <<'TEXT'
-usage: ./run package [NAME ...] [--out FOLDER] [--version VERSION]
+usage: ./run package [NAME ... | --oci] [--out FOLDER] [--version VERSION]
 
 Make packages of this clone's programs, for Debian 12 on x86-64, and print their paths. The same commit gives the same
 bytes. Without a NAME all are made:
@@ -28,6 +28,7 @@ bytes. Without a NAME all are made:
   crates        weir-p4, the P4 compiler and machine, for cargo
   wheels        the controller and the lab, for pip
 
+  --oci               only a container image, as an OCI archive that podman, docker and others load; needs root
   --out FOLDER        where packages go [build/package]
   --version VERSION   their version, digits first [that of CHANGELOG.md, with date and commit if it is not that release]
 
@@ -37,11 +38,12 @@ TEXT
 
 # Sets names, out, version and needs_only.
 read_words() {
-  names="" out=$build/package version="" needs_only=""
+  names="" out=$build/package version="" needs_only="" oci=""
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) usage; exit 0 ;;
       --needs) needs_only=1 ;;
+      --oci) oci=1 ;;
       --out=* | --version=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
       --out | --version)
         [ -n "${2:-}" ] || status=2 die "$1 needs a value; --help shows all options"
@@ -53,6 +55,7 @@ read_words() {
     esac
     shift
   done
+  [ -z "$oci" ] || [ -z "$names" ] || status=2 die "--oci makes an image of all programs; leave out:$names"
   names=${names:- $ALL}
   case $version in
     "" | [0-9]*) ;;
@@ -65,6 +68,7 @@ wanted() { case "$names " in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
 
 needs() {
   local words="python package"
+  if [ -n "$oci" ]; then echo "python rust p4 xdp lab_tools kernel oci"; return; fi
   if wanted weir || wanted static; then words+=" xdp"; fi
   if wanted weir-switch; then words+=" p4"; fi
   if wanted weir-client || wanted weir-server; then words+=" rust"; fi
@@ -277,6 +281,7 @@ find_version
 mkdir -p "$build/package"
 exec 8>>"$build/package/lock" # two at once wait for each other
 flock 8
+if [ -n "$oci" ]; then exec "$here/oci.sh" "$out" "$version"; fi
 debs
 for name in static crates wheels; do
   if wanted "$name"; then "$name"; fi

@@ -286,9 +286,11 @@ def test_each_command_asks_for_its_own_packages_only(clone):
     assert call(clone, "weir", "tune", "--help", path=path, user=NOBODY).returncode == 0
     shutil.rmtree(clone / "build" / "stamps")
     aqm = asked("aqm", "--help")
-    assert {"iproute2", "clang-14", "libbpf-dev"} < aqm
+    assert {"iproute2", "libbpf-dev"} < aqm
+    assert any(name.startswith("clang-") for name in aqm)
     assert not {"linux-source-6.12", "mininet", "cmake", "python3-venv"} & aqm
-    assert not {"clang-14", "mininet"} & asked("switch", "--help")
+    switch = asked("switch", "--help")
+    assert not any(name.startswith(("clang-", "mininet")) for name in switch)
 
 
 @pytest.mark.parametrize(
@@ -363,13 +365,6 @@ def test_a_test_that_can_be_skipped_keeps_nobody_from_the_others(tmp_path):
         assert "no network" in done.stderr
         assert "tests that need it are skipped" in done.stderr
         assert not (tmp_path / "clone" / "build" / "prometheus").exists()
-
-
-def test_every_package_has_its_use():
-    for line in (REPO / "setup" / "debian-packages.txt").read_text().splitlines():
-        if not line.startswith("#"):
-            package, *uses = line.split()
-            assert uses, package
 
 
 @NEEDS_ROOT

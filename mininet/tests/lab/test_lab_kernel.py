@@ -3,6 +3,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -160,3 +161,60 @@ def test_a_version_that_is_not_built_is_not_taken_for_another(tmp_path, monkeypa
     monkeypatch.setenv(LAB_KERNEL, "9.9")
     with pytest.raises(LabError, match=r"kernel 9\.9 is not built yet; \./run lab --lab-kernel 9\.9 -- true builds it"):
         ExactLab()
+
+
+def source_file(folder, name, version):
+    """A tar file as Linux's: its Makefile, and one in a folder before it."""
+    top = folder / name.split(".tar")[0]
+    (top / "Documentation").mkdir(parents=True)
+    (top / "Documentation" / "Makefile").write_text("# none\n")
+    numbers = zip(("VERSION", "PATCHLEVEL", "SUBLEVEL"), version, strict=True)
+    (top / "Makefile").write_text("".join(f"{key} = {number}\n" for key, number in numbers) + "EXTRAVERSION =\n")
+    words = ["tar", "-caf", folder / name, "-C", folder, f"{top.name}/Documentation", f"{top.name}/Makefile"]
+    subprocess.run(words, check=True)
+    return folder / name
+
+
+@pytest.fixture
+def where(tmp_path):
+    def ask(source, **more):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "WEIR_LAB_KERNEL_SOURCE": str(source)}
+        environment.pop(LAB_KERNEL, None)
+        build = [paths.kernels() / "build-exact.sh", "--where"]
+        return subprocess.run(build, env={**environment, **more}, capture_output=True, text=True, check=False)
+
+    return ask
+
+
+@pytest.mark.parametrize("name", ["linux-6.12.tar.xz", "linux-source-6.12.tar.gz"])
+def test_a_kernel_from_a_file_has_its_version_and_checksum(where, tmp_path, name):
+    source = source_file(tmp_path, name, (6, 12, 9))
+    first = where(source)
+    assert first.returncode == 3
+    assert "/kernel-exact-6.12.9_file_" in first.stdout
+    assert where(source).stdout == first.stdout
+    assert where(source, **{LAB_KERNEL: "6.12"}).stdout == first.stdout
+    with open(source, "ab") as file:
+        file.write(b"\0" * 512)
+    assert where(source).stdout.rpartition("-")[0] != first.stdout.rpartition("-")[0]
+
+
+def test_a_kernel_from_a_file_is_found_without_the_file_later(where, tmp_path):
+    kernel = Path(where(source_file(tmp_path, "linux-6.98.tar.gz", (6, 98, 1))).stdout.strip())
+    kernel.mkdir()
+    (kernel / "linux").write_text("")
+    (kernel / "linux").chmod(0o755)
+    found = where("", **{LAB_KERNEL: "6.98"})
+    assert (found.returncode, found.stdout.strip()) == (0, str(kernel))
+
+
+def test_a_file_that_is_no_source_of_the_version_is_refused(where, tmp_path):
+    source = source_file(tmp_path, "linux-6.12.tar.gz", (6, 12, 9))
+    assert where(source, **{LAB_KERNEL: "7.3"}).returncode == 1
+    other = tmp_path / "other.tar"
+    subprocess.run(["tar", "-cf", other, "-C", tmp_path, "linux-6.12/Documentation"], check=True)
+    for file in (other, tmp_path / "linux-6.12" / "Makefile", tmp_path / "none.tar"):
+        done = where(file)
+        assert done.returncode == 1
+        assert str(file) in done.stderr
+        assert done.stdout == ""

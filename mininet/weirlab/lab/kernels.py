@@ -13,11 +13,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -34,13 +34,22 @@ TIME_TRAVEL_START_NS = 1_767_225_600 * 10**9
 # Hides RDRAND (leaf 1, ECX bit 30) and RDSEED (leaf 7, EBX bit 18) from BoringSSL and OpenSSL, whose draws the
 # seed would not reach.
 IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
-# Mininet imports distutils.version, in whose place setuptools puts a copy of its own: importing that takes the exact
-# lab 2 s. Python had distutils up to 3.11.
-STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"} if sys.version_info < (3, 12) else {}
+# Mininet imports distutils.version, which setuptools replaces by a copy of its own: importing that takes the exact lab
+# 2 s. Python has distutils up to 3.11; later ones find weirlab/compat.
+STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"}
 TIMEOUT_STATUS = 124  # what timeout(1) answers
 SHM = "/dev/shm"  # a tmpfs, where a lab's memory is
+LEAST_SHM_BYTES = 512 << 20
 CROWDED = 3  # processes that wait for each processor; measured: at 1 a lab on one takes half the time, at 6 1.5 times
 LAB_KERNEL = "WEIR_LAB_KERNEL"  # the variable that names the exact lab's version of Linux, read by build-exact.sh
+LAB_KERNEL_SOURCE = "WEIR_LAB_KERNEL_SOURCE"  # the same for a file with its source
+
+
+# Lines of a console that report an error: of init.sh, of its commands, and of the kernel.
+ERROR_LINE = re.compile(
+    r"^weir-lab-init: |^(mount|ip|modprobe): |/init\.sh: line \d+: "
+    r"|failed, errno|ptrace|Kernel panic|Kernel mode signal"
+)
 
 
 class LabError(Exception):
@@ -220,6 +229,23 @@ def bytecode_folders() -> list[str]:
     ]
 
 
+def memory_folder(scratch: str) -> str:
+    """The folder for the file that is a lab's memory: a tmpfs, or `scratch` where the tmpfs is too small for a lab or
+    noexec, as in a container."""
+    if not os.access(SHM, os.W_OK):
+        return scratch
+    room = os.statvfs(SHM)
+    usable = room.f_blocks * room.f_frsize >= LEAST_SHM_BYTES and not room.f_flag & os.ST_NOEXEC
+    return SHM if usable else scratch
+
+
+def console_error(console: str) -> str:
+    """The first line of a lab's console that reports an error, which those after it follow from; without one the last
+    three lines."""
+    lines = [line.strip() for line in console.splitlines() if line.strip()]
+    return next((line for line in lines if ERROR_LINE.search(line)), " | ".join(lines[-3:])) or "empty"
+
+
 def _within(path: str, folder: Path) -> bool:
     return Path(path).resolve().is_relative_to(folder)
 
@@ -255,13 +281,15 @@ class Lab(ABC):
     def _run(self, job: Job) -> float:
         """Run the job to its end or to its wall limit, and give back the seconds it took."""
 
-    def _failure(self, job: Job, wall_s: float) -> str:
+    def _console(self, job: Job) -> str:
         console = job.folder / "console.log"
-        tail = console.read_text(errors="replace").splitlines()[-3:] if console.exists() else []
+        return console.read_text(errors="replace") if console.exists() else ""
+
+    def _failure(self, job: Job, wall_s: float) -> str:
         why = (
             f"over its wall limit of {job.wall_limit_s:g} s" if wall_s >= job.wall_limit_s else "ended without a status"
         )
-        return f"the {self.name} lab {why}; console: {' | '.join(tail) or 'empty'}"
+        return f"the {self.name} lab {why}; console: {console_error(self._console(job))}"
 
 
 def _unless_forbidden(problem: Callable[[], str]) -> str:
@@ -329,7 +357,7 @@ class UmlLab(Lab):
             environment = {
                 "PATH": "/usr/bin:/bin",
                 "HOME": scratch,
-                "TMPDIR": SHM if os.access(SHM, os.W_OK) else scratch,
+                "TMPDIR": memory_folder(scratch),
                 **self.host_environment(job),
             }
             _, wall_s = _run_process(
@@ -339,7 +367,9 @@ class UmlLab(Lab):
 
     def _failure(self, job: Job, wall_s: float) -> str:
         said = super()._failure(job, wall_s)
-        if "Kernel mode signal 7" in said:  # SIGBUS: what a tmpfs answers who touches a page that it has no room for
+        if "Kernel mode signal 7" in self._console(
+            job
+        ):  # SIGBUS: what a tmpfs answers who touches a page that it has no room for
             size_mib = shutil.disk_usage(SHM).total >> 20
             said = f"the {self.name} lab's memory does not fit into {SHM}, which has {size_mib} MiB; give it 1 GiB"
         return said

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import paths
-from weirlab.lab.kernels import LAB_KERNEL, LabError
+from weirlab.lab.kernels import LAB_KERNEL, LAB_KERNEL_SOURCE, LabError
 from weirlab.metrics.samples import SamplesError
 from weirlab.run.costs import Costs
 from weirlab.run.disk import FULL, no_room
@@ -131,7 +131,7 @@ def connected(address: str, import_path: str) -> Iterator[Any]:
             f"--ray: Ray is not installed here; `{pip} install ray==2.60.0` puts it into this clone"
         ) from None
     variables = {"PYTHONPATH": import_path, "PYTHONDONTWRITEBYTECODE": "1"}
-    variables |= {LAB_KERNEL: os.environ[LAB_KERNEL]} if LAB_KERNEL in os.environ else {}
+    variables |= {name: os.environ[name] for name in (LAB_KERNEL, LAB_KERNEL_SOURCE) if name in os.environ}
     try:
         if ":" in address:  # Ray itself tries an address where nobody listens for many minutes
             host, _, port = address.removeprefix("ray://").rpartition(":")

@@ -50,27 +50,24 @@ static const struct {
 	const char *name;
 	void *at;
 } symbols[] = {
-#define SYMBOL(name)                                                                                                   \
-	{                                                                                                              \
-#name, &x.name                                                                                         \
-	}
-	SYMBOL(libxdp_get_error),
-	SYMBOL(libxdp_set_print),
-	SYMBOL(xdp_program__open_file),
-	SYMBOL(xdp_program__bpf_obj),
-	SYMBOL(xdp_program__id),
-	SYMBOL(xdp_program__attach),
-	SYMBOL(xdp_program__detach),
-	SYMBOL(xdp_program__close),
-	SYMBOL(xdp_multiprog__get_from_ifindex),
-	SYMBOL(xdp_multiprog__next_prog),
-	SYMBOL(xdp_multiprog__main_prog),
-	SYMBOL(xdp_multiprog__is_legacy),
-	SYMBOL(xdp_multiprog__close),
-	SYMBOL(libbpf_set_print),
-	SYMBOL(bpf_object__next_map),
-	SYMBOL(bpf_map__name),
-	SYMBOL(bpf_map__reuse_fd),
+#define SYMBOL(name) #name, &x.name
+	{SYMBOL(libxdp_get_error)},
+	{SYMBOL(libxdp_set_print)},
+	{SYMBOL(xdp_program__open_file)},
+	{SYMBOL(xdp_program__bpf_obj)},
+	{SYMBOL(xdp_program__id)},
+	{SYMBOL(xdp_program__attach)},
+	{SYMBOL(xdp_program__detach)},
+	{SYMBOL(xdp_program__close)},
+	{SYMBOL(xdp_multiprog__get_from_ifindex)},
+	{SYMBOL(xdp_multiprog__next_prog)},
+	{SYMBOL(xdp_multiprog__main_prog)},
+	{SYMBOL(xdp_multiprog__is_legacy)},
+	{SYMBOL(xdp_multiprog__close)},
+	{SYMBOL(libbpf_set_print)},
+	{SYMBOL(bpf_object__next_map)},
+	{SYMBOL(bpf_map__name)},
+	{SYMBOL(bpf_map__reuse_fd)},
 };
 
 static int quiet(int level, const char *format, va_list args)

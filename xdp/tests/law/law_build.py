@@ -20,6 +20,14 @@ def compiler(*names: str) -> str:
     pytest.skip(f"no {' or '.join(names)} on PATH")
 
 
+def llvm(tool: str) -> str:
+    """The program of LLVM that the build uses for `tool`; skips the test when there is none."""
+    done = subprocess.run([HERE.parents[2] / "setup" / "llvm.sh", tool], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(done.stderr.strip())
+    return done.stdout.strip()
+
+
 def compile_law(command: list[str], source: str, target: Path, libraries: tuple[str, ...] = ()) -> Path:
     """Compile `source` of this folder; a compiler's complaint is a failure of the test that asked."""
     arguments = [*command, str(HERE / source), *libraries, "-o", str(target)]

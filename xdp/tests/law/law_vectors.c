@@ -77,66 +77,63 @@ struct member {
 	size_t bytes;
 };
 
-#define MEMBER(structure, name)                                                                                        \
-	{                                                                                                              \
-#name, offsetof(struct structure, name), sizeof(((struct structure *)0)->name)                         \
-	}
+#define MEMBER(structure, name) #name, offsetof(struct structure, name), sizeof(((struct structure *)0)->name)
 
 static const struct member params_members[] = {
-	MEMBER(weir_params, target_us),
-	MEMBER(weir_params, interval_us),
-	MEMBER(weir_params, kp_q40_per_us),
-	MEMBER(weir_params, ki_q40_per_us),
-	MEMBER(weir_params, kd_q40_per_us),
-	MEMBER(weir_params, z1_q16),
-	MEMBER(weir_params, z2_q16),
-	MEMBER(weir_params, z3_q16),
-	MEMBER(weir_params, m1_us),
-	MEMBER(weir_params, m2_us),
-	MEMBER(weir_params, integral_drop_max),
-	MEMBER(weir_params, squared),
-	MEMBER(weir_params, burst_us),
-	MEMBER(weir_params, idle_halflife_us),
-	MEMBER(weir_params, min_backlog_bytes),
-	MEMBER(weir_params, min_delay_us),
-	MEMBER(weir_params, dq_shift),
-	MEMBER(weir_params, dq_weight_shift),
-	MEMBER(weir_params, schedule_shift),
-	MEMBER(weir_params, schedule_weight_shift),
-	MEMBER(weir_params, space_least_q16),
-	MEMBER(weir_params, space_most_q16),
-	MEMBER(weir_params, delay_bound_us),
-	MEMBER(weir_params, delay_bound_slope_q40_per_us),
-	MEMBER(weir_params, delay_limit_us),
-	MEMBER(weir_params, delay_guard_bytes),
-	MEMBER(weir_params, share_least_q16),
-	MEMBER(weir_params, share_shift),
-	MEMBER(weir_params, ecn_weight_shift),
-	MEMBER(weir_params, ecn_drop_us),
-	MEMBER(weir_params, mark_gain_q16),
-	MEMBER(weir_params, ecn_bound_q32),
+	{MEMBER(weir_params, target_us)},
+	{MEMBER(weir_params, interval_us)},
+	{MEMBER(weir_params, kp_q40_per_us)},
+	{MEMBER(weir_params, ki_q40_per_us)},
+	{MEMBER(weir_params, kd_q40_per_us)},
+	{MEMBER(weir_params, z1_q16)},
+	{MEMBER(weir_params, z2_q16)},
+	{MEMBER(weir_params, z3_q16)},
+	{MEMBER(weir_params, m1_us)},
+	{MEMBER(weir_params, m2_us)},
+	{MEMBER(weir_params, integral_drop_max)},
+	{MEMBER(weir_params, squared)},
+	{MEMBER(weir_params, burst_us)},
+	{MEMBER(weir_params, idle_halflife_us)},
+	{MEMBER(weir_params, min_backlog_bytes)},
+	{MEMBER(weir_params, min_delay_us)},
+	{MEMBER(weir_params, dq_shift)},
+	{MEMBER(weir_params, dq_weight_shift)},
+	{MEMBER(weir_params, schedule_shift)},
+	{MEMBER(weir_params, schedule_weight_shift)},
+	{MEMBER(weir_params, space_least_q16)},
+	{MEMBER(weir_params, space_most_q16)},
+	{MEMBER(weir_params, delay_bound_us)},
+	{MEMBER(weir_params, delay_bound_slope_q40_per_us)},
+	{MEMBER(weir_params, delay_limit_us)},
+	{MEMBER(weir_params, delay_guard_bytes)},
+	{MEMBER(weir_params, share_least_q16)},
+	{MEMBER(weir_params, share_shift)},
+	{MEMBER(weir_params, ecn_weight_shift)},
+	{MEMBER(weir_params, ecn_drop_us)},
+	{MEMBER(weir_params, mark_gain_q16)},
+	{MEMBER(weir_params, ecn_bound_q32)},
 };
 static const struct member state_members[] = {
-	MEMBER(weir_state, u_q40),	MEMBER(weir_state, last_us),	 MEMBER(weir_state, o1_us),
-	MEMBER(weir_state, o2_us),	MEMBER(weir_state, tau_prev_us), MEMBER(weir_state, burst_left_us),
-	MEMBER(weir_state, no_i_run),	MEMBER(weir_state, started),	 MEMBER(weir_state, row),
-	MEMBER(weir_state, u_mean_q40), MEMBER(weir_state, u_ecn_q40),
+	{MEMBER(weir_state, u_q40)},	  {MEMBER(weir_state, last_us)},     {MEMBER(weir_state, o1_us)},
+	{MEMBER(weir_state, o2_us)},	  {MEMBER(weir_state, tau_prev_us)}, {MEMBER(weir_state, burst_left_us)},
+	{MEMBER(weir_state, no_i_run)},	  {MEMBER(weir_state, started)},     {MEMBER(weir_state, row)},
+	{MEMBER(weir_state, u_mean_q40)}, {MEMBER(weir_state, u_ecn_q40)},
 };
 static const struct member spacing_members[] = {
-	MEMBER(weir_spacing, sum_q32),
+	{MEMBER(weir_spacing, sum_q32)},
 };
 static const struct member flow_members[] = {
-	MEMBER(weir_flow, flow_bytes),
-	MEMBER(weir_flow, flow_last_us),
+	{MEMBER(weir_flow, flow_bytes)},
+	{MEMBER(weir_flow, flow_last_us)},
 };
 static const struct member share_members[] = {
-	MEMBER(weir_share, share_mean_q6),
+	{MEMBER(weir_share, share_mean_q6)},
 };
 static const struct member rate_members[] = {
-	MEMBER(weir_rate, dq_time_q8_us),
-	MEMBER(weir_rate, dq_count_bytes),
-	MEMBER(weir_rate, dq_start_us),
-	MEMBER(weir_rate, dq_on),
+	{MEMBER(weir_rate, dq_time_q8_us)},
+	{MEMBER(weir_rate, dq_count_bytes)},
+	{MEMBER(weir_rate, dq_start_us)},
+	{MEMBER(weir_rate, dq_on)},
 };
 
 static void set_members(void *structure, const struct member *members, size_t count, const char *line)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from law_build import HERE, INCLUDE, STRICT, compile_law, compiler
+from law_build import HERE, INCLUDE, STRICT, compile_law, compiler, llvm
 
 from weirlab.lab.kernels import ExactLab, Job, LabError
 
@@ -31,7 +31,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bpf_object(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    clang = compiler("clang-14", "clang")
+    clang = llvm("clang")
     machine = f"-I/usr/include/{os.uname().machine}-linux-gnu"
     flags = ["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", machine, "-c"]
     return compile_law([clang, *flags], "law_vectors.bpf.c", tmp_path_factory.mktemp("bpf") / "law_vectors.bpf.o")
@@ -43,7 +43,7 @@ def test_gcc(runner: Path) -> None:
 
 def test_clang_with_undefined_behaviour_trapped(tmp_path: Path) -> None:
     trap = ["-g", "-fsanitize=undefined", "-fsanitize-trap=undefined"]
-    clang = compiler("clang-14", "clang")
+    clang = llvm("clang")
     target = compile_law([clang, *STRICT, *trap], "law_vectors.c", tmp_path / "clang", ("-lbpf",))
     assert_all_match(replay(target, *VECTORS))
 
@@ -70,7 +70,7 @@ def test_bpf_without_jit_in_the_exact_lab(runner: Path, bpf_object: Path, tmp_pa
 
 
 def test_bpf_object_has_no_division_and_no_calls(bpf_object: Path) -> None:
-    objdump = compiler("llvm-objdump-14", "llvm-objdump")
+    objdump = llvm("llvm-objdump")
     text = subprocess.run([objdump, "-d", bpf_object], capture_output=True, text=True, check=True).stdout
     assert "exit" in text
     assert not re.search(r" (?:/|%|s/|s%)= |\bcall\b", text)
