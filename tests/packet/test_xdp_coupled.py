@@ -55,8 +55,8 @@ def through_both(rig, frames: list[bytes]) -> list[bytes]:
 
 
 def through_low(rig, frames: list[bytes]) -> list[bytes]:
-    """As Rig.through, for frames of L. LAST is in C: htb serves it before frames of L that borrow. So when the classes are
-    empty a second LAST is sent, which nothing can be behind."""
+    """As Rig.through, for frames of L. LAST is in C, and htb serves it before frames of L that borrow: when the classes
+    are empty, a second LAST is sent, which nothing can be behind."""
     out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
     with out, back:
         for frame in [*frames, LAST]:
