@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Macros from the command line and from a package.
-mod common;
-use common::repository;
+use crate::common::repository;
 use std::collections::BTreeMap;
 use std::process::Command;
 use weir_p4::syntax::options::{Macros, Options};

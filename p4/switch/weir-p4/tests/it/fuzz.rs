@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The front end never panics, whatever the text; nor does the interpreter on what the front end accepts.
-mod common;
-use common::{cells, program, tables};
+use crate::common::{cells, program, tables};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::{Arc, LazyLock};
@@ -10,7 +9,7 @@ use weir_p4::fuzz::{Frame, Packets, as_they_are, switch};
 use weir_p4::v1model::{Notes, Switch};
 
 const SAMPLES: [&str; 3] =
-    [include_str!("stf/router.p4"), include_str!("stf/copies.p4"), include_str!("stf/language.p4")];
+    [include_str!("../stf/router.p4"), include_str!("../stf/copies.p4"), include_str!("../stf/language.p4")];
 
 static EDGE: LazyLock<Arc<Program>> = LazyLock::new(|| program("edge.p4"));
 const QUOTA: u64 = 100;
@@ -111,16 +110,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    #[ignore = "long tier"]
     fn any_text(text in "\\PC{0,400}") {
         run(&text, &[]);
     }
 
     #[test]
+    #[ignore = "long tier"]
     fn any_words(words in prop::collection::vec(prop::sample::select(&WORDS[..]), 0..200)) {
         run(&words.join(" "), &[]);
     }
 
     #[test]
+    #[ignore = "long tier"]
     fn mutated_programs(
         sample in 0..SAMPLES.len(),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..4u8), 1..6),
@@ -141,17 +143,20 @@ proptest! {
     }
 
     #[test]
+    #[ignore = "long tier"]
     fn any_packets(sample in 0..SAMPLES.len(), packets in packets()) {
         run(SAMPLES[sample], &packets);
     }
 
     // What the cargo-fuzz targets in p4/switch/fuzz run, fed by chance instead of by coverage.
     #[test]
+    #[ignore = "long tier"]
     fn target_front_end(data in prop::collection::vec(any::<u8>(), 0..400)) {
         weir_p4::fuzz::front_end(&data);
     }
 
     #[test]
+    #[ignore = "long tier"]
     fn target_packet(inputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..600), 1..8)) {
         let samples = SAMPLES.map(|text| (switch(text, &[]), as_they_are as Frame));
         let mut packets = Packets::new(samples.into_iter().chain([edge()]));
@@ -161,6 +166,7 @@ proptest! {
 
 /// What the target does with names by chance, a fuzzer does sooner: what it feeds gets to all of them.
 #[test]
+#[ignore = "long tier"]
 fn target_packet_gets_to_all_that_becomes_of_names() {
     let inputs = prop::collection::vec((0..36u8, 0..3u8, 0..9u8, prop::collection::vec(any::<u8>(), 24)), 8);
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -178,6 +184,7 @@ fn target_packet_gets_to_all_that_becomes_of_names() {
 }
 
 #[test]
+#[ignore = "long tier"]
 fn deep_nesting_is_refused() {
     for (open, close) in [("(", ")"), ("{", "}"), ("if (true) ", ""), ("-", ""), ("x[", "]"), ("bit<(", ")>")] {
         let body = format!("{}1{}", open.repeat(5000), close.repeat(5000));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every operation of tests/vectors, asked of p4/programs/law_probe.p4 by packets: the P4 law gives the model's bits.
-mod common;
-use common::{program, repository};
+use crate::common::{program, repository};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use weir_p4::v1model::{Notes, Switch};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! p4/pid_delay.p4 as the bottleneck of a line, in virtual time: what the AQM holds, what it counts, what it reports.
-mod common;
-use common::{PACKET_BYTES, add, packet, profile, program};
+use crate::common::{PACKET_BYTES, add, packet, profile, program};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use weir_p4::v1model::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch};

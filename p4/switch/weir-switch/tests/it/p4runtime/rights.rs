@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rights by the subjects of certificates, and the audit of what clients changed or were refused.
-use crate::certificates::Authority;
-use crate::net::*;
+use super::certificates::Authority;
+use super::net::*;
 use serde_json::Value;
 use std::path::PathBuf;
 use tonic::transport::{Channel, Endpoint};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What goes over streams: arbitration, packets, digests, errors.
-use crate::net::*;
+use super::net::*;
 use tonic::Code;
 use weir_switch::p4runtime::proto::p4::v1::{
     self as v1, entity::Entity as E, stream_message_request::Update as Ask, stream_message_response::Update as Tell,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `weir-stf` command.
-mod common;
-use common::repository;
+use crate::common::repository;
 use std::process::Command;
 
 /// Exit code and all that was printed.

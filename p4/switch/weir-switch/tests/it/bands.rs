@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! p4/programs/pid_delay_l4s.p4 behind the traffic manager's two priorities, in virtual time: who waits how long, who
 //! gets how much of the line, who is hit.
-#[path = "../../weir-p4/tests/common/mod.rs"]
-mod common;
-use common::{PACKET_BYTES, add, packet, profile, program};
+use crate::common::{PACKET_BYTES, add, packet, profile, program};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_switch::device::{Config, Device, Sink};

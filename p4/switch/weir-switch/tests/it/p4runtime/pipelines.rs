@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs: verified, saved, committed, read back; fully in or not at all.
-use crate::net::*;
+use super::net::*;
 use tonic::Code;
 use weir_switch::p4runtime::proto::p4::v1::{
     self as v1, entity::Entity as E, forwarding_pipeline_config::Cookie,

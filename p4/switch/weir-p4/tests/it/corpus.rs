@@ -93,3 +93,18 @@ fn what_is_no_corpus_is_an_error() {
     assert!(code == Some(2) && said.contains("gone: No such file"), "{said}");
     remove(&at);
 }
+
+#[test]
+fn a_path_without_a_program_is_reported_and_the_others_are_compiled() {
+    let (at, empty, gone) = (folder("several"), folder("several-empty"), folder("several-gone"));
+    std::fs::remove_file(empty.join("bad.p4")).expect("the file is there");
+    std::fs::remove_dir_all(empty.join("deep")).expect("the folder is there");
+    std::fs::remove_dir_all(&gone).expect("the folder is there");
+    let paths = [&empty, &gone].map(|path| path.to_str().expect("UTF-8"));
+    let (code, said) = run(&at, None, &[&["-DPORT=1"], &paths[..]].concat());
+    assert_eq!(code, Some(2), "{said}");
+    assert!(paths.iter().all(|path| said.contains(path)), "{said}");
+    assert!(said.contains("deep/er/good.p4\n") && said.contains("1 of 2 taken"), "{said}");
+    remove(&at);
+    std::fs::remove_dir_all(&empty).expect("the folder is there");
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Controllers that go wrong: the others and the packets go on.
-use crate::certificates::{Authority, pem};
-use crate::net::*;
+use super::certificates::{Authority, pem};
+use super::net::*;
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use tonic::Code;
@@ -10,6 +10,7 @@ use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E};
 use weir_switch::p4runtime::{ServeConfig, Tls, fuzz, listen};
 
 #[tokio::test]
+#[ignore = "long tier"]
 async fn garbage_on_the_port() {
     let (net, mut c) = Net::ready().await;
     let addr = net.running.addr;
@@ -28,6 +29,7 @@ async fn garbage_on_the_port() {
 }
 
 #[tokio::test]
+#[ignore = "long tier"]
 async fn a_controller_that_vanishes_in_the_middle_of_a_write() {
     let (net, mut c) = Net::ready().await;
     let mut entries = Vec::new();
@@ -55,6 +57,7 @@ async fn a_controller_that_vanishes_in_the_middle_of_a_write() {
 }
 
 #[tokio::test]
+#[ignore = "long tier"]
 async fn many_writes_at_once_are_all_answered() {
     let (net, mut c) = Net::ready().await;
     let held = net.hold();
@@ -84,6 +87,7 @@ async fn many_writes_at_once_are_all_answered() {
 }
 
 #[tokio::test]
+#[ignore = "long tier"]
 async fn a_controller_that_does_not_read() {
     let (net, mut c) = Net::ready().await;
     c.insert(E::TableEntry(route(&c, 1, action(&c, "to_cpu", &[&[1]])))).await;
@@ -102,6 +106,7 @@ async fn a_controller_that_does_not_read() {
 }
 
 #[tokio::test]
+#[ignore = "long tier"]
 async fn streams_are_bounded() {
     let net = Net::start();
     let mut open = Vec::new();
@@ -126,6 +131,7 @@ async fn streams_are_bounded() {
 }
 
 #[test]
+#[ignore = "long tier"]
 fn an_address_in_use_and_bad_certificates_are_said_at_once() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let start = |tls| {
@@ -224,6 +230,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
+#[ignore = "long tier"]
 fn any_bytes_are_refused_or_applied() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 500,
@@ -243,6 +250,7 @@ fn any_bytes_are_refused_or_applied() {
 }
 
 #[tokio::test]
+#[ignore = "long tier"]
 async fn tls_with_certificates_of_clients() {
     use tonic::transport::{ClientTlsConfig, Endpoint};
     use v1::p4_runtime_client::P4RuntimeClient;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The programs of p4/ by the scripts in p4/tests, and pid_delay.p4 and edge.p4 by frames nobody would send.
-mod common;
-use common::tables::{DATA_COPIES, ENTRIES_DISPLACED, OTHER, UP, forward_names, name_frame};
-use common::{add, cells, counted, program, repository};
+use crate::common::tables::{DATA_COPIES, ENTRIES_DISPLACED, OTHER, UP, forward_names, name_frame};
+use crate::common::{add, cells, counted, program, repository};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::path::PathBuf;

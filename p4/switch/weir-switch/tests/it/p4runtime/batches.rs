@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Batches: the outcome of each update, all or nothing, and how fast they are.
-use crate::net::*;
+use super::net::*;
 use tonic::Code;
 use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E, update::Type, write_request::Atomicity};
 

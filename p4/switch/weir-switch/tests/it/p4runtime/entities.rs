@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Each kind of entity: written, seen by packets, read back, refused.
-use crate::net::*;
+use super::net::*;
 use tonic::Code;
 use weir_switch::p4runtime::proto::p4::v1::{
     self as v1, entity::Entity as E, field_match::FieldMatchType as M, update::Type,
