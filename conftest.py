@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for all tests.
+"""Tiers of the tests, marks, the order of a run, and the counts at its end.
 
-No time limit on a single example, which only a busy machine would fail. Tests that take the fixture `exact` run in the
-exact lab and get the mark `lab`, so that `./run check` can leave them out. Tests of what strangers and faults do get
-the mark `hostile`, for `./run test --hostile`. Files that take longest come first: else one of the workers of
-`./run test` would be at work alone at the end.
+Tests have no time limit on a single example, which only a busy machine would exceed. Tests that take the fixture
+`exact` run in the exact lab and get the mark `lab`, so that `./run check` can leave them out. Files that take longest
+come first: otherwise one worker would be alone at the end of a run.
 """
+
+import collections
+import functools
+import os
+import re
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import settings
@@ -14,32 +19,148 @@ settings.register_profile("weir", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # of ./run check
 settings.load_profile("weir")
 
+TIERS = ("default", "long", "release")
+"""`./run test`, `./run test --long`, `./run test --release`. A run includes the tiers before its own."""
 
-HOSTILE_FOLDER = "tests/hostile/"
-HOSTILE_FILES = (
-    "tests/packet/test_controller_faults.py",
-    "tests/packet/test_names_attacks.py",
-    "tests/packet/test_names_loops.py",
-    "tests/packet/test_p4_malformed.py",
-    "tests/packet/test_p4_robustness.py",
-    "tests/packet/test_p4_service.py",
-    "tests/packet/test_p4_swap.py",
-    "tests/quic/test_bad_input.py",
-    "tests/quic/test_malformed_http3.py",
+TABLE = (
+    # Packages, and all that is built from them.
+    ("release", "tests/package/"),
+    # Attacks and faults: floods, malformed input, full disks.
+    ("long", "tests/hostile/"),
+    ("default", "tests/hostile/test_clocks.py"),
+    ("default", "tests/hostile/test_server_rights.py"),
+    ("default", "tests/hostile/test_switch_rights.py"),
+    ("long", "mininet/tests/bench/test_bench_hostile.py::test_who_stops_it"),
+    ("long", "mininet/tests/evaluation/test_evaluate.py::test_(damage_in|a_disk_that|a_cluster_gives)"),
+    ("long", "tests/lab/test_flood_lab.py"),
+    ("long", "tests/packet/test_names_attacks.py"),
+    ("long", "tests/packet/test_names_loops.py"),
+    ("long", "tests/packet/test_p4_service.py"),
+    ("long", "tests/quic/test_malformed_http3.py"),
+    # Processes killed at any moment, and commands that race.
+    ("long", "mininet/tests/evaluation/test_evaluate.py::test_killed"),
+    ("long", "tests/lab/test_(runs|p4_switch).py::test_a_stopped_experiment"),
+    ("long", "tests/packet/test_controller_faults.py"),
+    ("long", "tests/packet/test_p4_robustness.py::test_(a_controller_that_dies|strangers)"),
+    ("long", "tests/packet/test_xdp_.*kill"),
+    ("long", "tests/packet/test_xdp_ensure.py::test_no_packet_passes_the_law_by"),
+    ("long", "tests/packet/test_xdp_loader.py::test_(a_set_cut_short|attach_and_detach_at_the_same_time)"),
+    # Mobility.
+    ("long", "tests/lab/test_access_runs.py::test_a_(path_that_dies|policy_sends)"),
+    ("long", "tests/lab/test_edge_runs.py::test_a_receiver_that_moves"),
+    ("long", "tests/packet/test_names_moving.py"),
+    # Programs of other projects.
+    ("long", r"tests/quic/.*\[[^]]*(aioquic|quic-go|quiche)"),
+    ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),
+    ("long", "tests/lab/test_senders_lab.py::.*noq"),
+    # Repeatability; pages of a kind that another test has drawn.
+    ("long", "mininet/tests/.*test_(the_same_(results|rows)_give|part_of_a)"),
+    ("long", "mininet/tests/topologies/.*test_each_of_our_scenarios_has_a_report"),
+    ("long", "mininet/tests/evaluation/test_controls.py::test_a_small_suite_runs_in_the_lab"),
+    ("long", "tests/lab/(?!.*noq).*repeat"),
+    ("long", "tests/lab/test_experiment_cache.py"),
+    ("default", "tests/lab/test_experiment_cache.py::test_more_seeds"),
+    ("long", "tests/lab/test_installations.py"),
+    # Other releases: of Linux, Debian and Python.
+    ("long", "mininet/tests/lab/test_lab_kernel.py::test_(dualpi2|a_line_for_tc|ends_of_the_ranges)"),
+    # Training, where PyTorch is (setup/test.sh).
+    ("long", "quic-client/train/tests/test_torch_"),
 )
-"""Beside what is in the folder; they stand with the rigs that they need."""
-LONGEST = ("tests/lab/", "tests/package/", "mininet/tests/evaluation/")
+"""Tier of a test: that of the last row whose regular expression matches the beginning of the test's id; `default` if no
+row matches. tests/structure/test_tiers.py checks that each row decides the tier of a test."""
+
+LONGEST = ("tests/lab/", "tests/package/", "mininet/tests/evaluation/", "tests/hostile/")
 """Folders whose files take minutes; all others take less than two."""
+
+
+@functools.cache
+def _rows() -> list[tuple[str, re.Pattern[str]]]:
+    return [(tier, re.compile(pattern)) for tier, pattern in reversed(TABLE)]
+
+
+def row_of(test: str) -> int | None:
+    """Place in TABLE of the row that decides the tier of a test."""
+    for place, (_, pattern) in enumerate(_rows()):
+        if pattern.match(test):
+            return len(TABLE) - 1 - place
+    return None
+
+
+def tier_of(test: str) -> str:
+    """Tier of a test, by its id."""
+    place = row_of(test)
+    return TIERS[0] if place is None else TABLE[place][0]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("weir")
+    group.addoption("--tier", choices=TIERS, help="tests of this tier and those before it")
+    for tier in TIERS[1:]:
+        group.addoption(f"--{tier}", dest="tier", action="store_const", const=tier, help=f"the same as --tier {tier}")
+
+
+def tier_of_run(config: pytest.Config) -> str | None:
+    """The tier that a run was started for. Files and tests named on the command line run whatever their tier: None."""
+    if config.option.tier is None and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        return TIERS[0]
+    return config.option.tier
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ["WEIR_TEST_TIER"] = tier_of_run(config) or TIERS[0]
 
 
 def _place(item: pytest.Item) -> int:
     return next((place for place, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+COLLECTED = pytest.StashKey[list[str]]()
+NOT_IN_TIER = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "exact" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.lab)
-        if item.nodeid.startswith((HOSTILE_FOLDER, *HOSTILE_FILES)):
-            item.add_marker(pytest.mark.hostile)
+    config.stash[COLLECTED] = [item.nodeid for item in items]
+    chosen = tier_of_run(config)
+    later = TIERS[TIERS.index(chosen) + 1 :] if chosen else ()
+    left_out = [item for item in items if tier_of(item.nodeid) in later]
+    if left_out:
+        items[:] = [item for item in items if tier_of(item.nodeid) not in later]
+        config.hook.pytest_deselected(items=left_out)
+    counts = dict(collections.Counter(tier_of(item.nodeid) for item in left_out))
+    config.stash[NOT_IN_TIER] = counts
+    if hasattr(config, "workeroutput"):  # a worker of xdist
+        config.workeroutput["not_in_tier"] = counts
     items.sort(key=_place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object, error: object) -> None:
+    """A worker of xdist ended. Each has collected all tests."""
+    counts = getattr(node, "workeroutput", {}).get("not_in_tier")
+    if counts is not None:
+        node.config.stash[NOT_IN_TIER] = counts  # type: ignore[attr-defined]
+
+
+def skips_by_reason(reports: Iterable[object]) -> list[tuple[str, int]]:
+    """Reasons for which tests were skipped, the most frequent first. A file that is skipped whole counts as one."""
+    reasons = (getattr(report, "longrepr", None) for report in reports)
+    found = collections.Counter(reason[2].removeprefix("Skipped: ") for reason in reasons if isinstance(reason, tuple))
+    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    """The tests that did not run, by tier and by reason, before pytest's own closing line."""
+    chosen = tier_of_run(config)
+    lines = [
+        f"{tier} tier, not part of this run (./run test --{tier}): {count} tests"
+        for tier, count in config.stash.get(NOT_IN_TIER, {}).items()
+    ]
+    for reason, count in skips_by_reason(terminalreporter.stats.get("skipped", ())):
+        lines.append(f"{reason}: {count} {'test' if count == 1 else 'tests'} skipped")
+    if chosen or lines:
+        terminalreporter.section(f"{chosen} tier" if chosen else "tests named on the command line")
+    for line in lines:
+        terminalreporter.line(line)

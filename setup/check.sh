@@ -24,5 +24,5 @@ for workspace in $RUST_TESTED; do
 done
 step "pytest, without what needs root or a lab, or draws pictures"
 # Four at once on two cores, since some wait for devices that do not answer; properties with fewer examples than in test.
-exec pytest -p no:cacheprovider -q -n 4 --hypothesis-profile quick \
-  -m "not lab and not pictures" controller mininet quic-client tests/structure tests/docs
+exec pytest -p no:cacheprovider -q -n 4 --hypothesis-profile quick --tier default \
+  -m "not lab and not pictures" --deselect tests/structure/test_tiers.py controller mininet quic-client tests/structure tests/docs

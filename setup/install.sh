@@ -27,7 +27,7 @@ trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
 trap 'clean_up; exit 141' PIPE # who reads what we say is gone: `./run ... | head`
 
-STEPS="python xdp lab_tools first_look kernel rust p4 peers trainer prometheus"
+STEPS="python xdp lab_tools first_look kernel rust p4 peers quic_peers go_peers trainer prometheus"
 declare -A TITLES=(
   [python]="the Python environment"
   [rust]="the QUIC client and server, with quiche, and weir-icn"
@@ -37,11 +37,13 @@ declare -A TITLES=(
   [first_look]="a first look at the law"
   [kernel]="the lab kernel"
   [peers]="a server on another QUIC stack, noq, to compare senders with"
+  [quic_peers]="QUIC programs on quinn and quiche, to test with"
+  [go_peers]="QUIC programs on quic-go, to test with"
   [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
   [prometheus]="Prometheus, to test the board with: 23 MB to fetch"
 )
 # Steps that begin when others are over.
-declare -A AFTER=([p4]=python [first_look]="python xdp lab_tools")
+declare -A AFTER=([p4]=python [quic_peers]=rust [first_look]="python xdp lab_tools")
 # Steps that measure in real time: meanwhile the others stand still.
 ALONE="first_look"
 
@@ -59,6 +61,8 @@ sources() {
     xdp) find xdp controller/profiles -type d -name tests -prune -o -type f ! -name '*.md' -print0 ;;
     lab_tools) find mininet/tools -type f -print0 ;;
     peers) find mininet/peers "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
+    quic_peers) find quic-client/bench -type f ! -name '*.md' -print0 ;;
+    go_peers) find tests/quic/quicgo -type f -print0 ;;
   esac
 }
 
@@ -70,6 +74,9 @@ outputs() {
     xdp) printf '%s\n' xdp/weir-xdp xdp/weir-sojourn ;;
     lab_tools) printf '%s\n' lab/weir-traffic lab/weir-paced lab/clock-reads.so ;;
     peers) printf '%s\n' cargo-peers/release/noq-server ;;
+    quic_peers) printf 'cargo/release/%s\n' quinn-bench quinn-rotating quiche-hq-client quiche-hq-server quiche-http3-client \
+      quiche-http3-server ;;
+    go_peers) printf 'peers/%s\n' quicgo quicgo-exchange quicgo-example-server quicgo-example-client ;;
   esac
 }
 
@@ -86,18 +93,22 @@ stamp() {
 }
 
 done_already() {
-  local made
   case $1 in
     python) [ -x "$build/venv/bin/python" ] && cmp -s "$root/setup/requirements.txt" "$build/venv/weir-lock" ;;
     trainer)
       [ -x "$build/venv-train/bin/python" ] && cmp -s "$root/quic-client/train/requirements.txt" "$build/venv-train/weir-lock" ;;
     prometheus) [ -d "$build/prometheus" ] ;;
+    go_peers) ! command -v go >/dev/null || stamped go_peers ;; # without Go there is nothing to do, and tests are skipped
     first_look) done_already kernel && done_already rust && done_already p4 ;; # then the demo begins at once
     kernel) XDG_CACHE_HOME=$WEIR_CACHE_HOME "$root/mininet/kernels/build-exact.sh" --where >/dev/null 2>&1 ;;
-    *)
-      [ -e "$stamps/$1" ] && made=$(outputs_now "$1") \
-        && [ "$(sources_now "$1")"$'\n'"$made" = "$(cat "$stamps/$1")" ] ;;
+    *) stamped "$1" ;;
   esac
+}
+
+# Whether programs of a step are those that its stamp names, from the sources that there are now.
+stamped() {
+  local made
+  [ -e "$stamps/$1" ] && made=$(outputs_now "$1") && [ "$(sources_now "$1")"$'\n'"$made" = "$(cat "$stamps/$1")" ]
 }
 
 # ---- the steps ----
@@ -229,6 +240,33 @@ peers() {
   stamp peers "$before"
 }
 
+quic_peers() {
+  local before
+  before=$(sources_now quic_peers)
+  toolchain quic_peers
+  cargo_build quic_peers cargo quic-client/bench/Cargo.toml quic_peers.log
+  stamp quic_peers "$before"
+}
+
+# Tests with these programs can be skipped, so a failure (Go is too old, no network) keeps nobody from the others.
+go_peers() {
+  local before
+  before=$(sources_now go_peers)
+  mkdir -p "$build/peers"
+  # shellcheck disable=SC2016  # the inner shell expands these
+  if watched "$title" "$build/go_peers.log" no_meter bash -euc '
+    cd "$1"
+    go build -o "$2/quicgo" .
+    go build -o "$2/quicgo-exchange" ./exchange
+    go build -o "$2/quicgo-example-server" github.com/quic-go/quic-go/example
+    go build -o "$2/quicgo-example-client" github.com/quic-go/quic-go/example/client
+  ' bash "$root/tests/quic/quicgo" "$build/peers"; then
+    stamp go_peers "$before"
+  else
+    say "the programs on quic-go could not be built; the tests that need them are skipped"
+  fi
+}
+
 # Unpacked, not installed: Debian's packages start services that listen at all of the machine's addresses. Its tests can
 # be skipped, so that a failure keeps nobody from the others.
 prometheus() {
@@ -281,7 +319,7 @@ if [ "${1:-}" = --check ]; then check_only=1; shift; fi
 if [ "${1:-}" = --stamp ]; then stamp "$2" "$(sources_now "$2")"; exit; fi
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
+    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | quic_peers | go_peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

@@ -12,8 +12,8 @@ from weir.p4runtime.messages import v1
 
 MOST_MB = 256
 """Resident memory of a switch or server, whatever strangers send."""
-WHOLE = os.environ.get("WEIR_HOSTILE") == "whole"
-"""`./run test --hostile`; else the short form."""
+WHOLE = os.environ["WEIR_TEST_TIER"] != "default"
+"""`--long` or `--release`; else the short form."""
 
 
 def many(short: int, whole: int) -> int:

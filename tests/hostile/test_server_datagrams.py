@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datagrams at weir-server that no client would send. Its resident memory stays below 256 MB, and clients are served
-while it rains. (What it answers to whom: quic-client/endpoint/tests/attack.rs.)"""
+while it rains. (What it answers to whom: quic-client/endpoint/tests/it/attack.rs.)"""
 
 import contextlib
 import json

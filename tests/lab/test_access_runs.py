@@ -20,15 +20,25 @@ HANDOVER = (
 )
 
 
-@pytest.fixture
-def access(experiment):
-    """`experiment` with the small scenario of this module."""
-    client = subprocess.run(
+@pytest.fixture(scope="module")
+def client():
+    done = subprocess.run(
         [REPO / "build" / "bin" / "weir-client", "--help"], capture_output=True, text=True, check=True
     )
-    if "--path" not in client.stdout:
+    if "--path" not in done.stdout:
         pytest.skip("weir-client is of an older build and has no --path; ./run test builds it anew")
+
+
+@pytest.fixture
+def access(client, experiment):
+    """`experiment` with the small scenario of this module."""
     return lambda *options, **kwargs: experiment(*options, text=ACCESS, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def as_it_is(client, shared_experiment):
+    """That scenario, unchanged."""
+    return shared_experiment("--json", text=ACCESS)
 
 
 def samples(run):
@@ -36,11 +46,10 @@ def samples(run):
         return [json.loads(line) for line in file]
 
 
-def test_strategies_meet_the_same_network_and_a_seed_repeats_it_to_the_byte(access):
-    done = access("--json")
-    metrics = metrics_of(done)
+def test_strategies_meet_the_same_network(as_it_is):
+    metrics = metrics_of(as_it_is)
     assert list(metrics) == ["polling", "polling-cold", "oracle", "weir"]
-    runs = {label: folder_of(done) / "runs" / label / "seed-3" for label in metrics}
+    runs = {label: folder_of(as_it_is) / "runs" / label / "seed-3" for label in metrics}
     truth = [line for line in samples(runs["polling"]) if line["k"] in ("truth", "best", "change")]
     assert len([line for line in truth if line["k"] == "truth"]) == 2 * 20
     assert [(line["round"], line["path"]) for line in truth if line["k"] == "best"] == [(0, "near"), (10, "far")]
@@ -54,9 +63,12 @@ def test_strategies_meet_the_same_network_and_a_seed_repeats_it_to_the_byte(acce
     assert metrics["polling"]["extra_rtts_per_migration"] == pytest.approx(0, abs=0.1)
     assert metrics["polling-cold"]["extra_rtts_per_migration"] == pytest.approx(1, abs=0.1)
 
+
+def test_a_seed_repeats_a_run_to_the_byte(access, as_it_is):
     again = access("--json", "--only", "weir")
     for name in ("samples.jsonl.gz", "summary.json"):
-        assert (runs["weir"] / name).read_bytes() == (folder_of(again) / "runs" / "weir" / "seed-3" / name).read_bytes()
+        once, twice = (folder_of(done) / "runs" / "weir" / "seed-3" / name for done in (as_it_is, again))
+        assert once.read_bytes() == twice.read_bytes()
 
 
 # How many probe timeouts a silent path may take is for the path manager's own tests, which know its timeout.

@@ -133,20 +133,31 @@ def test_one_packet_in_some_gives_the_same_figures_of_the_queue_under_test(exper
     assert 0.08 < stamped["egress"] / stamped["bottleneck"] < 0.17
 
 
-@pytest.mark.parametrize("qdisc", ["weir", "p4"])
-def test_the_tuner_runs_beside_the_queue_and_a_seed_repeats_what_it_did(experiment, qdisc):
+@pytest.fixture(scope="module", params=["weir", "p4"])
+def tuned(request, shared_experiment):
+    """Samples of a run with the tuner beside the queue, and a function that runs it once more."""
+    qdisc = request.param
     if qdisc == "p4" and not (REPO / "build" / "bin" / "weir-switch").exists():
         pytest.skip("weir-switch is not built; ./run test builds it")
-    tuned = 'qdisc = "weir"\nprofile = "tuned"'
+    variant = 'qdisc = "weir"\nprofile = "tuned"'
     many = ('kind = "quic-download"\ncount = 3', 'kind = "tcp"\ncount = 12')  # so that there is delay to spare
-    changes = [many, ("duration_s = 8", "duration_s = 12"), (tuned, tuned.replace("weir", qdisc) + "\ntune = true")]
-    kept = []
-    for _ in range(2):
-        done = experiment("--json", "--only", "tuned", changes=changes)
+    changes = [many, ("duration_s = 8", "duration_s = 12"), (variant, variant.replace("weir", qdisc) + "\ntune = true")]
+
+    def run():
+        done = shared_experiment("--json", "--only", "tuned", changes=changes)
         assert metrics_of(done)["tuned"]["goodput_total_mbit_s"] > 7
-        kept.append(folder_of(done) / "runs" / "tuned" / "seed-3")
-    assert len({(folder / "samples.jsonl.gz").read_bytes() for folder in kept}) == 1
-    samples = Samples(kept[0] / "samples.jsonl.gz")
+        return folder_of(done) / "runs" / "tuned" / "seed-3" / "samples.jsonl.gz"
+
+    return run(), run
+
+
+def test_the_tuner_repeats_what_it_did(tuned):
+    once, run = tuned
+    assert once.read_bytes() == run().read_bytes()
+
+
+def test_the_tuner_runs_beside_the_queue(tuned):
+    samples = Samples(tuned[0])
     end_us = samples.start_us + 12e6
     assert samples.kinds["decision"]
     for decision in samples.kinds["decision"]:

@@ -182,7 +182,7 @@ def test_a_port_may_have_a_quota_of_its_own(names):
 
 def test_a_flood_of_one_port_takes_nothing_from_seven_others_that_ask_meanwhile(names):
     """Three quotas and more, at the quota that ports have by default. Floods that fill the table:
-    p4/switch/weir-p4/tests/floods.rs."""
+    p4/switch/weir-p4/tests/it/floods.rs."""
     of_all = re.sub(r"^quota = .*\n|^\[names.port.8\]\n", "", CONFIG, flags=re.MULTILINE)
     names.rig.deploy(basic_config(PORTS, of_all), main=EDGE)
     flooder, others = 1, range(2, 9)

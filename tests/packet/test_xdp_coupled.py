@@ -2,6 +2,7 @@
 """Two coupled bands on a real htb: which packets go where, what is marked and dropped, who is served first, and which
 trees are refused (docs/design/coupled.md)."""
 
+import functools
 import json
 import math
 import select
@@ -11,7 +12,7 @@ import threading
 from contextlib import ExitStack
 
 import pytest
-from packet_rig import HOOKS, LAST, PROFILES, REPO, Failed, take
+from packet_rig import HOOKS, LAST, PROFILES, REPO, Failed, receive, take, until
 from packets import packets
 
 PACKETS = packets()
@@ -53,6 +54,19 @@ def through_both(rig, frames: list[bytes]) -> list[bytes]:
     return came
 
 
+def through_low(rig, frames: list[bytes]) -> list[bytes]:
+    """As Rig.through, for frames of L. LAST is in C, and htb serves it before frames of L that borrow: when the classes
+    are empty, a second LAST is sent, which nothing can be behind."""
+    out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
+    with out, back:
+        for frame in [*frames, LAST]:
+            out.send(frame)
+        came = receive(back)
+        until(lambda: rig.backlog_bytes() == 0, "all frames of L have left")
+        out.send(LAST)
+        return came + receive(back)
+
+
 def class_packets(rig) -> dict[str, int]:
     """How many packets each class of rb has sent, by its number."""
     text = rig.router.run("tc", "-s", "class", "show", "dev", "rb").stdout
@@ -82,15 +96,15 @@ def spread(share: float, count: int) -> float:
 def test_each_packet_goes_into_its_band_and_comes_out_as_it_was(rig, bands, hook):
     before = class_packets(rig)
     with bands("--fixed-probability", 0, "--hook", hook):
-        for names in (LOW, CLASSIC):
+        for names, send in ((LOW, functools.partial(through_low, rig)), (CLASSIC, rig.through)):
             frames = [PACKETS[name].frame for name in names]
-            assert rig.through(frames) == frames
+            assert send(frames) == frames
         after, status = class_packets(rig), rig.status()
-    # LAST, which is not IP, went twice
-    assert (status["low"]["seen"], status["classic"]["seen"]) == (len(LOW), len(CLASSIC) + 2)
+    # LAST, which is not IP, went three times
+    assert (status["low"]["seen"], status["classic"]["seen"]) == (len(LOW), len(CLASSIC) + 3)
     assert after["1:10"] - before["1:10"] == len(LOW)
-    assert after["1:20"] - before["1:20"] == len(CLASSIC) + 2
-    assert status["counters"]["seen_packets"] == len(PACKETS) + 2
+    assert after["1:20"] - before["1:20"] == len(CLASSIC) + 3
+    assert status["counters"]["seen_packets"] == len(PACKETS) + 3
     assert status["backlog_packets"] == status["low"]["backlog_packets"] == status["classic"]["backlog_packets"] == 0
     assert status["counters"]["strays"] == 0
 
@@ -98,7 +112,7 @@ def test_each_packet_goes_into_its_band_and_comes_out_as_it_was(rig, bands, hook
 def test_marks_in_l_are_k_times_u_and_those_in_c_the_square(rig, bands):
     count = 4000
     with bands("--fixed-probability", 0.2, "ecn_bound=1", "min_backlog_bytes=0", "min_delay_share=0"):
-        low = rig.through([ECT1] * count)
+        low = through_low(rig, [ECT1] * count)
         classic = rig.through([ECT0] * count)
         others = rig.through([NOT_ECT] * count)
         status = rig.status()
@@ -175,11 +189,18 @@ def test_the_controller_sets_the_coupling_with_the_gains(rig, bands):
 def test_overload_drops_in_l_as_in_c_and_marks_what_is_left(rig, bands):
     count = 4000
     with bands("--fixed-probability", 0.5, "min_backlog_bytes=0", "min_delay_share=0"):
-        came = rig.through([ECT1] * count)
+        came = through_low(rig, [ECT1] * count)
         status = rig.status()
     assert set(came) == {MARKED}
     assert 1 - len(came) / count == pytest.approx(0.25, abs=spread(0.25, count))
     assert status["low"]["drops_aqm"] == count - len(came)
+
+
+def test_frames_of_l_that_borrow_are_waited_for(rig, bands):
+    """The rig itself: L is served at a hundredth of what is sent, and LAST comes before its last frame."""
+    two_classes(rig, SLOW | {"low": "1mbit"})
+    with bands("--fixed-probability", 0, "delay_bound_share=0", "delay_bound_slope=0", "delay_limit_share=0"):
+        assert len(through_low(rig, [ECT1] * 100)) == 100
 
 
 def test_a_queue_of_l_is_marked_by_its_own_law_while_u_is_0(rig, bands):
@@ -188,7 +209,7 @@ def test_a_queue_of_l_is_marked_by_its_own_law_while_u_is_0(rig, bands):
     with bands("--fixed-probability", 0):
         assert set(rig.through([ECT0] * 60)) == {ECT0}  # the line's rate is known from here on
         came = through_both(rig, [ECT1] * 40)
-        again = rig.through([ECT1])
+        again = through_low(rig, [ECT1])
         status = rig.status()
     assert len(came) == 40
     assert came[:2] == [ECT1, ECT1]

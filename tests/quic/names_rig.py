@@ -102,7 +102,7 @@ def run(host: Holder, *command: object) -> subprocess.CompletedProcess:
 def _exchanger(kind: str) -> list[object]:
     if kind == "aioquic":
         return [sys.executable, HERE / "aioquic_exchange.py"]
-    return [quic_rig.build_go("quicgo-exchange", "./exchange")]
+    return [quic_rig.PEERS / "quicgo-exchange"]
 
 
 def exchange_server(kind: str, folder: Path, authority: Authority, where: Holder) -> Server:

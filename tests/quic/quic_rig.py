@@ -275,41 +275,20 @@ def staying(folder: Path, authority: Authority, listen: str, where: Holder | Non
 
 def quicgo(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
     made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
-    command = [build_go("quicgo", "."), "-listen", listen, "-cert", made.cert, "-key", made.key, *extra]
+    command = [PEERS / "quicgo", "-listen", listen, "-cert", made.cert, "-key", made.key, *extra]
     process = _run(command, where, {"QLOGDIR": str(folder)})
     return Server("quic-go", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
 
 
-@functools.cache
-def build_go(name: str, package: str) -> Path:
-    """Builds a program of the module in quicgo/, or one that quic-go comes with."""
-    target = PEERS / name
-    PEERS.mkdir(parents=True, exist_ok=True)
-    source = HERE / "quicgo"
-    done = subprocess.run(["go", "build", "-o", target, package], cwd=source, capture_output=True, text=True)
-    assert done.returncode == 0, f"go build {package} in {source}: {done.stderr}"
-    return target
-
-
-@functools.cache
-def build_peer(name: str) -> Path:
-    """Builds a program of quic-client/bench: an example of quiche's, or a server on quinn."""
-    words = ["cargo", "build", "--quiet", "--release", "--locked", "-j2", "--bin", name]
-    manifest, target = REPO / "quic-client" / "bench" / "Cargo.toml", BUILD / "cargo"
-    done = subprocess.run(
-        [*words, "--manifest-path", manifest],
-        env={**os.environ, "CARGO_TARGET_DIR": str(target)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return target / "release" / name
+def rust_peer(name: str) -> Path:
+    """A program of quic-client/bench: an example of quiche's, or one on quinn."""
+    return BUILD / "cargo" / "release" / name
 
 
 def quinn(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
     """A server on quinn that replaces its connection IDs."""
     made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
-    command = [build_peer("quinn-rotating"), "--listen", listen, "--cert", made.cert, "--key", made.key, *extra]
+    command = [rust_peer("quinn-rotating"), "--listen", listen, "--cert", made.cert, "--key", made.key, *extra]
     process = _run(command, where)
     return Server("quinn", _listening(process), authority.ca, ("hq-interop",), process, where=where, folder=folder)
 
@@ -321,7 +300,7 @@ EXAMPLE_SIZES = (0, 1, 5000, 100_000, 3_000_000)
 def quiche_example(folder: Path, authority: Authority, listen: str, where: Holder, alpn: str) -> Server:
     """An example server of quiche's: it serves files, forbids active migration, and insists on 127.0.0.1:4433, so it
     gets a namespace of its own."""
-    program = build_peer({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
+    program = rust_peer({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
     work = folder / "examples"
     (work / "root" / "bytes").mkdir(parents=True)
     made = authority.issue("127.0.0.1")
@@ -362,8 +341,8 @@ def why_not(kind: str) -> str | None:
         return _why_no_go()
     if kind.startswith("quiche-server"):
         return None if shutil.which("quiche-server") else "quiche-server, which no registry has, is not on PATH"
-    if kind.startswith(("quiche example", "quinn")) and not shutil.which("cargo"):
-        return "cargo is not installed"
+    if kind.startswith(("quiche example", "quinn")) and not rust_peer("quinn-rotating").exists():
+        return "programs on quinn and quiche are not built; setup/install.sh quic_peers builds them"
     return None
 
 
@@ -374,7 +353,11 @@ def _why_no_go() -> str | None:
     wanted = next(w for w in (HERE / "quicgo" / "go.mod").read_text().splitlines() if w.startswith("go ")).split()[1]
     have = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True).stdout.strip()
     numbers = [tuple(map(int, text.removeprefix("go").split(".")[:2])) for text in (have.split()[0], wanted)]
-    return None if numbers[0] >= numbers[1] else f"quic-go needs Go {wanted} or newer, this is {have}"
+    if numbers[0] < numbers[1]:
+        return f"quic-go needs Go {wanted} or newer, this is {have}"
+    if not (PEERS / "quicgo-example-client").exists():
+        return "programs on quic-go are not built; setup/install.sh go_peers builds them"
+    return None
 
 
 @functools.cache

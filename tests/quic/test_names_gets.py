@@ -24,7 +24,7 @@ def quicgo_example(folder: Path, authority: Authority, where: Holder) -> Server:
     made = authority.issue("127.0.0.1")
     (folder / "www").mkdir()
     words = ["-bind", LISTEN, "-www", folder / "www", "-cert", made.cert, "-key", made.key]
-    program = quic_rig.build_go("quicgo-example-server", "github.com/quic-go/quic-go/example")
+    program = quic_rig.PEERS / "quicgo-example-server"
     process = where.start(program, *words, stdout=subprocess.PIPE, stderr=(folder / "log").open("w"))
     quic_rig.until(lambda: ":4433 " in where.run("ss", "-Hlun").stdout, f"{program} listens")
     return Server("quic-go", LISTEN, authority.ca, ("h3",), process, where=where, folder=folder)
@@ -57,7 +57,7 @@ def aioquic(link: names_rig.Link, url: str, server: Server) -> bytes:
 
 def quicgo(link: names_rig.Link, url: str, _: Server) -> bytes:
     """The client that quic-go comes with: the body is in its log."""
-    program = quic_rig.build_go("quicgo-example-client", "github.com/quic-go/quic-go/example/client")
+    program = quic_rig.PEERS / "quicgo-example-client"
     done = names_rig.run(link[0], program, "-insecure", url)
     assert done.returncode == 0, done.stderr[-1000:]
     found = re.search(rb"Response Body \((\d+) bytes\):\n", done.stderr)
@@ -67,7 +67,7 @@ def quicgo(link: names_rig.Link, url: str, _: Server) -> bytes:
 
 def quiche(program: str, link: names_rig.Link, url: str) -> bytes:
     """A client that quiche comes with: it prints the body."""
-    done = names_rig.run(link[0], quic_rig.build_peer(program), url)
+    done = names_rig.run(link[0], quic_rig.rust_peer(program), url)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
 

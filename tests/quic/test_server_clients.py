@@ -53,6 +53,6 @@ def test_aioquic(server):
 def test_quinn(server):
     if reason := quic_rig.why_not("quinn"):
         pytest.skip(reason)
-    command = [quic_rig.build_peer("quinn-bench"), "client", server.address, "--hq", "--bytes", str(BYTES)]
+    command = [quic_rig.rust_peer("quinn-bench"), "client", server.address, "--hq", "--bytes", str(BYTES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -367,6 +367,28 @@ def test_a_test_that_can_be_skipped_keeps_nobody_from_the_others(tmp_path):
         assert not (tmp_path / "clone" / "build" / "prometheus").exists()
 
 
+@pytest.mark.parametrize("status", [0, 1, None], ids=["built", "go fails", "no go"])
+def test_peers_on_quic_go_are_built_once_and_can_be_skipped(tmp_path, status):
+    """Go is there, is too old or has no network, or is missing."""
+    clone = tmp_path / "clone"
+    shutil.copytree(REPO / "setup", clone / "setup")
+    shutil.copytree(REPO / "tests" / "quic" / "quicgo", clone / "tests" / "quic" / "quicgo")
+    (tmp_path / "bin").mkdir()
+    if status is not None:
+        (tmp_path / "bin" / "go").write_text(f'#!/bin/sh\necho >>"{tmp_path}/calls"\ntouch "$3"\nexit {status}\n')
+        (tmp_path / "bin" / "go").chmod(0o755)
+    elif shutil.which("go", path=SUDOS_PATH):
+        pytest.skip("Go is installed for all users")
+    environment = {"PATH": f"{tmp_path}/bin:{SUDOS_PATH}", "HOME": str(tmp_path)}
+    for _ in range(2):
+        words = [clone / "setup" / "install.sh", "go_peers"]
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    calls = len((tmp_path / "calls").read_text()) if status is not None else 0
+    assert calls == {0: 4, 1: 2, None: 0}[status], "four programs once; a failure is tried again"
+    assert (clone / "build" / "stamps" / "go_peers").exists() == (status == 0)
+
+
 @NEEDS_ROOT
 def test_what_root_builds_in_a_users_clone_is_the_users(clone):
     """sudo ./run of a clone's owner: the owner's later ./run must find nothing that is root's."""

@@ -242,7 +242,7 @@ EBPF = {"paper", "tuned", "auto"}
         ("mininet/weirlab/topologies/dumbbell/drive.py", {"*"}, {"*"}),
         ("mininet/tools/weir-traffic.c", {"*"}, set()),
         ("quic-client/core/src/connection/mod.rs", set(), {"*"}),
-        ("quic-client/core/tests/windows.rs", set(), set()),
+        ("quic-client/core/tests/it/windows.rs", set(), set()),
         ("quic-client/fuzz/Cargo.toml", set(), set()),
         ("quic-client/icn/src/lib.rs", set(), set()),
         ("mininet/weirlab/topologies/dumbbell/metrics.py", set(), set()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use weir_p4::syntax::options::Macros;
 use weir_switch::device::{Config, Device};
 
-const PROGRAM: &str = include_str!("../../weir-switch/tests/p4runtime/entities.p4");
+const PROGRAM: &str = include_str!("../../weir-switch/tests/it/p4runtime/entities.p4");
 
 static DEVICE: LazyLock<Mutex<Device>> = LazyLock::new(|| {
     let files = BTreeMap::from([("main.p4".to_string(), PROGRAM.to_string())]);

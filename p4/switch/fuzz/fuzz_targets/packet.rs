@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 use weir_p4::fuzz::{Packets, as_they_are, switch};
 
-#[path = "../../weir-p4/tests/common/tables.rs"]
+#[path = "../../weir-p4/tests/it/common/tables.rs"]
 mod tables;
 
 const SMALL: [&str; 3] = [

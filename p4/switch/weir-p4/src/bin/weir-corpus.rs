@@ -16,7 +16,8 @@ const USAGE: &str = "usage: weir-corpus [-I FOLDER] [-D NAME[=VALUE]] [-U NAME].
 
 Compiles every v1model program (a .p4 file that instantiates V1Switch as main) in the folders PATH and below, or PATH
 itself, and prints for each whether it is taken. Where p4c-bm2-ss or p4c is on PATH it is asked too, and the exit code
-is 1 when one takes what the other refuses; without p4c it is 0. Nothing is written. 2: the command itself failed.
+is 1 when one takes what the other refuses; without p4c it is 0. Nothing is written. 2: the command itself failed, or a
+path has no such program or can't be read; the others are compiled all the same.
 
   ok       taken, by p4c too if it was asked
   refused  not taken, nor by p4c if it was asked; with the first message
@@ -31,8 +32,7 @@ const P4C_SECONDS: u64 = 120;
 
 fn main() -> ExitCode {
     match work() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(m) => {
             eprintln!("weir-corpus: {m}");
             ExitCode::from(2)
@@ -40,8 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing was taken by one alone.
-fn work() -> Result<bool, String> {
+fn work() -> Result<ExitCode, String> {
     let (mut options, mut paths) = (Options::default(), Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(a) = args.next() {
@@ -51,7 +50,7 @@ fn work() -> Result<bool, String> {
         match a.as_str() {
             "-h" | "--help" => {
                 println!("{USAGE}\n{HELP}");
-                return Ok(true);
+                return Ok(ExitCode::SUCCESS);
             }
             _ if a.starts_with('-') => return Err(format!("unknown option {a}; see weir-corpus --help")),
             _ => paths.push(PathBuf::from(a)),
@@ -62,11 +61,16 @@ fn work() -> Result<bool, String> {
     }
     let p4c = P4c::find(&options)?;
     let mut totals = Totals::default();
+    let mut whole = true;
     for root in &paths {
         let mut programs = Vec::new();
-        find(root, &mut programs)?;
-        if programs.is_empty() {
-            return Err(format!("{}: there is no v1model program", root.display()));
+        let found = match find(root, &mut programs) {
+            Ok(()) if programs.is_empty() => Err(format!("{}: there is no v1model program", root.display())),
+            found => found,
+        };
+        if let Err(m) = found {
+            whole = false;
+            eprintln!("weir-corpus: {m}");
         }
         programs.sort();
         for (i, file) in programs.iter().enumerate() {
@@ -78,7 +82,7 @@ fn work() -> Result<bool, String> {
         }
     }
     totals.print(p4c.as_ref());
-    Ok(totals.different == 0)
+    Ok(ExitCode::from(if !whole { 2 } else { u8::from(totals.different > 0) }))
 }
 
 /// Nothing, or the first message.

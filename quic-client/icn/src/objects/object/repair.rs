@@ -177,7 +177,7 @@ mod tests {
 
     /// How long encoding and decoding take: `cargo test --release -p weir-icn --lib repair -- --ignored --nocapture`.
     #[test]
-    #[ignore = "a measurement"]
+    #[ignore = "long tier"]
     fn what_it_costs() {
         for segments in [40, 160, 512] {
             let block = content(segments * SEGMENT_BYTES, 1);

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs: verified, saved, committed, read back; fully in or not at all.
+use super::net::*;
+use tonic::Code;
+use weir_switch::p4runtime::proto::p4::v1::{
+    self as v1, entity::Entity as E, forwarding_pipeline_config::Cookie,
+    get_forwarding_pipeline_config_request::ResponseType, set_forwarding_pipeline_config_request::Action,
+};
+
+fn config(text: &str) -> Option<v1::ForwardingPipelineConfig> {
+    Some(v1::ForwardingPipelineConfig { p4_device_config: text.to_string().into(), ..Default::default() })
+}
+
+/// The program with another port for special frames, by which it is told apart.
+fn other() -> String {
+    let text = PROGRAM.replace("s.egress_spec = 9;", "s.egress_spec = 8;");
+    assert_ne!(text, PROGRAM);
+    text
+}
+
+#[tokio::test]
+async fn before_a_program_is_set() {
+    let net = Net::start();
+    let mut c = Controller::primary(&net, 1).await;
+    assert_eq!(c.get(ResponseType::All).await, None);
+    let entry = E::TableEntry(v1::TableEntry::default());
+    assert_eq!(c.try_read(vec![entry.clone()]).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(c.write(v1::update::Type::Insert, entry).await.unwrap_err().code(), Code::FailedPrecondition);
+    let capabilities = c.client.capabilities(v1::CapabilitiesRequest { device_id: DEVICE }).await.unwrap();
+    assert_eq!(capabilities.into_inner().p4runtime_api_version, "1.4.0");
+    let unknown = c.client.capabilities(v1::CapabilitiesRequest { device_id: 1 }).await.unwrap_err();
+    assert_eq!((unknown.code(), unknown.message()), (Code::NotFound, "device_id is 1, this switch is device 3"));
+}
+
+#[tokio::test]
+async fn what_was_set_is_read_back_in_parts() {
+    let net = Net::start();
+    let mut c = Controller::primary(&net, 1).await;
+    let cookie = Some(Cookie { cookie: 42 });
+    let given = v1::ForwardingPipelineConfig { cookie, ..config(PROGRAM).unwrap() };
+    c.set(Action::VerifyAndCommit, Some(given)).await.unwrap();
+    let all = c.get(ResponseType::All).await.unwrap();
+    assert_eq!((all.p4_device_config.as_ref(), all.cookie), (PROGRAM.as_bytes(), cookie));
+    let p4info = all.p4info.clone().unwrap();
+    assert!(p4info.tables.iter().any(|t| t.preamble.as_ref().unwrap().name == "I.route"));
+    let cut = |p4info, config: bool| v1::ForwardingPipelineConfig {
+        p4info,
+        p4_device_config: if config { PROGRAM.into() } else { Default::default() },
+        cookie,
+    };
+    assert_eq!(c.get(ResponseType::CookieOnly).await, Some(cut(None, false)));
+    assert_eq!(c.get(ResponseType::P4infoAndCookie).await, Some(cut(Some(p4info.clone()), false)));
+    assert_eq!(c.get(ResponseType::DeviceConfigAndCookie).await, Some(cut(None, true)));
+    // Its own P4Info fits, and what is documentation may differ; anything else is named.
+    let mut given = all.clone();
+    given.p4info.as_mut().unwrap().pkg_info = None;
+    c.set(Action::Verify, Some(given)).await.unwrap();
+    type Change = fn(&mut weir_switch::p4runtime::proto::p4::config::v1::P4Info);
+    let cases: [(Change, &str); 5] = [
+        (|p| p.tables[0].match_fields[0].bitwidth = 32, "bitwidth of match field 1 of table I.route"),
+        (
+            |p| p.tables[0].preamble.as_mut().unwrap().name = "I.other".into(),
+            "is I.other in it, I.route in the program",
+        ),
+        (|p| drop(p.counters.pop()), "of the program is missing from it"),
+        (|p| p.registers[0].preamble.as_mut().unwrap().id = 0x1600_0009, "(id 0x16000009) is not in the program"),
+        (
+            |p| p.actions.iter_mut().flat_map(|a| &mut a.params).for_each(|x| x.bitwidth = 8),
+            "bitwidth of parameter 1 of action I.",
+        ),
+    ];
+    for (change, wanted) in cases {
+        let mut given = all.clone();
+        change(given.p4info.as_mut().unwrap());
+        let status = c.set(Action::Verify, Some(given)).await.unwrap_err();
+        assert!(
+            status.code() == Code::InvalidArgument && status.message().contains(wanted),
+            "{} lacks {wanted}",
+            status.message()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_bad_program_leaves_the_good_one_running() {
+    let (net, mut c) = Net::ready().await;
+    c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
+    let cases = [
+        ("control", "config.p4_device_config: the program does not compile:\nmain.p4:1:"),
+        ("{\"header_types\": []}", "BMv2's JSON"),
+        ("", "config.p4_device_config: is empty"),
+        ("#include \"/etc/hostname\"\n", "is not found"),
+    ];
+    for (text, wanted) in cases {
+        let status = c.set(Action::VerifyAndCommit, config(text)).await.unwrap_err();
+        assert!(
+            status.code() == Code::InvalidArgument && status.message().contains(wanted),
+            "{} lacks {wanted}",
+            status.message()
+        );
+        let frame = ethernet(0xaa00_0000_0000, 1, 1);
+        assert_eq!(net.frame(1, frame.clone()).await, [(2, frame)]);
+        assert_eq!(c.get(ResponseType::All).await.unwrap().p4_device_config.as_ref(), PROGRAM.as_bytes());
+    }
+    assert_eq!(c.set(Action::VerifyAndCommit, None).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(c.set(Action::Unspecified, config(PROGRAM)).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(c.set(Action::Commit, None).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(c.set(Action::Commit, config(PROGRAM)).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_saved_program_is_written_to_before_it_runs() {
+    let (net, mut c) = Net::ready().await;
+    let frame = ethernet(0xaa00_0000_0000, 1, 1);
+    c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
+    c.set(Action::Verify, config(&other())).await.unwrap();
+    c.set(Action::VerifyAndSave, config(&other())).await.unwrap();
+    // Reads and writes refer to the saved one, packets to the other.
+    let all = E::TableEntry(v1::TableEntry { table_id: c.id("route"), ..Default::default() });
+    assert!(c.read(all.clone()).await.is_empty());
+    c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[5]])))).await;
+    assert_eq!(net.frame(1, frame.clone()).await, [(2, frame.clone())]);
+    c.set(Action::Commit, None).await.unwrap();
+    assert_eq!(net.frame(1, frame.clone()).await, [(5, frame)]);
+    assert_eq!(c.read(all).await.len(), 1);
+    assert_eq!(c.get(ResponseType::All).await.unwrap().p4_device_config, other());
+    assert_eq!(c.set(Action::Commit, None).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_saved_program_has_the_same_random_numbers() {
+    let text = PROGRAM.replace("acl.apply();", "random(h.ethernet.src, 0, 0xffffffffffff); acl.apply();");
+    assert_ne!(text, PROGRAM);
+    let mut frames = Vec::new();
+    for save in [false, true] {
+        let (net, mut c) = Net::ready().await;
+        let first = if save { Action::VerifyAndSave } else { Action::VerifyAndCommit };
+        c.set(first, config(&text)).await.unwrap();
+        c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
+        if save {
+            c.set(Action::Commit, None).await.unwrap();
+        }
+        frames.push(net.frame(1, ethernet(0xaa00_0000_0000, 1, 1)).await);
+    }
+    assert_eq!(frames[0].len(), 1);
+    assert_eq!(frames[0], frames[1]);
+}
+
+#[tokio::test]
+async fn a_new_program_starts_fresh() {
+    let (net, mut c) = Net::ready().await;
+    c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
+    c.set_program(&other()).await.unwrap();
+    assert!(c.read(E::TableEntry(v1::TableEntry { table_id: c.id("route"), ..Default::default() })).await.is_empty());
+    assert!(net.frame(1, ethernet(0xaa00_0000_0000, 1, 1)).await.is_empty());
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! weir-client and weir-server as programs, over loopback. One program for all of them: each would link the whole crate again.
+
+mod attack;
+mod common;
+mod full_disk;
+mod learned;
+mod limits;
+mod loopback;
+mod migrate;
+mod paths;
