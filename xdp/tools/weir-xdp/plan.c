@@ -181,9 +181,16 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 static int choose_hook(const struct request *r, const struct loaded *l, struct weir_meta *about)
 {
 	const char *name = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
+	const struct weir_side side = {r->dev, (int)about->ifindex, BPF_TC_EGRESS};
+	int back, result;
 
-	return weir_hook_choose(about->hook, bpf_program__fd(bpf_object__find_program_by_name(l->object, name)), r->dev,
-				about);
+	if (weir_hook_choose(about->hook, bpf_program__fd(bpf_object__find_program_by_name(l->object, name)), r->dev,
+			     about) ||
+	    weir_netns_enter(r->netns, &back))
+		return -1;
+	result = weir_hook_check(&side, about);
+	weir_netns_leave(back);
+	return result;
 }
 
 static int check_pins(const struct request *r)
