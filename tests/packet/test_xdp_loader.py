@@ -696,7 +696,7 @@ def test_a_renamed_interface_and_one_with_a_dot(shaped):
         assert shaped.status("gone.100")["dev"] == "gone.100"
         shaped.router.sh("ip link set gone.100 name gone0")
         assert shaped.status("gone0")["gone"] is False
-        assert shaped.status("gone.100")["gone"] is False  # by the name it was attached by, too
+        refused(shaped, "status", "gone.100", words="gone0")  # the line names it as it is called now
         shaped.weir("detach", "gone0")
     finally:
         shaped.router.run("ip", "link", "del", "gone1")
