@@ -31,6 +31,9 @@
 #include "weir-xdp/values.h"
 
 #define L2_ETHERNET_BYTES 14
+#ifndef ARPHRD_IP6GRE
+#define ARPHRD_IP6GRE 823 /* linux/if_arp.h; net/if_arp.h of glibc has none */
+#endif
 
 /* tree: whether one law is to go by all that stands there; laws of classes go by their classes alone. */
 static int look_at(const char *dev, const char *netns, bool tree, struct interface *i)
@@ -419,13 +422,18 @@ static int configure(const struct request *r, const struct interface *dev, const
 	case ARPHRD_NONE:
 	case ARPHRD_PPP:
 	case ARPHRD_RAWIP:
+	case ARPHRD_SIT:
+	case ARPHRD_TUNNEL:
+	case ARPHRD_TUNNEL6:
+	case ARPHRD_IPGRE:
+	case ARPHRD_IP6GRE:
 		if (hook != WEIR_HOOK_XDP)
 			break;
 		/* fall through */
 	default:
 		return weir_error("%s: its link layer (type %d) is not supported; %s", r->dev, dev->type,
 				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only"
-							: "Ethernet and plain IP (tun, ppp) are");
+							: "Ethernet and plain IP (tun, ppp, tunnels) are");
 	}
 	return 0;
 }
