@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "gains/floor.h"
 #include "hooks/hooks.h"
 #include "hooks/libxdp.h"
 #include "net/shape.h"
@@ -384,9 +385,10 @@ static void describe(const struct request *r, const struct interface *dev, const
 	snprintf(about->peer_netns, sizeof(about->peer_netns), "%s", r->peer_netns);
 }
 
-void plan_configure_law(const struct request *r, const struct weir_gains *gains, struct weir_config *config)
+void plan_configure_law(const struct request *r, const struct weir_gains *gains, double rate_bit_s,
+			struct weir_config *config)
 {
-	weir_gains_to_params(gains, &config->law);
+	weir_gains_apply(gains, rate_bit_s, config);
 	config->frozen = r->fixed_given;
 	if (r->fixed_given) { /* nor may a delay add to it */
 		config->law.delay_bound_us = 0;
@@ -395,12 +397,12 @@ void plan_configure_law(const struct request *r, const struct weir_gains *gains,
 }
 
 /* All that the program goes by but the signal. 0, or -1 after one line. */
-static int configure(const struct request *r, const struct interface *dev, const struct weir_gains *gains, __u32 hook,
-		     struct weir_config *config)
+static int configure(const struct request *r, const struct interface *dev, const struct weir_gains *gains,
+		     double shaped_bit_s, __u32 hook, struct weir_config *config)
 {
 	struct timespec tick;
 
-	plan_configure_law(r, gains, config);
+	plan_configure_law(r, gains, r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s, config);
 	config->limit_packets = r->limit_packets;
 	config->limit_bytes = r->limit_bytes;
 	config->ifindex = (__u32)dev->ifindex;
@@ -476,7 +478,7 @@ int plan_look(struct plan *p)
 	describe(r, &p->dev, &p->peer, &p->about);
 	if (p->filtered && !r->hook_given)
 		p->about.hook = WEIR_HOOK_CLSACT;
-	return configure(r, &p->dev, &p->gains, p->about.hook, &p->config);
+	return configure(r, &p->dev, &p->gains, (double)p->about.shape.rate_bit_s, p->about.hook, &p->config);
 }
 
 static int place_of(const char *dev, const char *netns, struct weir_place *place)
