@@ -238,9 +238,6 @@ control AqmIngress(
             bit<32> tau_us = 0;
             bit<64> u_ecn_q40;
             bit<64> sum_q32;
-            if (ecn_capable) {
-                ect = 1;
-            }
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
             if (meta.config.mode == aqm_mode_t.PID_DELAY) {
@@ -253,6 +250,10 @@ control AqmIngress(
                 } else if (backlog_bytes != 0) { // else it need not wait, however long the last one did
                     aqm_sojourn_us.read(tau_us, port);
                 }
+            }
+            // A short queue is not marked by the mean of U, which the swings of U keep above 0.
+            if (ecn_capable && tau_us >= (bit<32>)meta.config.law.min_delay_us) {
+                ect = 1;
             }
             law_u_ecn_q40.read(u_ecn_q40, port);
             law_sum_q32.read(sum_q32, port);

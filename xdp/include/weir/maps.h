@@ -114,7 +114,7 @@ struct weir_config {
 	struct weir_coupling coupling;
 	__u32 coupled;		      /* 1: two bands, by the class of a packet */
 	__u32 band_class[WEIR_BANDS]; /* of the root qdisc; 0x1000a is what tc calls 1:a */
-	__u32 reserved;
+	__u32 target_asked_us;	      /* not 0: the law's target is a higher one, the least for the line's rate */
 };
 
 /*

@@ -149,6 +149,15 @@ WEIR_INLINE int weir_asks_ect(const struct weir_config *c)
 	return c->law.ecn_bound_q32 != 0;
 }
 
+/*
+ * Whether a packet that can carry a mark is offered to the law for one. Marks follow a mean of U, and U can't be below
+ * 0: where the delay swings below the target that mean stays above 0, and would mark packets of a queue that is short.
+ */
+WEIR_INLINE int weir_offers_mark(const struct weir_config *c, __u32 tau_us)
+{
+	return tau_us >= c->law.min_delay_us;
+}
+
 /* The rest of the verdict on a packet that may be hit, with random numbers of its own, each drawn only where it decides
  * something. */
 WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, struct weir_spacing *spacing,
@@ -157,7 +166,7 @@ WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, struct wei
 {
 	__u32 rand_a = 0, rand_b = 0;
 
-	weir_weigh(s, &c->law, tau_us, ect, chance);
+	weir_weigh(s, &c->law, tau_us, ect && weir_offers_mark(c, tau_us), chance);
 	if (!weir_hits_wait(&c->law))
 		rand_a = bpf_get_prandom_u32();
 	if (rand_a < chance->first_q32 && chance->second_q32 < WEIR_P_ONE_Q32)
@@ -251,8 +260,8 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 	if (backlog_bytes + len_bytes > (c->limit_bytes ? c->limit_bytes : WEIR_BYTES_MAX >> 1)) {
 		fate = WEIR_FATE_LIMIT; /* 2^31 bytes keep the drained amount from overflowing */
 	} else {
-		fate = weir_fate(
-			weir_decide(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, ect, size, rand_a, rand_b));
+		fate = weir_fate(weir_decide(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us,
+					     ect && weir_offers_mark(c, tau_us), size, rand_a, rand_b));
 		if (fate == WEIR_FATE_PASS)
 			q->virtual_q16_bytes += len_bytes << 16;
 	}

@@ -18,6 +18,40 @@
 
 #define TC_HANDLE 1
 
+/* Whether our filter is at that point of the side's interface. */
+static bool has_filter_at(const struct weir_side *side, enum bpf_tc_attach_point point, __u32 prog_id)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = point);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
+
+	return prog_id && !bpf_tc_query(&hook, &opts) && opts.prog_id == prog_id;
+}
+
+static bool has_filter(const struct weir_side *side, __u32 prog_id)
+{
+	return has_filter_at(side, side->point, prog_id);
+}
+
+/* An ingress qdisc lists a filter for egress at both points, and runs it on received packets. */
+static bool is_misplaced(const struct weir_side *side, __u32 prog_id)
+{
+	return side->point == BPF_TC_EGRESS && has_filter_at(side, BPF_TC_INGRESS, prog_id);
+}
+
+static int reject_ingress(const struct weir_side *side)
+{
+	return weir_ingress_qdisc_error(side->name, weir_tcx_is_there(side->ifindex) ? ", or use --hook tcx" : "");
+}
+
+static int check(const struct weir_side *side)
+{
+	int found = side->point == BPF_TC_EGRESS ? weir_filter_qdisc_of(side->ifindex) : WEIR_FILTER_QDISC_NONE;
+
+	if (found < 0)
+		return weir_error("%s: can't read which qdisc its filters are in: %s", side->name, weir_reason(found));
+	return found == WEIR_FILTER_QDISC_INGRESS ? reject_ingress(side) : 0;
+}
+
 /* *made_clsact: whether we made it. */
 static int add_filter(const struct weir_side *side, int prog, __u32 *made_clsact)
 {
@@ -30,6 +64,8 @@ static int add_filter(const struct weir_side *side, int prog, __u32 *made_clsact
 				  error == -ENOENT ? "this kernel lacks it (CONFIG_NET_SCH_INGRESS)"
 						   : weir_reason(error));
 	*made_clsact = !error;
+	if (error && check(side)) /* EEXIST is the answer for both kinds, and the qdisc may have come just now */
+		return -1;
 	hook.attach_point = side->point;
 	error = bpf_tc_attach(&hook, &opts);
 	if (error == -EEXIST)
@@ -41,15 +77,13 @@ static int add_filter(const struct weir_side *side, int prog, __u32 *made_clsact
 		return weir_error("%s: can't attach at %s: %s", side->name, weir_point_name(side->point),
 				  error == -ENOENT ? "this kernel lacks the bpf filter (CONFIG_NET_CLS_BPF)"
 						   : weir_reason(error));
+	if (is_misplaced(side, weir_prog_id(prog))) {
+		LIBBPF_OPTS(bpf_tc_opts, ours, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
+
+		bpf_tc_detach(&hook, &ours);
+		return reject_ingress(side);
+	}
 	return 0;
-}
-
-static bool has_filter(const struct weir_side *side, __u32 prog_id)
-{
-	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
-
-	return prog_id && !bpf_tc_query(&hook, &opts) && opts.prog_id == prog_id;
 }
 
 struct heir {
@@ -136,11 +170,8 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 {
 	__u32 *prog_id = is_near(side) ? &about->prog_id : &about->peer_prog_id;
 	__u32 *made_clsact = is_near(side) ? &about->made_clsact : &about->peer_made_clsact;
-	int netlink = weir_netlink_open();
-	int there = netlink < 0 ? netlink : weir_clsact_is_there(netlink, side->ifindex);
+	int there = weir_filter_qdisc_of(side->ifindex);
 
-	if (netlink >= 0)
-		close(netlink);
 	*prog_id = weir_prog_id(program->prog);
 	*made_clsact = !there; /* before it is made, so that nobody has to guess whose it is */
 	if (there < 0)
@@ -166,7 +197,7 @@ static int swap(const struct weir_side *side, const struct weir_program *program
 		about->peer_made_clsact = old->peer_made_clsact;
 	if (!*prog_id)
 		return weir_error("%s: can't read the program's id: %s", side->name, weir_reason(errno));
-	if (weir_meta_write(program->meta, about, side->name))
+	if (check(side) || weir_meta_write(program->meta, about, side->name))
 		return -1;
 	error = bpf_tc_attach(&hook, &opts);
 	return error ? weir_error("%s: can't replace the filter at %s: %s", side->name, weir_point_name(side->point),
@@ -186,7 +217,9 @@ static int detach(const struct weir_side *side, const struct weir_meta *about, c
 
 static bool find(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
-	return has_filter(side, is_near(side) ? about->prog_id : about->peer_prog_id);
+	__u32 prog_id = is_near(side) ? about->prog_id : about->peer_prog_id;
+
+	return has_filter(side, prog_id) && !is_misplaced(side, prog_id);
 }
 
 static struct weir_hook_description describe(void)
@@ -205,6 +238,7 @@ const struct weir_hook_row weir_hook_clsact = {
 	.hook = WEIR_HOOK_CLSACT,
 	.name = "clsact",
 	.is_tc = true,
+	.check = check,
 	.attach = attach,
 	.swap = swap,
 	.detach = detach,

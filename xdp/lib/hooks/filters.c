@@ -9,6 +9,7 @@
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 
+#include "hooks/tcx.h"
 #include "net/net.h"
 
 /* In the options of a filter: the attribute its actions are in, and for bpf its flags. */
@@ -112,8 +113,7 @@ void weir_filters_ahead(const struct weir_side *side, int netlink, char *text, s
 	    f.before)
 		snprintf(text, size,
 			 "filter %s of priority %u at egress runs before ours (%d) and %s the chain: packets that it "
-			 "takes never reach the law; give it a priority above %d, let its action be `continue`, or "
-			 "attach "
-			 "with --hook tcx",
-			 f.kind, f.priority, WEIR_TC_PRIORITY, f.decides ? "can end" : "ends", WEIR_TC_PRIORITY);
+			 "takes never reach the law; give it a priority above %d, let its action be `continue`%s",
+			 f.kind, f.priority, WEIR_TC_PRIORITY, f.decides ? "can end" : "ends", WEIR_TC_PRIORITY,
+			 weir_tcx_is_there(side->ifindex) ? ", or attach with --hook tcx" : "");
 }

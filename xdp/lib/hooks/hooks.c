@@ -73,6 +73,16 @@ int weir_hook_choose(__u32 wanted, int prog, const char *dev, struct weir_meta *
 	return weir_error("%s: this kernel has none of tc's hooks", dev);
 }
 
+int weir_hook_check(const struct weir_side *side, const struct weir_meta *about)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < ROWS && !result; i++)
+		if (rows[i]->hook == about->hook && rows[i]->check)
+			result = rows[i]->check(side);
+	return result;
+}
+
 int weir_hook_attach(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about)
 {
 	int result = WEIR_HOOK_UNUSABLE;

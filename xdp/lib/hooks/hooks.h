@@ -21,6 +21,8 @@ int weir_hook_each(weir_hook_each_f *each, void *context);
 
 /* Sets about->hook: to what --hook asked for if the kernel has it, or to the first of tc's that it has. */
 int weir_hook_choose(__u32 wanted, int prog, const char *dev, struct weir_meta *about);
+/* Whether about->hook can be used at a side, before anything is changed. */
+int weir_hook_check(const struct weir_side *side, const struct weir_meta *about);
 /* Attaches at about->hook by the first way that works. */
 int weir_hook_attach(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about);
 /* Puts a program in the place of the one that `old` is about, at the same hook. */

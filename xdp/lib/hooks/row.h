@@ -54,6 +54,8 @@ struct weir_hook_row {
 	int (*probe)(int prog);
 	const char *lacking;
 
+	/* Whether the program can be put there, before anything is changed: 0, or -1 after one line. May be NULL. */
+	int (*check)(const struct weir_side *side);
 	/*
 	 * Puts the program there. Notes in `about` what undoing takes, and writes that to the meta map before each
 	 * step. Or WEIR_HOOK_UNUSABLE, with the reason added to about->why. NULL: only another loader does that

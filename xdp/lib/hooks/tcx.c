@@ -177,6 +177,13 @@ static int before(int ifindex, int link, char *names, size_t size)
 	return found;
 }
 
+bool weir_tcx_is_there(int ifindex)
+{
+	__u32 flags, count = 0;
+
+	return !bpf_prog_query(ifindex, TCX_EGRESS, 0, &flags, NULL, &count);
+}
+
 void weir_tcx_ahead(int ifindex, int link, char *text, size_t size)
 {
 	char names[128];

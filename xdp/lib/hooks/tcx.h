@@ -2,7 +2,11 @@
 #ifndef WEIR_TCX_H
 #define WEIR_TCX_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Whether the kernel has TCX at this interface. */
+bool weir_tcx_is_there(int ifindex);
 
 /*
  * The TCX programs that run at egress before the one of a link (-1: before clsact, which all do) and can let a packet

@@ -189,13 +189,34 @@ int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc)
 	return result == -ENOENT ? 0 : result;
 }
 
-int weir_clsact_is_there(int netlink, int ifindex)
+int weir_filter_qdisc_read(int netlink, int ifindex)
 {
 	struct weir_qdisc qdisc = {0};
 	int result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_CLSACT, 0,
 				      read_qdisc, &qdisc);
 
-	return result && result != -ENOENT ? result : *qdisc.kind != 0;
+	if (result && result != -ENOENT)
+		return result;
+	return !*qdisc.kind			? WEIR_FILTER_QDISC_NONE
+	       : !strcmp(qdisc.kind, "ingress") ? WEIR_FILTER_QDISC_INGRESS
+						: WEIR_FILTER_QDISC_CLSACT;
+}
+
+int weir_filter_qdisc_of(int ifindex)
+{
+	int netlink = weir_netlink_open(), found = netlink < 0 ? netlink : weir_filter_qdisc_read(netlink, ifindex);
+
+	if (netlink >= 0)
+		close(netlink);
+	return found;
+}
+
+int weir_ingress_qdisc_error(const char *dev, const char *other_remedy)
+{
+	return weir_error(
+		"%s: it has an ingress qdisc, whose filters see received packets only: replace it by clsact (tc "
+		"qdisc del dev %s ingress; tc qdisc add dev %s clsact) and add its filters again at `ingress`%s",
+		dev, dev, dev, other_remedy);
 }
 
 static void count(const struct nlmsghdr *message, void *context)

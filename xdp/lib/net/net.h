@@ -54,8 +54,16 @@ int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 pa
 /* The root queue discipline of an interface. 0 or -errno. */
 int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc);
 
-/* 1 if the interface has clsact (or ingress, which takes its place), 0 if not, or -errno. */
-int weir_clsact_is_there(int netlink, int ifindex);
+/* The qdisc that filters before and behind the queue hang on. `ingress` takes the place of clsact, but all its filters
+ * run on received packets: it has one block, whatever class a filter names. */
+enum weir_filter_qdisc { WEIR_FILTER_QDISC_NONE, WEIR_FILTER_QDISC_CLSACT, WEIR_FILTER_QDISC_INGRESS };
+
+/* Which of them the interface has, or -errno. */
+int weir_filter_qdisc_read(int netlink, int ifindex);
+/* The same with a socket of its own. */
+int weir_filter_qdisc_of(int ifindex);
+/* The line that rejects `ingress` where a filter at egress is asked for, with the remedy; returns -1. */
+int weir_ingress_qdisc_error(const char *dev, const char *other_remedy);
 
 /* How many filters hang on the interface's clsact, both sides. A number or -errno. */
 int weir_clsact_filters(int netlink, int ifindex);

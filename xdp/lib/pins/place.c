@@ -204,24 +204,59 @@ int weir_place_each(const char *pins, weir_each_f *each, void *context)
 	return result;
 }
 
+/* Like the function below, for one path to the namespace; -1 also if that is another one. */
+static int name_by(const struct weir_place *place, const char *netns, char *name)
+{
+	struct weir_place here;
+	char why[256];
+	int back, result = -1;
+
+	weir_error_into(why, sizeof(why));
+	if (!weir_netns_enter(netns, &back)) {
+		weir_place_here(&here);
+		if (weir_place_same_netns(&here, place))
+			result = if_indextoname(place->ifindex, name) != NULL;
+		weir_netns_leave(back);
+	}
+	weir_error_into(NULL, 0);
+	return result;
+}
+
+int weir_place_name_now(const struct weir_meta *about, const char *netns, char *name)
+{
+	struct weir_place place = weir_place_of(about);
+	int result = name_by(&place, netns, name);
+
+	return result < 0 && strcmp(netns, about->netns) ? name_by(&place, about->netns, name) : result;
+}
+
 struct search {
-	const char *dev;
+	const char *dev, *netns;
 	const struct weir_place *here;
 	bool elsewhere; /* other namespaces count, too */
 	char *path;
 	unsigned int found;
+	char renamed[IF_NAMESIZE]; /* the name that one which was attached as `dev` has now */
 };
 
 static int match(const char *path, void *context)
 {
 	struct search *s = context;
+	char now[IF_NAMESIZE] = "";
 	struct weir_place place;
 	struct weir_meta about;
 
 	if (!weir_meta_read(path, &about))
 		return 0;
 	place = weir_place_of(&about);
-	if (strcmp(place.name, s->dev) || weir_place_same_netns(&place, s->here) == s->elsewhere)
+	if (weir_place_same_netns(&place, s->here) == s->elsewhere)
+		return 0;
+	if (weir_place_name_now(&about, s->netns, now) > 0) { /* a name can be given again, a number can't */
+		if (!strcmp(place.name, s->dev) && strcmp(now, s->dev))
+			memcpy(s->renamed, now, sizeof(now));
+		memcpy(place.name, now, sizeof(now));
+	}
+	if (strcmp(place.name, s->dev))
 		return 0;
 	s->found++;
 	snprintf(s->path, PATH_MAX, "%s", path);
@@ -231,7 +266,7 @@ static int match(const char *path, void *context)
 int weir_place_find(const char *pins, const char *dev, const char *netns, char *path)
 {
 	struct weir_place here;
-	struct search s = {.dev = dev, .here = &here, .path = path};
+	struct search s = {.dev = dev, .netns = netns, .here = &here, .path = path};
 	int missing = weir_place_look(dev, netns, &here);
 	struct stat st;
 
@@ -257,6 +292,11 @@ int weir_place_find(const char *pins, const char *dev, const char *netns, char *
 	if (missing && dev[strspn(dev, "0123456789-")] == 0 &&
 	    snprintf(path, PATH_MAX, "%s/%s", pins, dev) < PATH_MAX - 64 && !stat(path, &st))
 		return 0;
-	weir_error("nothing is attached to %s%s%s; `weir-xdp status` lists what is", dev, *netns ? " in " : "", netns);
+	if (*s.renamed)
+		weir_error("nothing is attached to %s%s%s: what was attached by that name is called %s now", dev,
+			   *netns ? " in " : "", netns, s.renamed);
+	else
+		weir_error("nothing is attached to %s%s%s; `weir-xdp status` lists what is", dev, *netns ? " in " : "",
+			   netns);
 	return WEIR_NOTHING;
 }

@@ -38,6 +38,12 @@ struct weir_place weir_place_of_peer(const struct weir_meta *about);
 /* The interface `dev` of the namespace a path names ("": ours). 1, and no line, if there is none of that name. */
 int weir_place_look(const char *dev, const char *netns, struct weir_place *place);
 
+/*
+ * The name that an attachment's interface has now: 1, with the name. 0: the interface is gone. -1: its namespace can't
+ * be entered; netns: a further path to it, besides the one it was attached by. No line.
+ */
+int weir_place_name_now(const struct weir_meta *about, const char *netns, char *name);
+
 /* The folder of its pins, which need not be there. */
 int weir_place_path(const char *pins, const struct weir_place *place, char *path);
 
@@ -63,9 +69,9 @@ bool weir_meta_is_foreign(const char *path);
 int weir_foreign_error(const char *dev);
 
 /*
- * The folder of the pins of what is attached to `dev`: an interface of the namespace (netns, "": ours); else the
- * leftovers of one that had this name there; else, with no namespace given, the only one of that name anywhere; else
- * the folder itself, by its name. WEIR_NOTHING, with a line, if nothing is attached.
+ * The folder of the pins of what is attached to `dev`: an interface that has this name now, in the namespace (netns,
+ * "": ours); else the leftovers of one that is gone and had this name there; else, with no namespace given, the only
+ * one of that name anywhere; else the folder itself, by its name. WEIR_NOTHING, with a line, if nothing is attached.
  */
 #define WEIR_NOTHING 2
 int weir_place_find(const char *pins, const char *dev, const char *netns, char *path);

@@ -74,6 +74,9 @@ static int attach_here(struct point *point, const struct bpf_program *program)
 	if (result && result != -EEXIST)
 		return weir_error("%s: can't add clsact: %s", point->dev, weir_reason(result));
 	point->owns_clsact = !result;
+	/* EEXIST is the answer for an ingress qdisc, too, whose filters never see what leaves */
+	if (result && point->egress && weir_filter_qdisc_of(point->ifindex) == WEIR_FILTER_QDISC_INGRESS)
+		return weir_ingress_qdisc_error(point->dev, "");
 	if (!bpf_tc_query(&hook, &found)) {
 		if (!is_ours(found.prog_id, bpf_program__name(program)))
 			return weir_error("%s: another filter is at %s priority %u, handle %u; remove it", point->dev,

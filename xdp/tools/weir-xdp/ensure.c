@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "gains/floor.h"
 #include "hooks/hooks.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
@@ -90,16 +91,17 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	return 0;
 }
 
-int ensure_gains(const struct request *r, struct weir_config *config)
+int ensure_gains(const struct request *r, double rate_bit_s, struct weir_config *config)
 {
 	struct weir_gains gains;
 
-	if (!r->gains_file && !r->words)
+	if (!r->gains_file && !r->words && !config->target_asked_us &&
+	    config->law.target_us >= weir_target_least_us(rate_bit_s))
 		return 0;
-	weir_gains_from_params(&gains, &config->law);
-	if (merge_gains(r, &gains, &config->coupling))
+	weir_gains_asked(&gains, config);
+	if ((r->gains_file || r->words) && merge_gains(r, &gains, &config->coupling))
 		return -1;
-	weir_gains_to_params(&gains, &config->law);
+	weir_gains_apply(&gains, rate_bit_s, config);
 	if (config->frozen) { /* a test aid: no delay may add to what it hits */
 		config->law.delay_bound_us = 0;
 		config->law.delay_limit_us = 0;
@@ -111,9 +113,12 @@ int ensure_gains(const struct request *r, struct weir_config *config)
 static int wanted_config(const struct plan *p, const struct weir_config *old, __u32 signal, struct weir_config *wanted)
 {
 	const struct request *r = p->r;
+	double rate_bit_s = (double)p->about.shape.rate_bit_s;
 
 	*wanted = *old;
-	if (ensure_gains(r, wanted))
+	if (signal == WEIR_SIGNAL_VIRTUAL)
+		rate_bit_s = r->rate_bit_s > 0 ? r->rate_bit_s : (double)old->rate_bit_s;
+	if (ensure_gains(r, rate_bit_s, wanted))
 		return -1;
 	wanted->signal = signal;
 	wanted->ifindex = p->config.ifindex;
@@ -131,7 +136,7 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 	if (r->limit_bytes)
 		wanted->limit_bytes = r->limit_bytes;
 	if (signal == WEIR_SIGNAL_VIRTUAL)
-		weir_virtual_set_rate(wanted, r->rate_bit_s > 0 ? r->rate_bit_s : (double)old->rate_bit_s);
+		weir_virtual_set_rate(wanted, rate_bit_s);
 	return 0;
 }
 
@@ -141,7 +146,9 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 			      strncmp(old->root_kind, wanted->root_kind, sizeof(old->root_kind)) ||
 			      old->l2_bytes != wanted->l2_bytes || old->ifindex != wanted->ifindex ||
 			      old->netns_inum != wanted->netns_inum;
+	o->raised = wanted->target_asked_us != 0;
 	o->part[PART_GAINS] = memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
+			      old->target_asked_us != wanted->target_asked_us ||
 			      memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
 			      memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
 	o->part[PART_LIMITS] = old->limit_bytes != wanted->limit_bytes || old->limit_packets != wanted->limit_packets ||
@@ -211,7 +218,7 @@ static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcom
 	}
 	if (signal == WEIR_SIGNAL_VIRTUAL && !(r->rate_bit_s > 0))
 		r->rate_bit_s = (double)config.rate_bit_s;
-	weir_gains_from_params(&p->gains, &config.law);
+	weir_gains_asked(&p->gains, &config);
 	p->about.shape = old.shape;
 	if (ensure_shape(p, &old, a->path, o) || plan_look(p) ||
 	    (!(r->look && o->part[PART_SHAPER]) && plan_check_queue(p, signal)) ||
@@ -275,9 +282,10 @@ static int ensure(struct plan *p, struct outcome *o)
 		o->part[PART_PROGRAM] = true;
 		if (r->look)
 			return 0;
-		if (read_gains(r, &p->gains, &p->config.coupling))
+		if (read_gains(r, &p->gains, &p->config.coupling) || plan_attach(p))
 			return -1;
-		return plan_attach(p);
+		o->raised = p->config.target_asked_us != 0;
+		return 0;
 	}
 	o->did = DID_ADOPT;
 	if (weir_attachment_open(&a, path, r->dev))

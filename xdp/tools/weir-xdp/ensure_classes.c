@@ -142,7 +142,7 @@ static int ensure_gains_of_all(struct asked *l, struct outcome *o)
 		result = weir_config_read(&l->a, &config);
 		if (!result && memcmp(&before, &config, sizeof(config))) { /* else the outcome is the same again */
 			before = after = config;
-			result = ensure_gains(l->r, &after);
+			result = ensure_gains(l->r, 0, &after);
 		}
 		if (result || !memcmp(&config, &after, sizeof(config)))
 			continue;

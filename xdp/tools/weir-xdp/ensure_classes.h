@@ -15,7 +15,7 @@ int ensure_classes(struct plan *p, const char *path, bool works, struct outcome 
 /* From ensure.c. What can't be changed while the law stays on. */
 int ensure_check_ends(const struct plan *p, const struct weir_meta *old);
 /* The gains that are asked for, in the place of those in force: what is not asked for stays. */
-int ensure_gains(const struct request *r, struct weir_config *config);
+int ensure_gains(const struct request *r, double rate_bit_s, struct weir_config *config);
 /* What reporting and undoing go by, and the name that the interface has now. */
 int ensure_meta(const struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o);
 

@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "gains/floor.h"
 #include "hooks/hooks.h"
 #include "hooks/libxdp.h"
 #include "net/shape.h"
@@ -31,6 +32,9 @@
 #include "weir-xdp/values.h"
 
 #define L2_ETHERNET_BYTES 14
+#ifndef ARPHRD_IP6GRE
+#define ARPHRD_IP6GRE 823 /* linux/if_arp.h; net/if_arp.h of glibc has none */
+#endif
 
 /* tree: whether one law is to go by all that stands there; laws of classes go by their classes alone. */
 static int look_at(const char *dev, const char *netns, bool tree, struct interface *i)
@@ -181,9 +185,16 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 static int choose_hook(const struct request *r, const struct loaded *l, struct weir_meta *about)
 {
 	const char *name = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
+	const struct weir_side side = {r->dev, (int)about->ifindex, BPF_TC_EGRESS};
+	int back, result;
 
-	return weir_hook_choose(about->hook, bpf_program__fd(bpf_object__find_program_by_name(l->object, name)), r->dev,
-				about);
+	if (weir_hook_choose(about->hook, bpf_program__fd(bpf_object__find_program_by_name(l->object, name)), r->dev,
+			     about) ||
+	    weir_netns_enter(r->netns, &back))
+		return -1;
+	result = weir_hook_check(&side, about);
+	weir_netns_leave(back);
+	return result;
 }
 
 static int check_pins(const struct request *r)
@@ -374,9 +385,10 @@ static void describe(const struct request *r, const struct interface *dev, const
 	snprintf(about->peer_netns, sizeof(about->peer_netns), "%s", r->peer_netns);
 }
 
-void plan_configure_law(const struct request *r, const struct weir_gains *gains, struct weir_config *config)
+void plan_configure_law(const struct request *r, const struct weir_gains *gains, double rate_bit_s,
+			struct weir_config *config)
 {
-	weir_gains_to_params(gains, &config->law);
+	weir_gains_apply(gains, rate_bit_s, config);
 	config->frozen = r->fixed_given;
 	if (r->fixed_given) { /* nor may a delay add to it */
 		config->law.delay_bound_us = 0;
@@ -385,12 +397,12 @@ void plan_configure_law(const struct request *r, const struct weir_gains *gains,
 }
 
 /* All that the program goes by but the signal. 0, or -1 after one line. */
-static int configure(const struct request *r, const struct interface *dev, const struct weir_gains *gains, __u32 hook,
-		     struct weir_config *config)
+static int configure(const struct request *r, const struct interface *dev, const struct weir_gains *gains,
+		     double shaped_bit_s, __u32 hook, struct weir_config *config)
 {
 	struct timespec tick;
 
-	plan_configure_law(r, gains, config);
+	plan_configure_law(r, gains, r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s, config);
 	config->limit_packets = r->limit_packets;
 	config->limit_bytes = r->limit_bytes;
 	config->ifindex = (__u32)dev->ifindex;
@@ -412,13 +424,18 @@ static int configure(const struct request *r, const struct interface *dev, const
 	case ARPHRD_NONE:
 	case ARPHRD_PPP:
 	case ARPHRD_RAWIP:
+	case ARPHRD_SIT:
+	case ARPHRD_TUNNEL:
+	case ARPHRD_TUNNEL6:
+	case ARPHRD_IPGRE:
+	case ARPHRD_IP6GRE:
 		if (hook != WEIR_HOOK_XDP)
 			break;
 		/* fall through */
 	default:
 		return weir_error("%s: its link layer (type %d) is not supported; %s", r->dev, dev->type,
 				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only"
-							: "Ethernet and plain IP (tun, ppp) are");
+							: "Ethernet and plain IP (tun, ppp, tunnels) are");
 	}
 	return 0;
 }
@@ -461,7 +478,7 @@ int plan_look(struct plan *p)
 	describe(r, &p->dev, &p->peer, &p->about);
 	if (p->filtered && !r->hook_given)
 		p->about.hook = WEIR_HOOK_CLSACT;
-	return configure(r, &p->dev, &p->gains, p->about.hook, &p->config);
+	return configure(r, &p->dev, &p->gains, (double)p->about.shape.rate_bit_s, p->about.hook, &p->config);
 }
 
 static int place_of(const char *dev, const char *netns, struct weir_place *place)

@@ -80,6 +80,8 @@ int plan_resolve(struct plan *p, struct weir_attachment *there);
 int plan_put_classes(struct plan *p);
 /* First state of a queue, before any packet can see it. */
 void plan_first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q);
-void plan_configure_law(const struct request *r, const struct weir_gains *gains, struct weir_config *config);
+/* rate_bit_s: at which the queue drains; 0: not configured here. */
+void plan_configure_law(const struct request *r, const struct weir_gains *gains, double rate_bit_s,
+			struct weir_config *config);
 
 #endif /* WEIR_XDP_PLAN_H */

@@ -134,7 +134,7 @@ int plan_add_classes(struct plan *p, const char *path)
 	if (weir_attachment_open(&a, path, p->r->dev))
 		return -1;
 	p->about = a.about;
-	plan_configure_law(p->r, &p->gains, &p->config);
+	plan_configure_law(p->r, &p->gains, 0, &p->config);
 	if (a.about.build != object_build(WEIR_SIGNAL_POLL, a.about.hook, LAWS_CLASSES))
 		result = weir_error(
 			"%s: its laws of classes are of another version of weir-xdp: detach and attach again",

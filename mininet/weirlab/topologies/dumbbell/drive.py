@@ -73,6 +73,7 @@ P4_PORT = "2"  # of the queue under test
 ECT0 = 2
 PATIENCE_MS = 10_000  # what a packet may spend in a queue whose link is slow or out for a while
 SEEDS_APART = 1000  # between the seeds of programs in one node; a run has fewer senders
+RETURN_MSS_BYTES = 1400
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
 
 
@@ -221,9 +222,12 @@ class Drive(Programs):
         if not settings:
             return
         for i in range(1, self.senders + 1):
-            with in_namespace(net[f"s{i}"].namespace):
-                for key, value in settings.items():
-                    Path(f"/proc/sys/net/ipv4/{key}").write_text(value)
+            self.set_sysctls(net, f"s{i}", settings)
+
+    def set_sysctls(self, net: LabNet, node: str, settings: dict[str, str]) -> None:
+        with in_namespace(net[node].namespace):
+            for key, value in settings.items():
+                Path(f"/proc/sys/net/ipv4/{key}").write_text(value)
 
     def traffic(self, net: LabNet) -> None:
         spec, out = self.spec, self.out
@@ -258,6 +262,7 @@ class Drive(Programs):
         self.start(net["r1"], "sojourn", sampler, ready="ready")
         end_s = LEAD_S + spec["duration_s"]
         self.start_servers(net, end_s)
+        self.start_return_flows(net, end_s)
         self.wait_ready()
         if spec["aqm"].get("tune"):
             self.start_tuner(net)
@@ -399,6 +404,24 @@ class Drive(Programs):
             heard = str(self.out / "flows-paced-sink.jsonl")
             words = ["weir-paced", "receive", "--port", str(PACED_PORT), "--out", heard]
             self.start(net["sink"], "paced-sink", words, ready="ready")
+
+    def start_return_flows(self, net: LabNet, end_s: float) -> None:
+        """TCP on the way back. What its programs count is no sample: its figures are those of the queue there."""
+        count = self.back.get("tcp_flows") if self.back else None
+        if not count:
+            return
+        if self.back.get("ecn"):
+            self.set_sysctls(net, "sink", {"tcp_ecn": "1"})
+        port, until_s = str(TRAFFIC_PORT), str(end_s + ALIGN_S)
+        self.start(net["s1"], "return-sink", [
+            "weir-traffic", "sink", "--port", port, "--stats", str(self.out / "log-return-sink-flows.txt"),
+            "--until-s", str(end_s + 2 * ALIGN_S), "--cc", "cubic",
+        ], ready="ready")  # fmt: skip
+        self.start(net["sink"], "return-client", [
+            "weir-traffic", "tcp", "--cc", "cubic", "--mss", str(RETURN_MSS_BYTES),
+            "--stats", str(self.out / "log-return-client-flows.txt"), "--to", f"{Dumbbell.sender_address(1)}:{port}",
+            "--flow", "0", "--count", str(count), "--start-s", str(LEAD_S), "--spread-s", "0.1", "--until-s", until_s,
+        ])  # fmt: skip
 
     @staticmethod
     def suffix(number: int) -> str:

@@ -17,6 +17,7 @@ METRICS: dict[str, str] = {
     "return_delay_p99_ms": "the same: 99th percentile",
     "return_delay_max_ms": "the same: largest",
     "return_utilisation_percent": "bits that left that queue, of what the way back can carry",
+    "return_data_mbit_s": f"bits of the packets that left that queue and are longer than {ACK_MOST_BYTES} bytes",
     "return_packets": "packets that left that queue",
     "return_acks_packets": f"those of them that are acknowledgements: up to {ACK_MOST_BYTES} bytes long",
     "return_acks_per_packet": "acknowledgements that left that queue, for each packet that left the queue under test",
@@ -42,6 +43,8 @@ def return_metrics(
     drops = sum(value for name, value in counters.items() if name.startswith("drops_"))
     acks = int(np.count_nonzero(size_bytes <= ACK_MOST_BYTES))
     found["return_packets"], found["return_acks_packets"] = len(delay_us), acks
+    data_bytes = float(size_bytes[size_bytes > ACK_MOST_BYTES].sum())
+    found["return_data_mbit_s"] = data_bytes * 8 / (1e6 * measured_s)
     found["return_acks_per_packet"] = acks / forward_packets
     found["return_utilisation_percent"] = 100 * float(size_bytes.sum()) * 8 / (rate_mbit_s * 1e6 * measured_s)
     found["return_loss_percent"] = 100 * drops / max(1, drops + len(delay_us))

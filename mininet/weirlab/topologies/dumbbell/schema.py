@@ -115,10 +115,13 @@ class Bottleneck(Section):
 class ReturnLink(Section):
     """`[link.return]`: the bottleneck's way back, where it is not the same as the way of the data. `rate_mbit_s` is the
     bottleneck's unless given. `[link.return.queue]` is its queue with the same options as a variant, drop-tail if left
-    out; a variant's own table `return` takes its place."""
+    out; a variant's own table `return` takes its place. `tcp_flows` long transfers go that way, from the sink to the
+    first sender, from the start to the end of the run; `ecn` as for `[[flows]]`."""
 
     rate_mbit_s: RateMbit | None = None
     queue_limit_packets: QueuePackets = 1000
+    tcp_flows: FlowCount | None = None
+    ecn: bool | None = None
 
 
 class LinkChange(Section):
@@ -476,7 +479,7 @@ class DumbbellSchema(Schema):
             way = checker.section(ReturnLink, given, "link.return", extra=("queue",))
             if way is None:
                 return found
-            found[RETURN] = way.model_dump()
+            found[RETURN] = way.model_dump(exclude_none=True)
             if way.rate_mbit_s is None:
                 found[RETURN]["rate_mbit_s"] = link["rate_mbit_s"]
             table = back.get("queue", {"qdisc": "pfifo"})

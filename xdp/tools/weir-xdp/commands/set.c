@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "gains/floor.h"
 #include "gains/gains.h"
 #include "pins/attachment.h"
 #include "pins/classes.h"
@@ -21,7 +22,7 @@
 static int change(const struct request *r, struct weir_attachment *a, struct weir_config *config)
 {
 	struct weir_gains gains;
-	double rate_bit_s = 0;
+	double rate_bit_s = (double)a->about.shape.rate_bit_s;
 
 	if (weir_config_read(a, config))
 		return 1;
@@ -31,14 +32,14 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 		       CHANGED;
 	if (config->signal == WEIR_SIGNAL_VIRTUAL)
 		rate_bit_s = (double)config->rate_bit_s;
-	weir_gains_from_params(&gains, &config->law);
+	weir_gains_asked(&gains, config);
 	forget_others(r, &gains);
 	for (int i = 0; i < r->words; i++)
 		if (apply_pair(r->word[i], &gains, config, &rate_bit_s))
 			return 1;
 	if (weir_gains_check(&gains) || (config->coupled && check_coupled(&gains)))
 		return 1;
-	weir_gains_to_params(&gains, &config->law);
+	weir_gains_apply(&gains, rate_bit_s, config);
 	if (config->signal == WEIR_SIGNAL_VIRTUAL)
 		weir_virtual_set_rate(config, rate_bit_s);
 	return 0;

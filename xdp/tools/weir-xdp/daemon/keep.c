@@ -92,6 +92,7 @@ void kept_take(struct kept *k, __u64 check_ms, unsigned int ifindex, int result,
 			k->due_ms = now_ms + check_ms;
 	}
 	k->ifindex = ifindex;
+	k->raised = o->raised;
 	k->attached = true;
 	k->apply = false;
 }
@@ -150,6 +151,9 @@ static void print(FILE *out, const struct kept *list, size_t count, __u64 remove
 	head(out, "attached", "gauge", "1 if the law is on, 0 if not or if there is no interface or class");
 	for (size_t i = 0; i < count; i++)
 		line(out, "attached", &list[i], NULL, is_on(&list[i]));
+	head(out, "target_raised", "gauge", "1 while the target is higher than asked for: two packets take that long");
+	for (size_t i = 0; i < count; i++)
+		line(out, "target_raised", &list[i], NULL, is_on(&list[i]) && list[i].raised);
 	head(out, "drift_total", "counter", "times that something was not as configured although it had been");
 	for (size_t i = 0; i < count; i++)
 		for (int k = 0; k < PARTS; k++)

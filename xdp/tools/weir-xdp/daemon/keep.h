@@ -21,6 +21,7 @@ struct kept {
 	__u64 cost_us;		     /* CPU time of the last look */
 	bool attached;
 	bool off;	  /* it was taken off since, and could not be put on again */
+	bool raised;	  /* the target is a higher one than asked for */
 	bool apply;	  /* the configuration was read again: it is put in force even where drift is left */
 	bool part[PARTS]; /* drift that is left as it is, so that it is counted once */
 	__u64 drift[PARTS], mended, attaches, failures, looks;

@@ -77,6 +77,8 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 		printf(", \"poll\": {\"pid\": %d, \"alive\": %s, \"silent_us\": %llu, \"errno\": %d}", m->poll_pid,
 		       weir_poll_lives(m, &s->config, s->silent_ns) ? "true" : "false", s->silent_ns / 1000,
 		       m->poll_errno);
+	if (s->config.target_asked_us)
+		printf(", \"target_asked_us\": %u", s->config.target_asked_us);
 	printf(", \"limit_packets\": %llu, \"limit_bytes\": %llu", s->config.limit_packets, s->config.limit_bytes);
 	printf(", ");
 	json_gains(stdout, " ", &s->config.law);
@@ -124,6 +126,9 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 	}
 	if (signal->needs_rate)
 		printf("  drains at %llu bit/s\n", s->config.rate_bit_s);
+	if (s->config.target_asked_us)
+		printf("  target raised from %u to %u us: two packets take so long at this rate\n",
+		       s->config.target_asked_us, s->config.law.target_us);
 	if (m->signal == WEIR_SIGNAL_POLL) {
 		bool alive = weir_poll_lives(m, &s->config, s->silent_ns);
 

@@ -49,8 +49,10 @@ static bool is_here(const struct request *r, const struct weir_meta *about)
 void label(const struct request *r, const struct weir_meta *about, char *text, size_t size)
 {
 	bool plain = !*about->netns || is_here(r, about);
+	char now[IF_NAMESIZE];
+	const char *name = weir_place_name_now(about, r->netns, now) > 0 ? now : about->dev;
 
-	snprintf(text, size, "%s%s%s", about->dev, plain ? "" : "@", plain ? "" : about->netns);
+	snprintf(text, size, "%s%s%s", name, plain ? "" : "@", plain ? "" : about->netns);
 }
 
 bool is_elsewhere(const struct request *r, const struct weir_meta *about)

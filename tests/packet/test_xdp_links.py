@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Links without a link header: plain IP and tunnels. The law finds the IP header there, marks and drops.
+
+A kernel need not have the tunnels' drivers: a tun device has whatever hardware type it is given."""
+
+import fcntl
+import os
+import struct
+
+import pytest
+from class_rig import ECT0, HIT
+
+TUNSETIFF, TUNSETLINK, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x400454CD, 0x0001, 0x1000
+TYPES = {
+    "none": 65534,
+    "ppp": 512,
+    "rawip": 519,
+    "tunnel": 768,
+    "tunnel6": 769,
+    "sit": 776,
+    "ipgre": 778,
+    "ip6gre": 823,
+}
+"""ARPHRD_* of linux/if_arp.h."""
+N = 20
+SENDER = """
+import socket, sys
+kind = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+s = socket.socket(kind, socket.SOCK_DGRAM)
+if kind == socket.AF_INET6:
+    s.setsockopt(socket.IPPROTO_IPV6, 67, int(sys.argv[2]))  # IPV6_TCLASS
+else:
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int(sys.argv[2]))
+for _ in range(int(sys.argv[3])):
+    s.sendto(bytes(200), (sys.argv[1], 9))
+"""
+
+
+@pytest.fixture
+def link(rig, request):
+    """A tun device of a hardware type in the router's namespace, and its other end: what it sends."""
+    if not os.path.exists("/dev/net/tun"):
+        pytest.skip("no /dev/net/tun here")
+    with rig.router.inside():
+        tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH14x", b"tun9", IFF_TUN | IFF_NO_PI))
+        fcntl.ioctl(tun, TUNSETLINK, TYPES[request.param])
+    rig.router.sh(
+        "echo 0 > /proc/sys/net/ipv6/conf/tun9/disable_ipv6; ip link set tun9 up;"
+        "ip addr add 10.8.0.1/24 dev tun9; ip -6 addr add fd08::1/64 dev tun9 nodad"
+    )
+    yield tun
+    rig.weir("detach", "tun9", check=False)
+    os.close(tun)
+
+
+def sent(tun: int) -> list[bytes]:
+    packets = []
+    while True:
+        try:
+            packets.append(os.read(tun, 2048))
+        except BlockingIOError:
+            return packets
+
+
+@pytest.mark.parametrize("link", TYPES, indirect=True)
+def test_packets_are_marked(rig, link):
+    rig.weir("attach", "tun9", "--shape", "1gbit", *HIT)
+    sent(link)
+    before = rig.status("tun9")["counters"]["marked_packets"]
+    for to in ("10.8.0.2", "fd08::2"):
+        rig.router.run("python3", "-c", SENDER, to, ECT0, N)
+    counters = rig.status("tun9")["counters"]
+    assert counters["marked_packets"] - before == 2 * N
+    packets = sent(link)
+    v4 = [p for p in packets if p[0] >> 4 == 4 and len(p) == 228]
+    v6 = [p for p in packets if p[0] >> 4 == 6 and len(p) == 248]
+    assert [p[1] & 3 for p in v4] == [3] * N
+    assert [p[1] >> 4 & 3 for p in v6] == [3] * N
