@@ -17,9 +17,14 @@ use std::time::Duration;
 /// Error code with which an hq-interop server resets a stream whose request it can't serve (that protocol has no
 /// status line).
 pub const HQ_NOT_FOUND: u64 = 0x404;
+/// Name of our server in its answers over HTTP/3 (`server`, RFC 9110 10.2.4).
+pub const SERVER_NAME: &[u8] = b"weir";
 /// Error code of a connection closed because everything was done (`H3_NO_ERROR`, RFC 9114 8.1), used over both
 /// protocols.
 pub const NO_ERROR: u64 = 0x100;
+/// Error code of a request that was not processed at all, so that it may be sent again elsewhere
+/// (`H3_REQUEST_REJECTED`, RFC 9114 8.1).
+pub const REJECTED: u64 = 0x10b;
 /// Error code of a stream given up by its receiver (`H3_REQUEST_CANCELLED`, RFC 9114 8.1).
 pub const CANCELLED: u64 = 0x10c;
 

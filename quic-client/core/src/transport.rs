@@ -4,7 +4,7 @@
 use crate::congestion::ControlKind;
 use crate::congestion::pbq::Profile;
 use crate::request::Alpn;
-use quiche::hooks::{self, Timestamps};
+use quiche::hooks::{self, BASE_MTU_BYTES, Timestamps};
 use std::time::Duration;
 
 /// Length of our connection IDs, in bytes; fixed, because a short header does not carry it.
@@ -27,7 +27,7 @@ pub struct Transport {
     /// Timestamps with acknowledgements (draft-huitema-quic-ts), for a peer that wants them, and from the peer if the
     /// congestion control has a use for them.
     pub timestamps: bool,
-    /// Largest UDP payload sent, in bytes; at least 1200 (RFC 9000 14).
+    /// Largest UDP payload sent, in bytes; at least 1200 (RFC 9000 14). Each path begins there and is probed up to this.
     pub max_payload_bytes: usize,
     /// Initial congestion window, in packets.
     pub initial_window_packets: usize,
@@ -52,6 +52,7 @@ impl Transport {
         config.enable_hystart(self.hystart);
         hooks::set_timestamps(config, self.what_of_timestamps());
         config.set_max_send_udp_payload_size(self.max_payload_bytes);
+        config.discover_pmtu(self.max_payload_bytes > BASE_MTU_BYTES);
         config.set_max_recv_udp_payload_size(MAX_PAYLOAD_BYTES);
         config.set_initial_congestion_window_packets(self.initial_window_packets);
         config.set_initial_max_data(self.conn_window_bytes);

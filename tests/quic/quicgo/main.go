@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A server on quic-go for the tests: GET /bytes/N and POST /upload over HTTP/3 and over hq-interop, no more than that.
+// A server on quic-go for the tests: GET /bytes/N and POST /upload over HTTP/3 and over hq-interop. Over HTTP/3 also GET
+// /code/STATUS, /headers/N (N bytes of headers) and /late/MS (the answer begins so late), and POST /code/STATUS, which
+// reads nothing of the body.
 // It prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. With QLOGDIR set quic-go writes qlogs there.
 package main
 
@@ -104,6 +106,16 @@ func size(path string) (int64, error) {
 	return n, nil
 }
 
+// number reads PREFIX followed by a number.
+func number(path, prefix string) (int, bool) {
+	digits, ok := strings.CutPrefix(path, prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && n >= 0 && n <= maxBytes
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -118,6 +130,24 @@ func answer(w http.ResponseWriter, r *http.Request) {
 			return // the client gave up
 		}
 		fmt.Fprint(w, n)
+		return
+	}
+	if number, ok := number(r.URL.Path, "/code/"); ok {
+		w.WriteHeader(number)
+		return
+	}
+	if bytes, ok := number(r.URL.Path, "/headers/"); ok {
+		for i := 0; bytes > 0; i++ {
+			part := min(bytes, 4000)
+			w.Header().Set(fmt.Sprintf("X-Pad-%d", i), strings.Repeat("a", part))
+			bytes -= part
+		}
+		fmt.Fprint(w, "body")
+		return
+	}
+	if ms, ok := number(r.URL.Path, "/late/"); ok {
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+		fmt.Fprint(w, "late")
 		return
 	}
 	n, err := size(r.URL.Path)

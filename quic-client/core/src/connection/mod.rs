@@ -2,6 +2,7 @@
 //! One connection: quiche's state, packets that wait for their release time, and counts that quiche does not keep.
 
 mod memory;
+mod path_mtu;
 mod release_queue;
 mod whole_packets;
 
@@ -12,10 +13,16 @@ use crate::request::Alpn;
 use crate::text::printable_bytes;
 use crate::window::Windows;
 pub use memory::{Allowance, cost_bytes};
+use path_mtu::PathMtu;
+use quiche::hooks;
 use release_queue::{Packet, QUANTUM, ReleaseQueue};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use whole_packets::{Losses, WholePackets};
+
+/// Headers that an answer may have, in bytes, announced as SETTINGS_MAX_FIELD_SECTION_SIZE (RFC 9114 4.2.2): cookies and
+/// policies are long. Requests are bounded by HTTP/3's default.
+pub const MAX_ANSWER_HEADERS_BYTES: u64 = 512 * 1024;
 
 /// Where finished datagrams go. The I/O shell collects them into batches.
 pub trait PacketSink {
@@ -46,6 +53,7 @@ pub struct Conn {
     /// How much memory may be taken by what is written to streams.
     pub allowance: Allowance,
     congestion: Driver,
+    mtu: PathMtu,
     release: ReleaseQueue,
     whole: Wholeness,
     alpn: Option<Alpn>,
@@ -67,6 +75,7 @@ impl Conn {
     /// configuration (see [`crate::transport::Transport::apply`]).
     pub fn new(quic: quiche::Connection, control: Box<dyn CongestionControl>, now: Instant) -> Self {
         Conn {
+            mtu: PathMtu::new(&quic),
             quic,
             h3: None,
             opened: now,
@@ -95,9 +104,9 @@ impl Conn {
             whole.let_go();
         }
         // After any other error quiche has closed the connection, and `local_error` has the reason.
-        if self.congestion.recv(&mut self.quic, bytes, info) == Err(quiche::Error::UnknownVersion) {
-            self.no_version = true;
-        }
+        let (received, sizes) = hooks::with_packet_sizes(|| self.congestion.recv(&mut self.quic, bytes, info));
+        self.no_version |= received == Err(quiche::Error::UnknownVersion);
+        self.mtu.observe(&mut self.quic, sizes);
     }
 
     /// The protocol, once the handshake is done. The first call after that records the time and, for HTTP/3, opens its
@@ -107,9 +116,13 @@ impl Conn {
             return Ok(self.alpn);
         }
         self.established = Some(now);
+        self.mtu.established(&mut self.quic);
         self.alpn = Alpn::from_wire(self.quic.application_proto());
         if self.alpn == Some(Alpn::H3) {
-            let config = quiche::h3::Config::new()?;
+            let mut config = quiche::h3::Config::new()?;
+            if !self.quic.is_server() {
+                config.set_max_field_section_size(MAX_ANSWER_HEADERS_BYTES);
+            }
             self.h3 = Some(quiche::h3::Connection::with_transport(&mut self.quic, &config)?);
         }
         Ok(self.alpn)
@@ -123,7 +136,7 @@ impl Conn {
         let capacity = self.quic.stream_capacity(stream)?;
         if self.whole == Wholeness::Undecided {
             const SMALL_WINDOW_PACKETS: u64 = 16;
-            let payload = self.quic.max_send_udp_payload_size();
+            let payload = hooks::mtu(&self.quic);
             let small = SMALL_WINDOW_PACKETS * payload as u64;
             let roomy = self.quic.peer_transport_params().is_some_and(|p| {
                 let (local, remote) = (p.initial_max_stream_data_bidi_local, p.initial_max_stream_data_bidi_remote);
@@ -140,7 +153,7 @@ impl Conn {
         let losses = self.losses();
         let Wholeness::Wanted(whole) = &mut self.whole else { return Ok(capacity) };
         whole.lost(losses);
-        Ok(whole.room(capacity, quiche::hooks::room_beyond_flow_control(&self.quic, stream)))
+        Ok(whole.room(capacity, hooks::room_beyond_flow_control(&self.quic, stream)))
     }
 
     fn losses(&self) -> Losses {
@@ -174,6 +187,11 @@ impl Conn {
         if let Some(windows) = &mut self.windows {
             windows.turn(&mut self.quic, now);
         }
+        self.mtu.turn(&mut self.quic, now);
+        let payload = hooks::mtu(&self.quic);
+        if let Some(whole) = self.whole() {
+            whole.resize(payload);
+        }
         self.congestion.turn(&mut self.quic, now);
         let paced = self.congestion.paces() || self.quic.gcongestion_enabled().unwrap_or(false);
         let mut quota = self.whole().and_then(|w| w.quota());
@@ -184,7 +202,8 @@ impl Conn {
             let made = self.congestion.send(&mut self.quic, now, |quic| send(quic, windows, room));
             let Ok((len, info)) = made else { break };
             quota = quota.map(|n| n - 1);
-            if let Some(whole) = self.whole() {
+            // A larger one is a PMTU probe, which carries nothing of a stream.
+            if let Some(whole) = self.whole().filter(|_| len <= payload) {
                 whole.sent(len);
             }
             let closes = self.quic.local_error().is_some(); // nothing follows that could be a burst
@@ -245,8 +264,20 @@ impl Conn {
             whole.let_go();
         }
         if self.quic.timeout_instant().is_some_and(|t| t <= now) {
-            self.congestion.in_force(&mut self.quic, quiche::Connection::on_timeout);
+            let on_timeout = || self.congestion.in_force(&mut self.quic, quiche::Connection::on_timeout);
+            let ((), sizes) = hooks::with_packet_sizes(on_timeout);
+            self.mtu.observe(&mut self.quic, sizes);
         }
+    }
+
+    /// Size of a full packet on the path in use, as a UDP payload.
+    pub fn payload_bytes(&self) -> usize {
+        hooks::mtu(&self.quic)
+    }
+
+    /// The kernel refused a datagram of this size on a path (EMSGSIZE).
+    pub fn refused(&mut self, from: SocketAddr, to: SocketAddr, bytes: usize) {
+        self.mtu.refused(&mut self.quic, from, to, bytes);
     }
 
     /// Whether the connection has ended and has nothing left to send.

@@ -59,6 +59,13 @@ impl WholePackets {
         WholePackets { payload: payload as u64, carries, losses, ..WholePackets::default() }
     }
 
+    /// Packets have this many bytes from now on: the path MTU was found, or has changed.
+    pub fn resize(&mut self, payload: usize) {
+        let overhead = self.payload - self.carries;
+        self.payload = payload as u64;
+        self.carries = self.payload.saturating_sub(overhead);
+    }
+
     /// Reads quiche's counters: lost bytes are held again.
     pub fn lost(&mut self, losses: Losses) {
         let was = std::mem::replace(&mut self.losses, losses);

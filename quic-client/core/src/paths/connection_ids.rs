@@ -5,6 +5,10 @@ use super::Paths;
 use crate::transport::CID_LIMIT;
 use quiche::ConnectionId;
 
+/// Connection IDs that the peer has beside those of the known paths: a server that finds us at another address, behind a
+/// NAT that took another port, validates that with an unused one (RFC 9000 5.1.1 and 9.5).
+pub const SPARE_CIDS: usize = 2;
+
 /// How many paths the connection IDs allow. Each path needs one ID of the peer's and one of ours; one more on each side
 /// allows a retired one to be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,18 +47,27 @@ impl Paths {
         quic: &mut quiche::Connection,
         new_cid: &mut impl FnMut() -> (ConnectionId<'static>, u128),
     ) {
-        if quic.source_id().is_empty() {
-            return;
-        }
-        let wanted = self.entries.len() + 1;
-        let mut missing = wanted.saturating_sub(quiche::hooks::live_scids(quic)).min(quic.scids_left());
-        while missing > 0 {
-            let (cid, token) = new_cid();
-            // An error can only mean that the limit is reached after all.
-            if quic.new_scid(&cid, token, false).is_err() {
-                break;
-            }
-            missing -= 1;
+        issue_cids(quic, self.entries.len(), new_cid);
+    }
+}
+
+/// Gives the peer connection IDs of ours for so many paths, and [`SPARE_CIDS`] more, as far as both sides' limits allow;
+/// retired ones are replaced.
+pub fn issue_cids(
+    quic: &mut quiche::Connection,
+    paths: usize,
+    new_cid: &mut impl FnMut() -> (ConnectionId<'static>, u128),
+) {
+    if quic.source_id().is_empty() {
+        return;
+    }
+    let wanted = paths + SPARE_CIDS;
+    let missing = wanted.saturating_sub(quiche::hooks::live_scids(quic)).min(quic.scids_left());
+    for _ in 0..missing {
+        let (cid, token) = new_cid();
+        // An error can only mean that the limit is reached after all.
+        if quic.new_scid(&cid, token, false).is_err() {
+            break;
         }
     }
 }

@@ -32,7 +32,7 @@ mod probe;
 mod silence;
 mod validation;
 
-pub use connection_ids::CidBudget;
+pub use connection_ids::{CidBudget, SPARE_CIDS, issue_cids};
 pub use event::{PathError, PathEvent, Switch};
 pub use path::{PathSpec, PathState, Standby};
 
@@ -246,9 +246,7 @@ impl Paths {
         if self.confirmed.is_none() && quiche::hooks::is_confirmed(quic) {
             self.confirmed = Some(now);
         }
-        if self.entries.len() > 1 {
-            self.hand_out_cids(quic, new_cid);
-        }
+        self.hand_out_cids(quic, new_cid);
         self.observe(quic, now);
         self.turn = Some(now);
         self.take_events(quic, now);

@@ -131,6 +131,7 @@ pub struct Admission {
     unvalidated: u32,
     begun: Bucket,
     refused: Bucket,
+    reset: Bucket,
     by_source: BTreeMap<Source, u32>,
 }
 
@@ -143,6 +144,7 @@ impl Admission {
             unvalidated: 0,
             begun: Bucket::new(limits.retry_above, now),
             refused: Bucket::new(limits.retry_above.max(1), now),
+            reset: Bucket::new(limits.retry_above.max(1), now),
             by_source: BTreeMap::new(),
         }
     }
@@ -164,6 +166,15 @@ impl Admission {
             return if self.refused.is_full(now) { Verdict::Drop } else { Verdict::Refuse };
         }
         Verdict::Accept
+    }
+
+    /// Whether a stateless reset may be sent now, as many a second as refusals; it then counts.
+    pub fn may_reset(&mut self, now: Instant) -> bool {
+        let may = !self.reset.is_full(now);
+        if may {
+            self.reset.add();
+        }
+        may
     }
 
     /// A first packet was processed; `validated`: its address was. It need not have led to a connection.

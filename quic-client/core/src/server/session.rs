@@ -2,17 +2,23 @@
 //! The server's side of one connection: any number of requests.
 
 use crate::connection::{Conn, Zeros, write_zeros};
-use crate::request::{Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, Request, RequestError, Resource};
+use crate::request::{
+    Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, REJECTED, Request, RequestError, Resource, SERVER_NAME,
+};
 use crate::request::{parse_hq_line, parse_request};
 use crate::server::bursts::Bursts;
 use crate::server::receive_memory::cost_bytes;
 use quiche::h3::NameValue;
 use quiche::hooks;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 /// How much of the reason is said why a request is not served.
 const MOST_ANSWER_CHARS: usize = 500;
+
+/// Addresses of a client that are remembered: more than it can have paths.
+const MOST_ADDRESSES: usize = 64;
 
 /// One connection of a server.
 pub struct Session {
@@ -30,6 +36,14 @@ pub struct Session {
     tasks: BTreeMap<u64, Work>,
     /// When an application has more to send.
     next_burst: Option<Instant>,
+    /// Addresses, ours and the client's, that packets came over; the latest last.
+    heard: Vec<(SocketAddr, SocketAddr)>,
+    /// The stream of the next request.
+    next_request: u64,
+    /// Requests from this stream on are rejected: the server ends.
+    last_request: Option<u64>,
+    /// GOAWAY is still to be sent.
+    owes_goaway: bool,
 }
 
 /// What changed about the connection IDs that packets for this connection carry.
@@ -64,7 +78,37 @@ enum Task {
 impl Session {
     /// A session over a connection just accepted.
     pub fn new(conn: Conn, id: u64) -> Self {
-        Session { conn, id, flow: None, bytes: 0, read_bytes: 0, tasks: BTreeMap::new(), next_burst: None }
+        Session {
+            conn,
+            id,
+            flow: None,
+            bytes: 0,
+            read_bytes: 0,
+            tasks: BTreeMap::new(),
+            next_burst: None,
+            heard: Vec::new(),
+            next_request: 0,
+            last_request: None,
+            owes_goaway: false,
+        }
+    }
+
+    /// Takes in one datagram. Where a client comes from ever new addresses, behind a NAT that changes its port, the path that
+    /// was silent for longest makes room for the new one.
+    pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo) {
+        let at = (info.to, info.from);
+        if self.heard.last() != Some(&at) {
+            let quic = &mut self.conn.quic;
+            if !hooks::takes_path(quic, at.0, at.1) {
+                let _ = self.heard.iter().find(|(local, peer)| hooks::release_path(quic, *local, *peer));
+            }
+            self.heard.retain(|known| *known != at);
+            if self.heard.len() == MOST_ADDRESSES {
+                self.heard.remove(0);
+            }
+            self.heard.push(at);
+        }
+        self.conn.recv(bytes, tos, info);
     }
 
     /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into.
@@ -138,9 +182,28 @@ impl Session {
         hooks::drop_unread(&mut self.conn.quic);
     }
 
+    /// Takes no more requests (GOAWAY, RFC 9114 5.2). Those under way go on.
+    pub fn go_away(&mut self) {
+        self.last_request.get_or_insert(self.next_request);
+        self.owes_goaway = self.conn.h3.is_some();
+    }
+
     /// Whether a transfer is going on.
     pub fn is_busy(&self) -> bool {
         !self.tasks.is_empty()
+    }
+
+    /// Whether a transfer that has an end is going on, or the client has not acknowledged all of it.
+    pub fn has_to_finish(&self) -> bool {
+        let ends = |task: &Task| !matches!(task, Task::Download(None) | Task::Bursts(_));
+        self.conn.established.is_some()
+            && (self.tasks.values().any(|work| ends(&work.task))
+                || self.tasks.is_empty() && hooks::unacknowledged(&self.conn.quic).bytes > 0)
+    }
+
+    /// Whether the client may send a request: none is under way, and GOAWAY may not have reached it.
+    pub fn may_be_asked(&self) -> bool {
+        self.conn.h3.is_some() && self.tasks.is_empty()
     }
 
     fn begin(&mut self, method: Method, path: &str) -> Result<Task, RequestError> {
@@ -169,6 +232,7 @@ impl Session {
         use quiche::h3::{Error, Event};
         loop {
             match h3.poll(&mut self.conn.quic) {
+                Ok((id, Event::Headers { .. })) if self.last_request.is_some_and(|last| id >= last) => self.reject(id),
                 Ok((id, Event::Headers { list, .. })) => self.h3_request(id, &list),
                 Ok((id, Event::Data)) => loop {
                     match h3.recv_body(&mut self.conn.quic, id, scratch) {
@@ -185,6 +249,10 @@ impl Session {
                 Err(Error::Done) => break,
                 Err(e) => return Err(e),
             }
+        }
+        if let Some(last) = self.last_request.filter(|_| self.owes_goaway) {
+            // Blocked: there is no room on the control stream yet.
+            self.owes_goaway = h3.send_goaway(&mut self.conn.quic, last).is_err();
         }
         let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
@@ -206,8 +274,14 @@ impl Session {
         failed.map_or(Ok(()), Err)
     }
 
+    fn reject(&mut self, id: u64) {
+        let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Read, REJECTED);
+        let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, REJECTED);
+    }
+
     fn h3_request(&mut self, id: u64, list: &[quiche::h3::Header]) {
         use quiche::h3::Header;
+        self.next_request = self.next_request.max(id + 4);
         let value = |name: &[u8]| {
             let header = list.iter().find(|h| h.name() == name)?;
             std::str::from_utf8(header.value()).ok()
@@ -227,7 +301,7 @@ impl Session {
                 (status, Task::Answer(text.chars().take(MOST_ANSWER_CHARS).collect::<String>().into_bytes()), None)
             }
         };
-        let mut headers = vec![Header::new(b":status", status.as_bytes()), Header::new(b"server", b"weir")];
+        let mut headers = vec![Header::new(b":status", status.as_bytes()), Header::new(b"server", SERVER_NAME)];
         if let Some(n) = length {
             headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
         }
@@ -285,6 +359,10 @@ impl Session {
     fn hq_data(&mut self, id: u64, data: &[u8], fin: bool) {
         let work = self.tasks.entry(id).or_insert_with(|| Work { head: None, task: Task::Line(Vec::new()) });
         match &mut work.task {
+            Task::Line(_) if self.last_request.is_some() => {
+                self.tasks.remove(&id);
+                self.reject(id);
+            }
             Task::Line(line) => {
                 let before = line.len();
                 line.extend_from_slice(&data[..data.len().min(MAX_LINE_BYTES - before)]);

@@ -28,6 +28,7 @@ use options::target::{Families, Target, target};
 use output::{OutputFile, StandardOutput};
 use std::time::{Duration, Instant};
 use weir_core::client::{Action, Body, Nowhere, Plan};
+use weir_core::paths::SPARE_CIDS;
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::text::printable;
 use weir_core::window::Budget;
@@ -73,8 +74,8 @@ fn run(options: &Options) -> Result<u8, Fault> {
     let flow_count = options.flow_count()?;
     let mut config = tls::config(options, &transport)?;
     if requested.is_empty() {
-        // RFC 9000 18.2: the smallest value allowed. More would be for paths.
-        config.set_active_connection_id_limit(2);
+        // More would be for paths. quiche also issues no more than it accepts.
+        config.set_active_connection_id_limit(1 + SPARE_CIDS as u64);
     }
     let stats = options.common.stats.as_deref().map(LineWriter::create).transpose()?;
     let events = options.events.as_deref().map(LineWriter::create).transpose()?;

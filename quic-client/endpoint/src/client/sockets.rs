@@ -18,7 +18,9 @@ pub struct PathSocket {
     pub address: IpAddr,
     /// Index of the interface, if bound to one.
     pub device: Option<u32>,
-    /// Bound, and connected to the server.
+    /// The address of the server that it is connected to.
+    pub peer: SocketAddr,
+    /// Bound, and connected.
     pub socket: UdpSocket,
     /// The address is gone, but the connection still has to move to another path.
     pub leaving: bool,
@@ -32,9 +34,9 @@ impl PathSocket {
         !self.leaving && (&self.name, self.address, self.device) == (&path.name, path.address, device)
     }
 
-    /// The path to `peer` as the session knows it.
-    pub fn spec(&self, peer: SocketAddr) -> PathSpec {
-        PathSpec { id: self.id, name: self.name.clone(), local: self.socket.local_addr(), peer }
+    /// The path as the session knows it.
+    pub fn spec(&self) -> PathSpec {
+        PathSpec { id: self.id, name: self.name.clone(), local: self.socket.local_addr(), peer: self.peer }
     }
 }
 

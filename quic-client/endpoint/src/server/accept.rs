@@ -3,12 +3,14 @@
 //! a client here but counts ([`Admission`]).
 
 use super::options::Options;
+use super::stateless_reset::ResetTokens;
 use crate::shared::fault::Fault;
 use crate::shared::random::new_cid;
 use std::time::Instant;
 use weir_core::server::admission::{
     Admission, Invariants, LEAST_FIRST_DCID_BYTES, LEAST_INITIAL_BYTES, Source, Verdict,
 };
+use weir_core::transport::CID_BYTES;
 use weir_io::retry_token::Tokens;
 use weir_io::udp::Meta;
 
@@ -49,6 +51,7 @@ pub struct Acceptor {
     /// Counts of the connections and their handshakes.
     pub admission: Admission,
     tokens: Tokens,
+    reset: ResetTokens,
 }
 
 impl Acceptor {
@@ -56,8 +59,19 @@ impl Acceptor {
     ///
     /// # Errors
     /// No random numbers.
-    pub fn new(options: &Options, config: quiche::Config, now: Instant) -> Result<Self, Fault> {
-        Ok(Acceptor { config, admission: Admission::new(options.limits(), now), tokens: Tokens::new(now)? })
+    pub fn new(options: &Options, config: quiche::Config, reset: ResetTokens, now: Instant) -> Result<Self, Fault> {
+        Ok(Acceptor { config, admission: Admission::new(options.limits(), now), tokens: Tokens::new(now)?, reset })
+    }
+
+    /// The stateless reset for a packet of this size with a short header, which belongs to no connection.
+    ///
+    /// # Errors
+    /// No random numbers.
+    pub fn reset(&mut self, header: &quiche::Header<'_>, packet_bytes: usize, now: Instant) -> Result<Answer, Fault> {
+        if header.ty != quiche::Type::Short || header.dcid.len() != CID_BYTES || !self.admission.may_reset(now) {
+            return Ok(Answer::Nothing);
+        }
+        Ok(self.reset.reset(&header.dcid, packet_bytes)?.into())
     }
 
     /// Judges an Initial packet of at least [`LEAST_INITIAL_BYTES`] for no connection.
@@ -87,6 +101,7 @@ impl Acceptor {
             Verdict::Accept | Verdict::Refuse => self.admission.began(verdict, validated),
         }
         let scid = new_cid()?;
+        self.config.set_stateless_reset_token(Some(self.reset.token(&scid)?));
         let retried = original.as_ref().map(|original| quiche::RetryConnectionIds {
             original_destination_cid: original,
             retry_source_cid: &header.dcid,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's connections: found by their connection IDs, woken by their timers, served in the order they were touched.
 
+use super::stateless_reset::ResetTokens;
 use crate::shared::fault::Fault;
 use crate::shared::qlog::QlogFile;
-use crate::shared::random::{new_cid, new_reset_token};
+use crate::shared::random::new_cid;
 use crate::shared::trajectories::Trajectory;
 use quiche::hooks::{acked_and_lost_bytes, unacknowledged};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_core::congestion::Decision;
 use weir_core::connection::{Allowance, Conn, Failure, PacketSink};
 use weir_core::report::samples::{EndLine, Side, Timebase};
@@ -16,6 +17,9 @@ use weir_core::server::admission::Source;
 use weir_core::server::receive_memory::{Part, ReceiveMemory};
 use weir_core::server::send_memory::{SendMemory, Share};
 use weir_core::server::{CidChange, Session};
+
+/// The usual `max_ack_delay` (RFC 9000 18.2).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// RFC 9114 8.1: H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: u64 = 0x107;
@@ -44,6 +48,8 @@ pub struct Connection {
     part: Part,
     /// It was closed for others that need memory; why.
     gave_way: Option<&'static str>,
+    /// The server ends, and this one has nothing left to send: when it is closed.
+    close_at: Option<Instant>,
     timer: Option<Instant>,
     touched: bool,
 }
@@ -64,6 +70,7 @@ impl Connection {
             share: Share::default(),
             part: Part::default(),
             gave_way: None,
+            close_at: None,
             timer: None,
             touched: false,
         }
@@ -149,6 +156,7 @@ pub struct Connections {
     timers: BTreeSet<(Instant, u64)>,
     touched: Vec<u64>,
     next_id: u64,
+    reset: ResetTokens,
     send_memory: SendMemory,
     receive_memory: ReceiveMemory,
 }
@@ -156,13 +164,14 @@ pub struct Connections {
 impl Connections {
     /// None yet. All together may hold so much memory, in bytes, for what is sent to clients, and for what these send and
     /// can't be read yet.
-    pub fn new(send_memory_bytes: u64, receive_memory_bytes: u64) -> Self {
+    pub fn new(reset: ResetTokens, send_memory_bytes: u64, receive_memory_bytes: u64) -> Self {
         Connections {
             by_id: BTreeMap::new(),
             by_cid: HashMap::new(),
             timers: BTreeSet::new(),
             touched: Vec::new(),
             next_id: 0,
+            reset,
             send_memory: SendMemory::new(send_memory_bytes),
             receive_memory: ReceiveMemory::new(receive_memory_bytes),
         }
@@ -293,9 +302,13 @@ impl Connections {
         connection.session.conn.allowance = self.send_memory.allowance(&connection.share);
         connection.session.advance(now, scratch);
         connection.note_unread(&mut self.receive_memory, now);
-        let (by_cid, cids) = (&mut self.by_cid, &mut connection.cids);
+        let (by_cid, cids, reset) = (&mut self.by_cid, &mut connection.cids, &self.reset);
         connection.session.exchange_cids(
-            || Ok::<_, Fault>((new_cid()?, new_reset_token()?)),
+            || {
+                let cid = new_cid()?;
+                let token = reset.token(&cid)?;
+                Ok::<_, Fault>((cid, token))
+            },
             |change| match change {
                 CidChange::Issued(cid) => {
                     by_cid.insert(cid.to_vec(), id);
@@ -366,12 +379,49 @@ impl Connections {
 
     /// Closes all of them; they are then to be served.
     pub fn close_all(&mut self) {
+        self.close_those(|_| true);
+    }
+
+    fn close_those(&mut self, mut wanted: impl FnMut(&mut Connection) -> bool) {
         for (id, connection) in &mut self.by_id {
-            connection.session.conn.close(NO_ERROR, "server going away");
+            if !connection.has_closed() && wanted(connection) {
+                connection.session.conn.close(NO_ERROR, "server going away");
+                if !std::mem::replace(&mut connection.touched, true) {
+                    self.touched.push(*id);
+                }
+            }
+        }
+    }
+
+    /// No connection takes any more requests; all are then to be served.
+    pub fn go_away(&mut self) {
+        for (id, connection) in &mut self.by_id {
+            connection.session.go_away();
             if !std::mem::replace(&mut connection.touched, true) {
                 self.touched.push(*id);
             }
         }
+    }
+
+    /// After [`Connections::go_away`]: closes those that have nothing left to send. A client has the time of a probe
+    /// timeout (RFC 9002 6.2.1) to learn that it is to send no more requests. Returns when to call again.
+    pub fn close_idle(&mut self, now: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        self.close_those(|connection| {
+            if connection.session.has_to_finish() {
+                connection.close_at = None;
+                return false;
+            }
+            let path = connection.session.conn.quic.path_stats().find(|p| p.active);
+            let wait = path.filter(|_| connection.is_open() && connection.session.may_be_asked());
+            let wait = wait.map_or(Duration::ZERO, |p| p.rtt + p.rttvar * 4 + MAX_ACK_DELAY);
+            let at = *connection.close_at.get_or_insert(now + wait);
+            if at > now {
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+            at <= now
+        });
+        next
     }
 
     /// Whether every connection has told its client that it is closed.

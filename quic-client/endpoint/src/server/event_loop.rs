@@ -6,6 +6,7 @@ use super::accept::{Acceptor, Answer, Candidate, negotiation};
 use super::connections::{Connection, Connections};
 use super::logs::{Qlogs, complain};
 use super::options::Options;
+use super::shutdown::Shutdown;
 use super::tls;
 use crate::shared::congestion::Congestion;
 use crate::shared::fault::{Fault, IO};
@@ -25,10 +26,6 @@ use weir_io::wait::{Signals, Waiter, moment};
 
 /// RFC 9000 20.1.
 const PROTOCOL_VIOLATION: u64 = 0xa;
-
-/// How long the end of the program waits for connections to tell their clients that they are closed: quiche holds even
-/// that back while the congestion window is full.
-const CLOSING: Duration = Duration::from_secs(1);
 
 /// Tokens in the wait.
 const SOCKET: u64 = 0;
@@ -59,7 +56,7 @@ struct Server {
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let user = options.user.as_deref().map(User::find).transpose()?;
     let congestion = Congestion::new(&options.common, Side::Server)?;
-    let config = tls::config(options)?;
+    let (config, reset) = tls::config(options)?;
     let stats = options.common.stats.as_deref();
     let stats = stats.map(|path| LineLog::create("--stats", path, complain)).transpose()?;
     let qlogs = Qlogs::new(options.common.qlog_dir.as_deref())?;
@@ -86,8 +83,9 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
 
     let (start, start_us) = moment();
     let mut server = Server {
-        acceptor: Acceptor::new(options, config, start)?,
+        acceptor: Acceptor::new(options, config, reset.clone(), start)?,
         connections: Connections::new(
+            reset,
             u64::from(options.send_memory_mib) << 20,
             u64::from(options.receive_memory_mib) << 20,
         ),
@@ -105,11 +103,11 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let mut send = SendBatch::default();
     let mut ready = Vec::new();
     let clock = options.common.clock();
-    let mut closing = None;
+    let mut shutdown = Shutdown::new(Duration::from_secs(options.grace_s.into()));
     loop {
         // Without connections there is nothing to sample, and no reason to wake.
         let tick = (server.stats.is_some() && !server.connections.is_empty()).then(|| ticker.next());
-        let deadline = [server.connections.next_timer(), tick, closing].into_iter().flatten().min();
+        let deadline = [server.connections.next_timer(), tick, shutdown.deadline()].into_iter().flatten().min();
         waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
         let now = clock.turn().map_err(Fault::io("clock"))?;
         let mut stop = false;
@@ -120,18 +118,15 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
             }
         }
         server.connections.fire_timers(now);
-        if stop && closing.is_none() {
-            server.closing = true;
-            server.connections.close_all();
-            closing = Some(now + CLOSING);
-        }
+        shutdown.turn(stop, &mut server.connections, now);
+        server.closing = shutdown.has_begun();
         server.serve(&mut socket, &mut send, now)?;
         // What the kernel refuses to send is lost like any packet; the connections' own timers notice.
         send.error = None;
         if ticker.due(now) {
             server.sample_all(now)?;
         }
-        if closing.is_some_and(|end| end <= now || server.connections.have_closed()) {
+        if shutdown.is_over(&server.connections, now) {
             server.sample_all(now)?;
             return server.end(now);
         }
@@ -180,15 +175,18 @@ impl Server {
             return Ok(());
         }
         if let Some(connection) = self.connections.touch_by_cid(header.dcid.as_ref()) {
-            connection.session.conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
+            connection.session.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
             self.connections.came(bytes.len(), now);
             return Ok(());
         }
-        // No stateless resets either (RFC 9000 10.3): their tokens would have to outlive what is known of a connection.
-        if !initial || self.closing {
+        if self.closing {
             return Ok(());
         }
-        match self.acceptor.judge(&header, bytes, meta, now)? {
+        let answer = match initial {
+            true => self.acceptor.judge(&header, bytes, meta, now)?,
+            false => self.acceptor.reset(&header, bytes.len(), now)?,
+        };
+        match answer {
             Answer::Nothing => {}
             Answer::Packet(reply) => replies.push((reply, meta)),
             Answer::Candidate(candidate) => self.open(*candidate, bytes, meta, now),
@@ -241,6 +239,13 @@ impl Server {
             }
         }
         send.flush(socket);
+        for refused in send.too_large.drain(..) {
+            for id in &touched {
+                if let Some(connection) = self.connections.get_mut(*id) {
+                    connection.session.conn.refused(refused.from, refused.to, refused.len);
+                }
+            }
+        }
         for id in touched {
             let Some((decision, connection)) = self.connections.decide(id, now) else { continue };
             let trajectory = connection.trajectory.take();

@@ -9,6 +9,8 @@ mod connections;
 mod event_loop;
 mod logs;
 mod options;
+mod shutdown;
+mod stateless_reset;
 mod tls;
 
 use crate::shared::fault::Fault;

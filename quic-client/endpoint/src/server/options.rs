@@ -11,8 +11,8 @@ use weir_core::transport::CID_LIMIT;
 /// Serves bulk transfers over QUIC, with HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited),
 /// GET /bytes/N/every/MS (N bytes more each MS milliseconds, as a live stream has) and POST /upload.
 ///
-/// Prints "listening ADDRESS:PORT" on standard output when it is ready. SIGINT and SIGTERM close all connections and end
-/// the program with exit code 0. Other exit codes: 2 usage; 8 file or socket error. If --stats or --qlog-dir can't be
+/// Prints "listening ADDRESS:PORT" on standard output when it is ready. SIGINT and SIGTERM let transfers end for up to
+/// --grace-s seconds, close all connections and end the program with exit code 0. Other exit codes: 2 usage; 8 file or socket error. If --stats or --qlog-dir can't be
 /// written, the server goes on, and its exit code at the end is 8.
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-server")]
@@ -76,6 +76,11 @@ pub struct Options {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_048_576),
           value_name = "MIB", help_heading = "Limits")]
     pub receive_memory_mib: u32,
+    /// Time for which transfers under way may go on after SIGINT or SIGTERM, in seconds (0: none). No more requests are
+    /// taken (GOAWAY). A second signal ends the server at once
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=86_400), value_name = "S",
+          help_heading = "Limits")]
+    pub grace_s: u32,
     /// Options that the client has too.
     #[command(flatten)]
     pub common: CommonOptions,

@@ -2,16 +2,17 @@
 //! TLS of the server: its certificate and key.
 
 use super::options::Options;
+use super::stateless_reset::ResetTokens;
 use weir_core::request::Alpn;
 use weir_io::cert::{Choice, identity};
 use weir_io::fault::Fault;
 use weir_io::tls;
 
-/// Makes quiche's configuration with the server's certificate.
+/// Makes quiche's configuration with the server's certificate, and the tokens of stateless resets.
 ///
 /// # Errors
 /// A certificate that can't be read, made or written.
-pub fn config(options: &Options) -> Result<quiche::Config, Fault> {
+pub fn config(options: &Options) -> Result<(quiche::Config, ResetTokens), Fault> {
     let listened = (!options.listen.ip().is_unspecified()).then(|| options.listen.ip().to_string());
     let identity = identity(&Choice {
         given: options.cert.clone().zip(options.key.clone()),
@@ -24,5 +25,5 @@ pub fn config(options: &Options) -> Result<quiche::Config, Fault> {
     options.common.transport(vec![Alpn::H3, Alpn::Hq])?.apply(&mut config).map_err(Fault::internal("QUIC library"))?;
     config.set_active_connection_id_limit(options.max_cids);
     config.set_disable_active_migration(options.forbid_migration);
-    Ok(config)
+    Ok((config, ResetTokens::new(&identity.key)?))
 }

@@ -96,8 +96,7 @@ pub struct CommonOptions {
     /// for it with --cc pbq: it can then tell queues on the way of its packets from queues on the way back
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
     pub timestamps: Switch,
-    /// Largest UDP payload to send, in bytes (1200 to 16383). Values above 1472, or 1452 over IPv6, need larger frames on
-    /// every link of the path; the path is not probed for that
+    /// Largest UDP payload to send, in bytes (1200 to 16383). A path begins at 1200 and is probed for more (RFC 8899)
     #[arg(long, default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=MAX_PAYLOAD_BYTES as i64),
           help_heading = "Transport")]
     pub max_payload: u16,

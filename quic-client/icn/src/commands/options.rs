@@ -5,7 +5,7 @@ use super::group::{Target, Trust};
 use crate::face::{Face, FaceError, PacketSocket};
 use crate::names::Name;
 use serde::Serialize;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use weir_core::text::printable;
 use weir_io::fault::{CONNECT, Fault, IO, USAGE};
@@ -82,11 +82,11 @@ pub fn receive(face: &mut impl Face, mut take: impl FnMut(&crate::packet::Header
     Ok(())
 }
 
-/// A server's host, for its certificate, and its address.
+/// A server's host, for its certificate, with each of its addresses: the families in turn (RFC 8305 4).
 ///
 /// # Errors
 /// It is no host and port, or the host is not known.
-pub fn resolve(option: &str, from: &str) -> Result<Target, Fault> {
+pub fn resolve(option: &str, from: &str) -> Result<Vec<Target>, Fault> {
     let wrong = || Fault::new(USAGE, format!("{option} {from}: expected HOST:PORT, as in 192.0.2.1:4434"));
     let (host, _) = from.rsplit_once(':').ok_or_else(wrong)?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -94,8 +94,12 @@ pub fn resolve(option: &str, from: &str) -> Result<Target, Fault> {
         std::io::ErrorKind::InvalidInput => wrong(),
         _ => Fault::new(CONNECT, format!("{option} {from}: {e}")),
     })?;
-    let to = found.into_iter().next().ok_or_else(wrong)?;
-    Ok(Target { host, to })
+    let found: Vec<SocketAddr> = found.collect();
+    let first = *found.first().ok_or_else(wrong)?;
+    let (these, those): (Vec<_>, Vec<_>) = found.into_iter().partition(|a| a.is_ipv6() == first.is_ipv6());
+    let places = these.len().max(those.len());
+    let in_turn = (0..places).flat_map(|n| [these.get(n), those.get(n)]).flatten();
+    Ok(in_turn.map(|to| Target { host: host.clone(), to: *to }).collect())
 }
 
 #[cfg(test)]

@@ -14,5 +14,5 @@ mod socket;
 mod tests;
 
 pub use receive::{Meta, RecvBatch};
-pub use send::{Outgoing, SendBatch};
+pub use send::{Outgoing, SendBatch, TooLarge};
 pub use socket::{Offload, SocketOptions, UdpSocket};

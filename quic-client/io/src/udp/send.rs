@@ -28,6 +28,26 @@ struct Queued {
     tos: Option<u8>,
 }
 
+/// A datagram that the kernel refused because the link does not carry its size (EMSGSIZE).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    /// Local address that it was to leave from.
+    pub from: SocketAddr,
+    /// Destination.
+    pub to: SocketAddr,
+    /// UDP payload, in bytes.
+    pub len: usize,
+}
+
+/// Datagrams of a run that the kernel refused as a whole. They are sent one by one, which shows whether their size or
+/// the segmentation was wrong.
+#[derive(Debug, Default)]
+struct Alone {
+    /// The first datagram behind them.
+    end: usize,
+    too_large: bool,
+}
+
 /// Datagrams collected for one socket: as many as one GSO send can carry, end to end in one piece of memory.
 pub struct SendBatch {
     bytes: Vec<u8>,
@@ -37,6 +57,8 @@ pub struct SendBatch {
     pub dropped: u64,
     /// The last reason for that.
     pub error: Option<io::Error>,
+    /// Those refused for their size until they are taken, or the first of them.
+    pub too_large: Vec<TooLarge>,
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<Control>,
     iovs: Vec<libc::iovec>,
@@ -53,6 +75,7 @@ impl Default for SendBatch {
             queued: Vec::with_capacity(SEND_BATCH),
             dropped: 0,
             error: None,
+            too_large: Vec::new(),
             names: vec![name; SEND_BATCH],
             controls: vec![Control([0; CONTROL_BYTES]); SEND_BATCH],
             iovs: vec![iov; SEND_BATCH],
@@ -115,19 +138,29 @@ impl SendBatch {
     /// Sends what is queued, whose places are in `bytes`.
     fn send(&mut self, socket: &mut UdpSocket, bytes: &[u8]) {
         let mut first = 0;
+        let mut alone = Alone::default();
         while first < self.queued.len() {
-            first += self.send_from(socket, bytes, first);
+            first += self.send_from(socket, bytes, first, &mut alone);
+            if alone.end > 0 && first >= alone.end {
+                // Each left by itself, so the route's device can't segment: go on without.
+                socket.gso &= alone.too_large;
+                alone = Alone::default();
+            }
         }
         self.queued.clear();
     }
 
-    /// Sends from datagram `first` on; returns how many datagrams are done with, at least one unless GSO was given up.
-    fn send_from(&mut self, socket: &mut UdpSocket, bytes: &[u8], first: usize) -> usize {
+    /// Sends from datagram `first` on; returns how many datagrams are done with, at least one unless a run is to be sent
+    /// otherwise.
+    fn send_from(&mut self, socket: &mut UdpSocket, bytes: &[u8], first: usize, alone: &mut Alone) -> usize {
         let mut messages = 0;
         let mut lengths = [0usize; SEND_BATCH];
         let mut i = first;
         while i < self.queued.len() && messages < SEND_BATCH {
-            let run = self.run_length(i, socket.gso);
+            if alone.end > 0 && i >= alone.end {
+                break;
+            }
+            let run = self.run_length(i, socket.gso && alone.end == 0);
             self.describe(messages, bytes, i..i + run, socket);
             lengths[messages] = run;
             messages += 1;
@@ -142,12 +175,24 @@ impl SendBatch {
             let e = io::Error::last_os_error();
             match e.raw_os_error() {
                 Some(libc::EINTR) => continue,
-                // The route's device can't checksum or segment: go on without.
-                Some(libc::EIO | libc::EINVAL) if lengths[0] > 1 => {
+                // The route's device can't checksum: go on without.
+                Some(libc::EIO) if lengths[0] > 1 => {
                     socket.gso = false;
                     return 0;
                 }
-                _ => {
+                // It can't segment, or the size of a segment is above the link's MTU (EINVAL or EMSGSIZE, by kernel).
+                Some(libc::EINVAL | libc::EMSGSIZE) if lengths[0] > 1 => {
+                    *alone = Alone { end: first + lengths[0], too_large: false };
+                    return 0;
+                }
+                errno => {
+                    if errno == Some(libc::EMSGSIZE) {
+                        let Queued { from, to, len, .. } = self.queued[first];
+                        if self.too_large.len() < SEND_BATCH {
+                            self.too_large.push(TooLarge { from, to, len });
+                        }
+                        alone.too_large = true;
+                    }
                     self.dropped += lengths[0] as u64;
                     self.error = Some(e);
                     return lengths[0];

@@ -3,6 +3,7 @@
 
 mod congestion;
 mod memory;
+mod path_mtu;
 mod timestamps;
 
 /// One replacement.
@@ -19,7 +20,7 @@ pub struct Seam {
 
 /// All of them. Those with a rule call `hooks`, which by default gives what quiche would have done.
 pub fn all() -> impl Iterator<Item = &'static Seam> {
-    [SEAMS, congestion::SEAMS, memory::SEAMS, timestamps::SEAMS].into_iter().flatten()
+    [SEAMS, congestion::SEAMS, memory::SEAMS, path_mtu::SEAMS, timestamps::SEAMS].into_iter().flatten()
 }
 
 const SEAMS: &[Seam] = &[

@@ -9,11 +9,17 @@
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
 
 mod memory;
+mod path_mtu;
 mod recovery;
 mod timestamps;
 
 pub(crate) use memory::{alone, give_room_back};
 pub use memory::{drop_unread, unacknowledged, unread, unread_frames_bytes, Unacknowledged, Unread};
+pub(crate) use path_mtu::{acked_size, lost_size, may_probe_mtu, mtu_probe_path};
+pub use path_mtu::{
+    discover_mtu, mtu, mtu_bound, raise_mtu, refuse_size, restart_mtu_search, with_packet_sizes, PacketSizes,
+    BASE_MTU_BYTES,
+};
 pub(crate) use recovery::*;
 pub(crate) use timestamps::*;
 pub use timestamps::{gets_timestamps, set_timestamps, Timestamps};
@@ -175,6 +181,24 @@ pub fn give_up(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) -> bo
     path.given_up = true;
     // An error means that the peer had it retired before us.
     path.active_dcid_seq.take().is_none_or(|seq| quic.ids.zero_length_dcid() || quic.ids.retire_dcid(seq).is_ok())
+}
+
+/// Whether a packet from `peer` arrives on a path that is known, or one that there is room for: quiche keeps as many as it
+/// accepts connection IDs, and drops packets on further ones.
+pub fn takes_path(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> bool {
+    quic.paths.path_id_from_addrs(&(local, peer)).is_some()
+        || (quic.paths.len() as u64) < quic.local_transport_params.active_conn_id_limit
+        || quic.paths.iter().any(|(_, p)| !p.active() && p.active_dcid_seq.is_none())
+}
+
+/// Gives up a path as [`give_up`] does, but for one that shares its connection ID with another. Returns whether its entry is
+/// free now.
+pub fn release_path(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) -> bool {
+    let Some(pid) = quic.paths.path_id_from_addrs(&(local, peer)) else { return false };
+    let Some(path) = quic.paths.get_mut(pid).ok().filter(|p| !p.active()) else { return false };
+    path.given_up = true;
+    retire_given_up(path, pid, &mut quic.ids);
+    path.active_dcid_seq.is_none()
 }
 
 /// Connection IDs of ours that paths use or can use: all active ones but those that the peer used last on paths that

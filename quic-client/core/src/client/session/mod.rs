@@ -19,7 +19,7 @@ use super::plan::{Means, Plan};
 use super::request::Action;
 use super::tally::Tally;
 use crate::choice::PathId;
-use crate::connection::{Conn, PacketSink};
+use crate::connection::{Conn, MAX_ANSWER_HEADERS_BYTES, PacketSink};
 use crate::paths::CidBudget;
 use crate::report::events::Event;
 use crate::report::samples::Timebase;
@@ -244,7 +244,12 @@ impl Session {
             let outcome = Outcome::of_failure(failure, &self.plan.authority, started, self.bytes);
             self.end(outcome, now);
         } else if let Err(e) = result {
-            let text = format!("{}: HTTP/3: {e}", self.plan.authority);
+            let why = match e {
+                // Also the section alone may be too large while its frame is not.
+                quiche::h3::Error::ExcessiveLoad => format!("headers larger than {MAX_ANSWER_HEADERS_BYTES} bytes"),
+                e => format!("HTTP/3: {e}"),
+            };
+            let text = format!("{}: {why}", self.plan.authority);
             self.end(Outcome::Incomplete(text), now);
         } else if done && self.going_away {
             let left = self.plan.tasks - self.next_task;
@@ -295,10 +300,10 @@ impl Session {
         }
     }
 
-    /// When a packet should be sent that the peer has to answer, so that a pause between tasks does not end the
-    /// connection.
+    /// When a packet should be sent that the peer has to answer, so that neither a pause between tasks nor a slow answer
+    /// ends the connection (RFC 9114 5.1).
     fn keep_alive(&self) -> Option<Instant> {
-        if self.conn.established.is_none() || !self.running.is_empty() || self.outcome.is_some() {
+        if self.conn.established.is_none() || self.outcome.is_some() {
             return None;
         }
         // RFC 9000 10.1: the lesser of both sides' counts; 0 is none.

@@ -7,7 +7,7 @@ use crate::choice::PathId;
 use crate::client::moves::Standstill;
 use crate::client::plan::Means;
 use crate::client::request::Action;
-use crate::paths::{CidBudget, PathEvent, PathSpec, PathState, Standby};
+use crate::paths::{CidBudget, PathEvent, PathSpec, PathState, Standby, issue_cids};
 use crate::report::events::Event;
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,11 @@ impl Session {
 
     /// Handles changes of the paths, before the tasks.
     pub(super) fn poll_paths(&mut self, now: Instant, means: &mut Means<'_>) {
-        let Some(routes) = &mut self.routes else { return };
+        let Some(routes) = &mut self.routes else {
+            while self.conn.quic.retired_scid_next().is_some() {}
+            issue_cids(&mut self.conn.quic, 1, &mut means.new_cid);
+            return;
+        };
         routes.paths.poll(&mut self.conn.quic, now, &mut means.new_cid);
         if !routes.first_rtt_told
             && let Some(rtt) = routes.paths.rtt(routes.paths.active())

@@ -90,6 +90,11 @@ impl RequestedPaths {
         Ok(RequestedPaths(wanted))
     }
 
+    /// `--path auto`.
+    pub fn is_auto(&self) -> bool {
+        self.0.contains(&Wanted::Auto)
+    }
+
     /// No `--path` at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

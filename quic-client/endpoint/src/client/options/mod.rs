@@ -89,8 +89,8 @@ pub struct Options {
         help_heading = "Transfers"
     )]
     pub open_at_us: Vec<u64>,
-    /// Connect to this address instead of to the URL's host: ADDRESS or ADDRESS:PORT
-    #[arg(long, value_name = "ADDR", help_heading = "Connection")]
+    /// Connect to this host instead of to the URL's: a name or an address, or HOST:PORT
+    #[arg(long, value_name = "HOST", help_heading = "Connection")]
     pub connect: Option<String>,
     /// Local address to send from
     #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]

@@ -3,8 +3,11 @@
 
 use super::Options;
 use crate::shared::fault::{CONNECT, Fault, USAGE};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use url::{Host, Url};
+use weir_io::interfaces;
 
 /// The server of a flow and what to ask it for.
 #[derive(Debug, Clone)]
@@ -15,8 +18,10 @@ pub struct Target {
     pub authority: String,
     /// Path and query of the request.
     pub path: String,
-    /// The server's address.
+    /// The server's address that is used.
     pub addr: SocketAddr,
+    /// Its other addresses, in the order in which they are tried.
+    pub others: Vec<SocketAddr>,
 }
 
 /// The address families that can be used, and the option that says so.
@@ -52,7 +57,8 @@ impl Families {
 /// What is wrong with the URL and what would be right; a name that can't be resolved.
 pub fn target(text: &str, options: &Options, from: &Families) -> Result<Target, Fault> {
     let usage = |why: &str| Fault::new(USAGE, format!("URL '{text}': {why}: expected https://HOST[:PORT][/PATH]"));
-    let url = Url::parse(text).map_err(|e| usage(&e.to_string()))?;
+    let (bare_text, zone) = without_zone(text);
+    let url = Url::parse(&bare_text).map_err(|e| usage(&e.to_string()))?;
     if url.scheme() != "https" {
         return Err(usage(&format!("scheme '{}' not supported", url.scheme())));
     }
@@ -76,30 +82,91 @@ pub fn target(text: &str, options: &Options, from: &Families) -> Result<Target, 
         return Err(usage("the path is longer than 2048 bytes"));
     }
     let authority = format!("{host}:{port}");
-    let addr = match &options.connect {
-        Some(text) => text
-            .parse::<SocketAddr>()
-            .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)))
-            .map_err(|_| Fault::new(USAGE, format!("--connect '{text}': expected ADDRESS or ADDRESS:PORT")))?,
-        None => resolve(&host, port, from)?,
+    let all = match &options.connect {
+        Some(text) => connect(text, port)?,
+        None => resolve(&host, port, zone.as_deref()).map_err(|e| if zone.is_some() { usage(&e.text) } else { e })?,
     };
-    if !from.fits(&addr) {
-        let text = format!("{} and the server's {addr} are of different address families", from.option);
+    let mut fitting = in_turn(all.iter().copied().filter(|a| from.fits(a)).collect()).into_iter();
+    let Some(addr) = fitting.next() else {
+        let text = format!("{} and the server's {} are of different address families", from.option, all[0]);
         return Err(Fault::new(from.code, text));
-    }
-    Ok(Target { host, authority, path, addr })
+    };
+    Ok(Target { host, authority, path, addr, others: fitting.collect() })
 }
 
-fn resolve(host: &Host<String>, port: u16, from: &Families) -> Result<SocketAddr, Fault> {
+/// A URL without the zone of its address, `https://[fe80::1%25eth0]/`, which belongs to this host alone (RFC 6874), and
+/// the zone. A bare % is taken too, as most programs do.
+fn without_zone(text: &str) -> (Cow<'_, str>, Option<String>) {
+    let parts = || {
+        let (scheme, rest) = text.split_once("://[")?;
+        let (address, rest) = rest.split_once(']')?;
+        let (address, zone) = address.split_once('%')?;
+        let zone = zone.strip_prefix("25").filter(|zone| !zone.is_empty()).unwrap_or(zone);
+        Some((format!("{scheme}://[{address}]{rest}"), zone.to_owned()))
+    };
+    parts().map_or((Cow::Borrowed(text), None), |(text, zone)| (Cow::Owned(text), Some(zone)))
+}
+
+/// The index of an interface that a zone names.
+fn zone_index(zone: &str) -> Result<u32, Fault> {
+    let interfaces = || interfaces::list().map_err(Fault::io("network interfaces (rtnetlink)"));
+    match zone.parse() {
+        Ok(index) if index > 0 => Ok(index),
+        _ => {
+            let found = interfaces()?.iter().find(|i| i.name == zone).map(|i| i.index);
+            found.ok_or_else(|| Fault::new(USAGE, format!("no interface '{zone}'")))
+        }
+    }
+}
+
+/// The addresses of a host. There is at least one.
+fn resolve(host: &Host<String>, port: u16, zone: Option<&str>) -> Result<Vec<SocketAddr>, Fault> {
     let name = match host {
-        Host::Ipv4(ip) => return Ok(SocketAddr::new(IpAddr::V4(*ip), port)),
-        Host::Ipv6(ip) => return Ok(SocketAddr::new(IpAddr::V6(*ip), port)),
+        Host::Ipv4(ip) => return Ok(vec![SocketAddr::new(IpAddr::V4(*ip), port)]),
+        Host::Ipv6(ip) => {
+            let scope = zone.map_or(Ok(0), zone_index)?;
+            return Ok(vec![SocketAddrV6::new(*ip, port, 0, scope).into()]);
+        }
         Host::Domain(name) => name,
     };
     let failed = |why: String| Fault::new(CONNECT, format!("cannot resolve host '{name}': {why}"));
     let all: Vec<_> = (name.as_str(), port).to_socket_addrs().map_err(|e| failed(e.to_string()))?.collect();
-    let fitting = all.iter().find(|a| from.fits(a));
-    fitting.or(all.first()).copied().ok_or_else(|| failed("it has no address".to_owned()))
+    if all.is_empty() { Err(failed("it has no address".to_owned())) } else { Ok(all) }
+}
+
+/// The addresses that --connect names: HOST or HOST:PORT, the host being an address or a name.
+fn connect(text: &str, port: u16) -> Result<Vec<SocketAddr>, Fault> {
+    let bare = text.parse::<Ipv6Addr>().is_ok() || !text.starts_with('[') && text.contains('%');
+    let url = if bare { format!("https://[{text}]") } else { format!("https://{text}") };
+    let (url, zone) = without_zone(&url);
+    let wrong = || {
+        let text = format!("--connect '{text}': expected HOST or HOST:PORT, the host being a name or an address");
+        Fault::new(USAGE, text)
+    };
+    let url = Url::parse(&url).map_err(|_| wrong())?;
+    let empty = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
+    let host = url.host().filter(|_| empty).ok_or_else(wrong)?.to_owned();
+    resolve(&host, explicit_port(text).unwrap_or(port), zone.as_deref())
+}
+
+/// The port in HOST:PORT: `Url` hides one that is its scheme's default.
+fn explicit_port(text: &str) -> Option<u16> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_whole = host.ends_with(']') || !host.contains(':');
+    port.parse().ok().filter(|_| is_whole)
+}
+
+/// Addresses in the order in which they are tried: the families in turn, that of the first address first (RFC 8305 4).
+fn in_turn(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(first) = all.first() else { return all };
+    let v6 = first.is_ipv6();
+    let (mut these, mut those): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(|a| a.is_ipv6() == v6);
+    let mut ordered = Vec::new();
+    while !these.is_empty() || !those.is_empty() {
+        ordered.extend(these.pop_front());
+        ordered.extend(those.pop_front());
+    }
+    ordered
 }
 
 #[cfg(test)]
@@ -135,8 +202,41 @@ mod tests {
             assert!(e.code == USAGE && e.text.contains("expected https://"), "{bad}: {e}");
         }
         assert_eq!(to("https://no-such-host.invalid/x", &options("c u")).unwrap_err().code, CONNECT);
-        assert_eq!(to("https://h/x", &options("c u --connect nowhere")).unwrap_err().code, USAGE);
+        assert_eq!(to("https://h/x", &options("c u --connect a/b")).unwrap_err().code, USAGE);
+        assert_eq!(to("https://h/x", &options("c u --connect no-such-host.invalid")).unwrap_err().code, CONNECT);
+        assert_eq!(to("https://[fe80::1%25no-such-if]/x", &options("c u")).unwrap_err().code, USAGE);
         assert_eq!(to("https://[::1]/x", &options("c u --bind 127.0.0.1")).unwrap_err().code, USAGE);
+    }
+
+    #[test]
+    fn addresses_with_a_zone() {
+        for url in ["https://[fe80::1%25lo]:4433/x", "https://[fe80::1%lo]:4433/x", "https://[fe80::1%251]:4433/x"] {
+            let t = to(url, &options("c u")).unwrap();
+            assert_eq!(
+                (t.authority.as_str(), t.addr),
+                ("[fe80::1]:4433", "[fe80::1%1]:4433".parse().unwrap()),
+                "{url}"
+            );
+        }
+        for (text, addr) in [
+            ("[fe80::1%lo]:5", "[fe80::1%1]:5"),
+            ("fe80::1%lo", "[fe80::1%1]:443"),
+            ("::1", "[::1]:443"),
+            ("[::1]:443", "[::1]:443"),
+            ("127.0.0.1", "127.0.0.1:443"),
+            ("127.0.0.1:7", "127.0.0.1:7"),
+        ] {
+            let t = to("https://h/x", &options(&format!("c u --connect {text}"))).unwrap();
+            assert_eq!((t.authority.as_str(), t.addr), ("h:443", addr.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let of = |all: &[&str]| all.iter().map(|a| a.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let all = of(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
+        assert_eq!(in_turn(all), of(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]));
+        assert_eq!(in_turn(Vec::new()), []);
     }
 
     proptest! {

@@ -87,7 +87,7 @@ struct Loop<'a> {
 /// # Errors
 /// What can't be used.
 pub fn run(options: &Options) -> Result<u8, Fault> {
-    let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?;
+    let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?.concat();
     let identity = options.serving.identity()?;
     let group = Server::open(options.serving.listen, options.serving.tickets()?, || tls::server(&identity))?;
     // A file that can't be read, or should not be here, is said now, not when the first subscriber comes.

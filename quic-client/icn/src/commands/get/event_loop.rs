@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         check_targets(&options.names, &options.output)?;
     }
     check_events(options)?;
-    let servers = options.from.iter().map(|from| resolve("--from", from)).collect::<Result<Vec<_>, _>>()?;
+    let servers = options.from.iter().map(|from| resolve("--from", from)).collect::<Result<Vec<_>, _>>()?.concat();
     let face = face(&options.interface)?;
     let reporter = Reporter::new(options)?;
     let (start, start_us) = moment();

@@ -29,6 +29,8 @@ const DEAD_PROBES: usize = 3;
 /// ... Where there is no other server to ask it has more time, since another connection there would take the same way: a
 /// handshake is several packets, and each that a full link drops costs a second. Five are 31 times the first timeout.
 const DEAD_PROBES_ALONE: usize = 5;
+/// At the start the next address of a server is tried beside the first after so long (RFC 8305 5).
+const START_BESIDE: Duration = Duration::from_millis(250);
 /// While the system refuses to send, addresses are looked at so often; and a doubt is looked into no more often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What BoringSSL says of early data that was accepted (`ssl_early_data_accepted`).
@@ -208,6 +210,13 @@ impl Client {
             counts: ClientCounts::default(),
         };
         this.attempt(now)?;
+        // Further addresses of the first server are tried beside it; what stands for itself is another server.
+        let host = &this.servers[0].host;
+        let others: Vec<_> = (1..this.servers.len()).filter(|at| this.servers[*at].host == *host).collect();
+        if !others.is_empty() {
+            let delay = if this.link.is_some() { START_BESIDE } else { Duration::ZERO };
+            this.race = Some(Race::new(others.into_iter(), now + delay));
+        }
         match this.fault.take() {
             Some(fault) if this.link.is_none() && this.servers.len() == 1 => Err(fault),
             fault => {
@@ -325,8 +334,8 @@ impl Client {
         };
         if self.link.is_some() {
             self.use_link(changed, now, &mut events)?;
-            self.run_race(now, &mut events)?;
         }
+        self.run_race(now, &mut events)?;
         let retry = self.link.is_none() && changed;
         if !self.up && self.unanswered().is_some_and(|asked| now >= asked + CONNECT_WITHIN) {
             let fault = self.link.as_mut().map(Link::failure).or(self.fault.take());
@@ -395,7 +404,8 @@ impl Client {
     /// Other servers beside the one that is told of the new address, until one of them answers.
     fn run_race(&mut self, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
         let Some(mut race) = self.race.take() else { return Ok(()) };
-        if !self.link.as_ref().is_some_and(Link::is_moving) {
+        let starts = self.first;
+        if !starts && !self.link.as_ref().is_some_and(Link::is_moving) {
             return Ok(());
         }
         if let Some(at) = race.due(now) {
@@ -409,7 +419,9 @@ impl Client {
             return Ok(());
         };
         (self.at, self.heard) = (at, true);
-        events.push(ClientEvent::Back(self.counts.another(&link)));
+        if !starts {
+            events.push(ClientEvent::Back(self.counts.another(&link)));
+        }
         events.extend(said.into_iter().map(|(id, answer)| taken(&mut self.wants, id, answer)));
         if let Some(mut earlier) = self.link.replace(link) {
             // It is a member here: there it has not left, but falls silent.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host has moved: while the connection says from the new address that it is there, others are begun at the other servers
-//! that are known, which may be nearer now, or the only ones that can be reached. Whoever answers first goes on.
+//! Connections to several servers, or addresses of one, of which the first that answers goes on: at the start, where the first
+//! address may not answer (RFC 8305); and when the host has moved, while the connection says from the new address that it is
+//! there: other servers may be nearer now, or the only ones that can be reached.
 
 use super::link::Link;
 use crate::objects::object::lines::{Answer, LineError};
@@ -36,9 +37,9 @@ pub struct Race {
 }
 
 impl Race {
-    /// Of these servers, the first from now on.
-    pub fn new(servers: impl Iterator<Item = usize>, now: Instant) -> Race {
-        Race { waiting: servers.collect(), next: now, running: Vec::new() }
+    /// Of these servers, the first from this time on.
+    pub fn new(servers: impl Iterator<Item = usize>, from: Instant) -> Race {
+        Race { waiting: servers.collect(), next: from, running: Vec::new() }
     }
 
     /// The server at which one is to be begun now.

@@ -2,6 +2,8 @@
 //! A flow: its sockets, the attempts to connect, and the session on the connection that came up. It does what the event
 //! loop calls; it never waits.
 
+mod race;
+
 use super::options::Options;
 use super::options::local_paths::{LocalPath, RequestedPaths};
 use super::options::path_choice::PathChoice;
@@ -9,14 +11,15 @@ use super::options::target::Target;
 use super::sockets::{PathSocket, Router};
 use super::tls;
 use crate::shared::congestion::Congestion;
-use crate::shared::fault::{Fault, IO, PATHS};
+use crate::shared::fault::Fault;
 use crate::shared::json::event_line;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random::{new_cid, new_reset_token};
 use crate::shared::trajectories::{Trajectories, Trajectory};
+use race::Attempts;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use url::Host;
 use weir_core::choice::PathId;
 use weir_core::client::{Body, DEFAULT_PATH, Means, Nowhere, Outcome, Plan, Routes, Session};
@@ -28,12 +31,8 @@ use weir_core::transport::{CID_BYTES, Transport};
 use weir_core::window::{SharedBudget, Windows};
 use weir_io::interfaces::Interface;
 use weir_io::lines::LineWriter;
-use weir_io::udp::{RecvBatch, SendBatch, SocketOptions, UdpSocket};
+use weir_io::udp::{RecvBatch, SendBatch};
 use weir_io::wait::Waiter;
-
-/// What a handshake has on one of several paths before the next is tried: time for three flights, the first timeout being
-/// 1 s (RFC 9002 6.2.2).
-const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A socket's token in the event loop's wait: its flow and its path.
 fn token(flow: usize, path: PathId) -> u64 {
@@ -133,10 +132,8 @@ pub struct Flow {
     pub start: Instant,
     sockets: Vec<PathSocket>,
     next_path: u32,
-    /// Paths on which no connection was tried yet.
-    untried: Vec<PathId>,
-    /// When the next of them is tried if the handshake is not done by then.
-    next_attempt_at: Option<Instant>,
+    /// Other connections, until one is up.
+    attempts: Attempts,
     /// The session, once a connection is tried.
     pub session: Option<Session>,
     trajectory: Option<Trajectory>,
@@ -155,8 +152,7 @@ impl Flow {
             start,
             sockets: Vec::new(),
             next_path: 0,
-            untried: Vec::new(),
-            next_attempt_at: None,
+            attempts: Attempts::default(),
             session: None,
             trajectory: None,
             body,
@@ -187,7 +183,7 @@ impl Flow {
     /// When [`Flow::on_timer`] is to be called.
     pub fn next_timer(&self) -> Option<Instant> {
         let session = self.session.as_ref()?;
-        [session.deadline(), self.next_attempt_at].into_iter().flatten().min()
+        [session.deadline(), self.attempts.deadline()].into_iter().flatten().min()
     }
 
     /// Its time has come: it starts, or its session's timer is over.
@@ -198,85 +194,16 @@ impl Flow {
         match &mut self.session {
             Some(session) => {
                 session.on_deadline(now);
+                self.attempts.on_timer(now);
                 Ok(())
             }
             None => self.begin(context, now),
         }
     }
 
-    /// Opens a socket for a local path and adds it to the event loop's wait.
-    fn open_socket(&mut self, path: &LocalPath, context: &mut Context<'_>) -> io::Result<()> {
-        let device = path.device.as_ref().map(|(_, name)| name.clone());
-        let options = SocketOptions { device, ..context.options.common.sockets() };
-        let socket = UdpSocket::open(SocketAddr::new(path.address, 0), Some(self.target.addr), &options)?;
-        let granted = socket.recv_buffer_bytes()? as u64;
-        context.recv_buffer_bytes = Some(context.recv_buffer_bytes.map_or(granted, |least| least.min(granted)));
-        let id = PathId(self.next_path);
-        context.waiter.add(socket.fd(), token(self.index, id))?;
-        self.next_path += 1;
-        let (name, address) = (path.name.clone(), path.address);
-        let device = path.device.as_ref().map(|(index, _)| *index);
-        self.sockets.push(PathSocket { id, name, address, device, socket, leaving: false });
-        Ok(())
-    }
-
-    /// Opens the sockets of all local paths and connects on the first.
-    fn begin(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
-        let peer = self.target.addr;
-        let paths = context.local_paths(peer);
-        let mut up = Vec::new();
-        let mut unreachable = None;
-        for path in &paths {
-            match self.open_socket(path, context) {
-                Ok(()) if path.up => up.extend(self.sockets.last().map(|s| s.id)),
-                Ok(()) => {}
-                Err(e) if context.options.bind.is_some() && e.kind() == io::ErrorKind::AddrNotAvailable => {
-                    let text = format!("--bind {}: not an address of this machine: {e}", path.address);
-                    return Err(Fault::new(IO, text));
-                }
-                Err(e) if context.requested.is_empty() => {
-                    self.not_begun = Some(Outcome::Connect(format!("{peer} from {}: {e}", path.address)));
-                    return Ok(());
-                }
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(Fault::new(PATHS, format!("--path {} to {peer}: {e}", path.name)));
-                }
-                Err(e) if e.kind() == io::ErrorKind::InvalidInput && path.address.is_loopback() => {
-                    let why = "loopback reaches servers on this machine only";
-                    return Err(Fault::new(PATHS, format!("--path {} to {peer}: {why}", path.name)));
-                }
-                // It is down or has no route to the server: `refresh_paths` tries it again whenever interfaces change.
-                Err(e) => {
-                    unreachable.get_or_insert((path.name.clone(), e));
-                }
-            }
-        }
-        if up.is_empty() {
-            let text = match unreachable {
-                Some((name, e)) => format!("no --path leads to {peer} ({name}: {e})"),
-                None => format!("no --path to {peer} is up"),
-            };
-            return Err(Fault::new(PATHS, text));
-        }
-        // Tan 4.1: a connection starts on any usable path. Each flow draws for itself.
-        fastrand::Rng::with_seed(context.seed.wrapping_add(self.plan.flow)).shuffle(&mut up);
-        self.untried = up;
-        self.connect(context, now)?;
-        let Some(session) = &mut self.session else { return Ok(()) };
-        for path in paths.iter().filter(|p| !p.up) {
-            for socket in self.sockets.iter().filter(|s| s.is(path)) {
-                session.interface(socket.id, false, now);
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens a connection on the next path that was not tried.
-    fn connect(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
-        let peer = self.target.addr;
-        let Some(first) = self.untried.pop() else { return Ok(()) };
-        let Some(first) = self.sockets.iter().position(|s| s.id == first) else { return Ok(()) };
-        self.next_attempt_at = (!self.untried.is_empty()).then(|| now + FIRST_PATIENCE);
+    /// Opens a connection on socket number `first`; `None`: there is no memory for its windows.
+    fn connect(&mut self, first: usize, context: &mut Context<'_>, now: Instant) -> Result<Option<Session>, Fault> {
+        let peer = self.sockets[first].peer;
         let scid = new_cid()?;
         let name = match &self.target.host {
             Host::Domain(name) => Some(name.as_str()),
@@ -285,8 +212,10 @@ impl Flow {
         let windows = match Windows::new(context.options.window, &context.transport, &context.budget, now) {
             Ok(windows) => windows,
             Err(e) => {
-                self.not_begun = Some(Outcome::Connect(format!("--memory-budget: {e}")));
-                return Ok(());
+                if self.session.is_none() {
+                    self.not_begun = Some(Outcome::Connect(format!("--memory-budget: {e}")));
+                }
+                return Ok(None);
             }
         };
         windows.initial().apply(&mut context.config);
@@ -297,7 +226,11 @@ impl Flow {
             tls::expect_address(&mut quic, &self.target.host)?;
         }
         let qlog_dir = context.options.common.qlog_dir.as_deref();
-        context.qlogs.extend(QlogFile::start(qlog_dir, &mut quic, &format!("client-flow-{}", self.plan.flow))?);
+        let name = match self.attempts.begun {
+            0 => format!("client-flow-{}", self.plan.flow),
+            n => format!("client-flow-{}-attempt-{n}", self.plan.flow),
+        };
+        context.qlogs.extend(QlogFile::start(qlog_dir, &mut quic, &name)?);
         let routes = match context.requested.is_empty() {
             true => None,
             false => Some(self.routes(first, context)?),
@@ -305,42 +238,23 @@ impl Flow {
         let record = context.events.is_some() || qlog_dir.is_some();
         let mut conn =
             Conn::new(quic, context.congestion.control(self.plan.flow, self.index == 0, &context.timebase), now);
-        // Of another path that was tried before: its handshake was not done, so nothing is in it.
-        self.trajectory = context.trajectories.start(|| context.congestion.trajectory(self.plan.flow));
+        // One for all attempts: until a handshake is done nothing is in it.
+        if self.trajectory.is_none() {
+            self.trajectory = context.trajectories.start(|| context.congestion.trajectory(self.plan.flow));
+        }
         conn.windows = Some(windows);
-        self.session = Some(Session::new(conn, self.plan.clone(), routes, context.timebase, record, now));
-        Ok(())
+        Ok(Some(Session::new(conn, self.plan.clone(), routes, context.timebase, record, now)))
     }
 
     /// The paths of a session that starts on socket number `first`.
     fn routes(&self, first: usize, context: &Context<'_>) -> Result<Routes, Fault> {
-        let peer = self.target.addr;
+        let peer = self.sockets[first].peer;
         let seed = context.seed.wrapping_add(self.plan.flow);
-        let names: Vec<_> = self.sockets.iter().map(|s| (s.id, s.name.clone())).collect();
+        let names: Vec<_> = self.sockets.iter().filter(|s| s.peer == peer).map(|s| (s.id, s.name.clone())).collect();
         let config = context.choice.config(seed, &names)?;
-        let others = self.sockets.iter().enumerate().filter(|(k, _)| *k != first);
-        let others = others.map(|(_, s)| s.spec(peer)).collect();
-        Ok(Routes::new(self.sockets[first].spec(peer), others, context.choice.standby, config))
-    }
-
-    /// Gives up a connection that did not come up, if another path is left to try.
-    fn try_another_path(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
-        let Some(session) = self.session.as_mut().filter(|_| !self.untried.is_empty()) else { return Ok(()) };
-        if session.conn.established.is_some() {
-            self.next_attempt_at = None;
-            return Ok(());
-        }
-        let failed = match session.outcome() {
-            Some(outcome) => matches!(outcome, Outcome::Connect(_) | Outcome::Timeout(_)),
-            None => self.next_attempt_at.is_some_and(|t| t <= now),
-        };
-        if failed {
-            session.path_failed(now);
-            context.write_events(session)?;
-            self.session = None;
-            self.connect(context, now)?;
-        }
-        Ok(())
+        let others = self.sockets.iter().enumerate().filter(|(k, s)| *k != first && s.peer == peer);
+        let others = others.map(|(_, s)| s.spec()).collect();
+        Ok(Routes::new(self.sockets[first].spec(), others, context.choice.standby, config))
     }
 
     /// Interfaces, addresses or routes have changed. True if that concerns this flow.
@@ -351,27 +265,27 @@ impl Flow {
         let peer = self.target.addr;
         let paths = context.local_paths(peer);
         for path in &paths {
-            match self.sockets.iter().position(|s| s.is(path)) {
+            match self.sockets.iter().position(|s| s.peer == peer && s.is(path)) {
                 Some(at) => {
                     if let Some(session) = &mut self.session {
                         session.interface(self.sockets[at].id, path.up, now);
                     }
                 }
                 // A failure means that it is not ready or has no route to the server: the next change is another chance.
-                None if path.up && self.open_socket(path, context).is_ok() => {
+                None if path.up && self.open_socket(path, peer, context).is_ok() => {
                     let last = self.sockets.len() - 1;
                     let Some(session) = &mut self.session else { continue };
-                    for socket in self.sockets[..last].iter_mut().filter(|s| s.name == path.name) {
+                    for socket in self.sockets[..last].iter_mut().filter(|s| s.peer == peer && s.name == path.name) {
                         socket.leaving = true;
                         session.remove_path(socket.id);
                     }
-                    session.add_path(self.sockets[last].spec(peer), now);
+                    session.add_path(self.sockets[last].spec(), now);
                 }
                 None => {}
             }
         }
         let Some(session) = &mut self.session else { return true };
-        for socket in self.sockets.iter().filter(|s| !s.leaving) {
+        for socket in self.sockets.iter().filter(|s| s.peer == peer && !s.leaving) {
             if !paths.iter().any(|p| socket.is(p)) {
                 session.interface(socket.id, false, now);
             }
@@ -381,7 +295,7 @@ impl Flow {
 
     /// Receives what waits at the socket of a path.
     pub fn receive(&mut self, path: PathId, context: &mut Context<'_>, now: Instant) {
-        let Some(session) = &mut self.session else { return };
+        let Some(session) = self.attempts.on_path(path).or(self.session.as_mut()) else { return };
         let Some(PathSocket { socket, .. }) = self.sockets.iter().find(|s| s.id == path) else { return };
         let result = context.recv.receive(socket, |bytes, meta| {
             session.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to }, now);
@@ -396,6 +310,7 @@ impl Flow {
     /// # Errors
     /// What ends the whole program: no random numbers, `--events` that can't be written.
     pub fn serve(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
+        self.race(context, now)?;
         if let Some(session) = &mut self.session
             && !self.sockets.is_empty()
         {
@@ -413,13 +328,17 @@ impl Flow {
                 return Err(e);
             }
         }
-        self.try_another_path(context, now)?;
+        self.race(context, now)?;
+        self.send_beside(context, now);
         if let Some(session) = &mut self.session
             && !self.sockets.is_empty()
         {
             let mut router = Router::new(&mut context.send, &mut self.sockets);
             session.pump(now, &mut router);
             router.flush();
+            for refused in context.send.too_large.drain(..) {
+                session.conn.refused(refused.from, refused.to, refused.len);
+            }
             if let Some(e) = context.send.error.take() {
                 connection_trouble(session, &e, now);
             }
@@ -438,7 +357,7 @@ impl Flow {
 
     /// Ends it with this outcome, unless it has ended.
     pub fn end(&mut self, outcome: &Outcome, now: Instant) {
-        self.untried.clear();
+        self.attempts.give_up();
         match &mut self.session {
             Some(session) => session.end(outcome.clone(), now),
             None => self.not_begun = self.not_begun.take().or_else(|| Some(outcome.clone())),
