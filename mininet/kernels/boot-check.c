@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process 1 of the first boot of a lab kernel: powers the machine off if two processes keep their vector registers across
-// switches from one to the other. Otherwise it ends, and with it the kernel, by a panic.
+// Process 1 of the first boot of a lab kernel: powers the machine off if two processes keep their vector registers
+// across switches from one to the other. Otherwise it ends, and with it the kernel, by a panic.
 #include <stdint.h>
 #include <sys/reboot.h>
 #include <sys/syscall.h>

@@ -5,13 +5,13 @@
  * Its unit. User-Mode Linux counts time in steps of 256 ns as it reads it, but not as it sets timers. What is lost by
  * that is handed on from timer to timer, so that the time of each hangs on how many there have been since boot.
  *
- * The cost of reading it. User-Mode Linux lets each reading take 256 ns of virtual time, and each system call that fails
- * 1 us, so that a program which tries again and again until time has passed comes to its end. But the number of times
- * that a program reads the clock as it starts, and of folders that it searches for its files, differs between
- * installations of Debian and with the compiled Python files in a clone, and so would the time of all that follows. Here
- * both are free, up to a number of tries by one task between two moments of virtual time: a task with more of them
- * waits for time to pass, and each further try takes its time until the machine sleeps. Tries are counted by task, since
- * a scenario starts dozens of programs at one moment. A call that would block (EAGAIN) takes its time always.
+ * The cost of reading it. User-Mode Linux lets each reading take 256 ns of virtual time, and each system call that
+ * fails 1 us, so that a program which tries again and again until time has passed comes to its end. But the number of
+ * times that a program reads the clock as it starts, and of folders that it searches for its files, differs between
+ * installations of Debian and with the compiled Python files in a clone, and so would the time of all that follows.
+ * Here both are free, up to a number of tries by one task between two moments of virtual time: a task with more of them
+ * waits for time to pass, and each further try takes its time until the machine sleeps. Tries are counted by task,
+ * since a scenario starts dozens of programs at one moment. A call that would block (EAGAIN) takes its time always.
  */
 #include <linux/sched.h>
 
