@@ -34,6 +34,7 @@ READY_LIMIT_S = 30.0
 STOP_LIMIT_S = 10.0
 LOOK_EVERY_S = 0.02  # while waiting for the server
 LAST_WORDS = 5  # lines of a target's log that an error repeats
+FIFO_PRIORITY = 1  # the lowest of SCHED_FIFO: all of them have it, so none preempts another
 
 
 @dataclass(frozen=True)
@@ -416,6 +417,22 @@ def tell_cycle_counter_rate() -> None:
 
 def weir_command(*words: str) -> list[str]:
     return [sys.executable, "-m", "weir.cli", *words]
+
+
+def grpc_command(*words: str) -> list[str]:
+    """`weir WORDS` beside a run's traffic, with gRPC's threads.
+
+    In the exact lab these are under SCHED_FIFO. Which of several ready threads the fair scheduler lets run depends on
+    their number and order at the start of the program, and so on the compiled Python files in the clone.
+    """
+    order = ["chrt", "--fifo", str(FIFO_PRIORITY)] if os.environ.get("WEIR_LAB") == "exact" else []
+    return [*order, *weir_command(*words)]
+
+
+def run_in_order() -> None:
+    """The same for a fork of a driver that uses gRPC, before its first thread."""
+    if os.environ.get("WEIR_LAB") == "exact":
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
 
 
 def weir_variables() -> dict[str, str]:

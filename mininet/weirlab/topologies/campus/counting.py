@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weirlab.lab.net import in_namespace
+from weirlab.lab.p4switch import run_in_order
 from weirlab.lab.programs import sleep_until_us
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def begin(namespace: str, switches: Mapping[str, str], out: Path) -> ForkProcess
 def _count(namespace: str, switches: dict[str, str], out: Path) -> None:
     from weir.p4runtime.client import Client, DeviceError
 
+    run_in_order()
     there: dict[str, Client] = {}
     with in_namespace(namespace), open(out, "w") as file:
         next_s = int(time.monotonic())

@@ -27,7 +27,7 @@ from weirlab.lab.arrivals import arrivals
 from weirlab.lab.bridges import move_lines
 from weirlab.lab.files import draw_file, sha256_of
 from weirlab.lab.net import LabNet, NetError, device_counts
-from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate, weir_command, weir_variables
+from weirlab.lab.p4switch import LabP4Switch, Queue, grpc_command, tell_cycle_counter_rate, weir_variables
 from weirlab.lab.programs import Command, Programs, barrier, main, sleep_until_us
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import shaped_rate
@@ -231,7 +231,7 @@ class CampusDrive(Programs):
         fleet.write_text(fleet_config(self.spec))
         words = ["tune", "--fleet", str(fleet), "--decisions", str(self.out / "decisions.jsonl")]
         words += ["--samples", str(self.out / "queues.jsonl")]
-        command = Command(CONTROLLER, commands.TUNE, weir_command(*words), ready="tuning")
+        command = Command(CONTROLLER, commands.TUNE, grpc_command(*words), ready="tuning")
         self.parts[command.what] = command, self.begin(net, command)
 
     def events(self, net: LabNet) -> list[Event]:

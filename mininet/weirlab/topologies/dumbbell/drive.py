@@ -28,6 +28,7 @@ from weirlab.lab.p4switch import (
     LabP4Switch,
     Queue,
     aqm_line,
+    grpc_command,
     tell_cycle_counter_rate,
     weir_command,
     weir_variables,
@@ -270,7 +271,7 @@ class Drive(Programs):
             self.watch_aqm(net, "r1", QUEUE_UNDER_TEST, "queue.jsonl")
         elif kind == "p4" and self.tuner is None:
             words = net["sw"].device_words()
-            watch = weir_command("p4", "digests", "aqm_state_t", "--jsonl", *words)
+            watch = grpc_command("p4", "digests", "aqm_state_t", "--jsonl", *words)
             self.start(net["sw"], "watch", watch, output=DIGESTS)
         if back_kind == "weir":
             self.watch_aqm(net, "r2", RETURN_QUEUE, "queue-return.jsonl")
@@ -316,7 +317,8 @@ class Drive(Programs):
             words += ["--samples", str(self.out / TUNER_SAMPLES)]
         else:
             words += ["--bpf", "bn", "--observe-rtt", "bn"]
-        self.tuner = self.start(node, "tune", weir_command(*words), ready="tuning", env=weir_variables())
+        command = grpc_command(*words) if p4 else weir_command(*words)
+        self.tuner = self.start(node, "tune", command, ready="tuning", env=weir_variables())
         self.wait_ready()
 
     def end_tuner(self) -> None:
