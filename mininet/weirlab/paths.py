@@ -57,7 +57,7 @@ def import_path() -> str:
     specs = [find_spec(package) for package in ("weir", "weirlab")]
     folders = [Path(spec.origin).parent.parent for spec in specs if spec is not None and spec.origin is not None]
     if sys.version_info >= (3, 12):
-        folders.append(Path(__file__).parent / "compat")
+        folders.append(Path(__file__).parent / "lab" / "compat")
     return ":".join(dict.fromkeys(str(folder) for folder in folders))
 
 

@@ -70,7 +70,7 @@ else:
 
 @pytest.fixture
 def compat():
-    return Path(paths.__file__).parent / "compat"
+    return Path(paths.__file__).parent / "lab" / "compat"
 
 
 def test_distutils_for_mininet_compares_versions(compat):

@@ -35,7 +35,7 @@ TIME_TRAVEL_START_NS = 1_767_225_600 * 10**9
 # seed would not reach.
 IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
 # Mininet imports distutils.version, which setuptools replaces by a copy of its own: importing that takes the exact lab
-# 2 s. Python has distutils up to 3.11; later ones find weirlab/compat.
+# 2 s. Python has distutils up to 3.11; later ones find weirlab/lab/compat.
 STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"}
 TIMEOUT_STATUS = 124  # what timeout(1) answers
 SHM = "/dev/shm"  # a tmpfs, where a lab's memory is
