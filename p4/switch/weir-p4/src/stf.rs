@@ -354,7 +354,9 @@ impl Runner {
                             (value, mask.count_ones() as u32)
                         }
                     };
-                    let n = n.min(k.width);
+                    if n > k.width {
+                        return fail(format!("prefix length {n} is above the {} bits of key {}", k.width, k.name));
+                    }
                     KeyMatch::Lpm(val(v)?.and(Val::all_ones(n).shl((k.width - n) as usize, k.width)), n)
                 }
                 // Not in p4c's runner, which has no ranges: as BMv2's command line has them, or as P4 has them.

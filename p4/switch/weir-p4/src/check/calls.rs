@@ -69,7 +69,10 @@ impl Context<'_> {
                     return self.err(n.span, format!("`{name}` has no parameter `{}`", n.text));
                 }
                 let m = format!("`{name}` takes {} arguments, not {}", counts.join(" or "), args.len());
-                self.err(span, m)
+                match name.as_str() {
+                    "mark_to_drop" => self.err_help(span, m, "write `mark_to_drop(standard_metadata)`"),
+                    _ => self.err(span, m),
+                }
             }
         }
     }
@@ -113,7 +116,7 @@ impl Context<'_> {
                 out[at] = ArgumentValue::In(self.block_arg(&b.clone(), e)?, e.span);
                 continue;
             }
-            let mark = self.code.len();
+            let (mark, fresh) = (self.code.len(), self.program.slots);
             let v = if matches!(p.dir, Dir::Out | Dir::InOut) {
                 let lv = self.lvalue(e)?;
                 let fits = if Self::has_vars(&want) { self.unify(&p.ty, &lv.ty) } else { want == lv.ty };
@@ -136,15 +139,8 @@ impl Context<'_> {
                 };
                 ArgumentValue::In(v, e.span)
             };
-            if self.code.len() > mark {
-                let mut mark = mark;
-                for earlier in out.iter_mut() {
-                    if let ArgumentValue::In(v, s) = earlier {
-                        let before = self.code.len();
-                        *earlier = ArgumentValue::In(self.spill_at(mark, v.clone())?, *s);
-                        mark += self.code.len() - before;
-                    }
-                }
+            if self.has_effects(mark, fresh) {
+                self.save_arguments(mark, params, &mut out)?;
             }
             out[at] = v;
         }
@@ -172,6 +168,24 @@ impl Context<'_> {
             }
         }
         Ok(out)
+    }
+
+    /// Reads the arguments evaluated so far by statements put in at position `mark`, before those of the next argument.
+    fn save_arguments(&mut self, mark: usize, params: &[BoundParam], args: &mut [ArgumentValue]) -> Checked<()> {
+        let mut mark = mark;
+        for (p, earlier) in params.iter().zip(args) {
+            let before = self.code.len();
+            match earlier {
+                ArgumentValue::In(v, _) => *v = self.spill_at(mark, v.clone())?,
+                ArgumentValue::Out(lv, _) if p.dir == Dir::InOut && lv.saved.is_none() => {
+                    let v = self.read_lvalue(lv);
+                    lv.saved = Some(self.spill_at(mark, v)?);
+                }
+                _ => {}
+            }
+            mark += self.code.len() - before;
+        }
+        Ok(())
     }
 
     /// Calls a procedure: arguments in, body, results out from left to right (P4_16 6.8).
@@ -208,8 +222,13 @@ impl Context<'_> {
             Ok(())
         })?;
         let (after, ()) = self.collect(|context| {
-            for (p, v) in c.params.iter().zip(&vals) {
-                if let ArgumentValue::Out(lv, s) = v {
+            // In the order of the call, which differs from the parameters' where arguments have names.
+            for (i, a) in args.iter().enumerate() {
+                let at = match &a.name {
+                    Some(n) => c.params.iter().position(|p| p.name == n.text).unwrap_or(i),
+                    None => i,
+                };
+                if let (p, ArgumentValue::Out(lv, s)) = (&c.params[at], &vals[at]) {
                     let v = TypedValue { ty: p.ty.clone(), kind: ValueKind::Place(Place::at(p.slot)) };
                     context.assign(lv, v, *s)?;
                 }

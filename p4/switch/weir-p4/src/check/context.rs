@@ -12,6 +12,13 @@ use crate::syntax::diagnostics::{Diagnostics, Reported, Span};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+/// Names that v1model.p4 declares and programs use first.
+const V1MODEL_NAMES: [&str; 8] =
+    ["standard_metadata_t", "V1Switch", "mark_to_drop", "register", "counter", "meter", "HashAlgorithm", "CloneType"];
+
+/// Names that core.p4 declares.
+const CORE_NAMES: [&str; 3] = ["packet_in", "packet_out", "NoAction"];
+
 pub(crate) struct Context<'a> {
     pub diagnostics: &'a mut Diagnostics,
     pub program: Program,
@@ -202,6 +209,12 @@ impl<'a> Context<'a> {
         let names: Vec<String> = self.scopes.iter().flat_map(|s| s.keys().cloned()).collect();
         let close = Self::similar(name, names.iter().map(String::as_str)).map(str::to_string);
         let m = format!("{what} `{name}` is not declared");
+        if V1MODEL_NAMES.contains(&name) && !self.scopes[0].contains_key("V1Switch") {
+            return self.err_help(span, m, "write `#include <v1model.p4>` at the top");
+        }
+        if CORE_NAMES.contains(&name) {
+            return self.err_help(span, m, "write `#include <core.p4>` at the top");
+        }
         match close {
             Some(c) => self.err_help(span, m, format!("did you mean `{c}`?")),
             None => self.err_help(span, m, "declare it before its use"),

@@ -14,6 +14,7 @@ mod p4info;
 mod prelude;
 mod resolve;
 mod statements;
+mod target_limits;
 mod types;
 mod values;
 

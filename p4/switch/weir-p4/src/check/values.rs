@@ -215,6 +215,8 @@ pub(crate) struct LValue {
     pub ty: Ty,
     /// Lowest bit and width of the slice, width of the whole.
     pub slice: Option<(u32, u32, u32)>,
+    /// Value of an `inout` argument, read before later arguments changed the place (P4_16 6.8).
+    pub saved: Option<TypedValue>,
 }
 
 /// Values that it holds.

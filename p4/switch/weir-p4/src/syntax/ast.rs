@@ -3,7 +3,6 @@
 use crate::syntax::diagnostics::Span;
 use crate::syntax::lexer::{Token, TokenKind};
 use num_bigint::BigInt;
-use num_traits::ToPrimitive;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
@@ -21,6 +20,28 @@ pub struct Annotation {
     pub structured: bool,
 }
 
+impl Annotation {
+    /// Tokens of each expression in the body, which commas divide.
+    pub fn expressions(&self) -> Vec<&[Token]> {
+        let (mut out, mut from, mut depth) = (Vec::new(), 0, 0);
+        for (i, t) in self.body.iter().enumerate() {
+            match t.tok {
+                TokenKind::Punct("(" | "[" | "{") => depth += 1,
+                TokenKind::Punct(")" | "]" | "}") => depth -= 1,
+                TokenKind::Punct(",") if depth == 0 => {
+                    out.push(&self.body[from..i]);
+                    from = i + 1;
+                }
+                _ => {}
+            }
+        }
+        if from < self.body.len() {
+            out.push(&self.body[from..]);
+        }
+        out
+    }
+}
+
 /// The argument of `@name("...")`, if there is such an annotation with one.
 pub fn anno_string(annos: &[Annotation], name: &str) -> Option<String> {
     let a = annos.iter().find(|a| a.name.text == name)?;
@@ -28,16 +49,6 @@ pub fn anno_string(annos: &[Annotation], name: &str) -> Option<String> {
         Some(TokenKind::Str(s)) => Some(s.clone()),
         _ => None,
     }
-}
-
-/// The integers of e.g. `@field_list(1, 2)`.
-pub fn anno_ints(annos: &[Annotation], name: &str) -> Vec<u64> {
-    let found = annos.iter().filter(|a| a.name.text == name);
-    let ints = found.flat_map(|a| &a.body).filter_map(|t| match &t.tok {
-        TokenKind::Int(v, _) => v.to_u64(),
-        _ => None,
-    });
-    ints.collect()
 }
 
 #[derive(Clone, Debug)]

@@ -361,7 +361,13 @@ impl Preprocessor<'_> {
             self.file(&format!("<{name}>"), text, None);
         } else {
             let places = if tried.is_empty() { "no folder".to_string() } else { tried.join(", ") };
-            let help = format!("built in are core.p4 and v1model.p4; looked in {places}");
+            let file = Path::new(&name).file_name().and_then(|f| f.to_str());
+            let help = match file {
+                Some(
+                    "psa.p4" | "pna.p4" | "tna.p4" | "t2na.p4" | "ubpf_model.p4" | "ebpf_model.p4" | "xdp_model.p4",
+                ) => "the switch supports no architecture but v1model: `#include <v1model.p4>`".to_string(),
+                _ => format!("built in are core.p4 and v1model.p4; looked in {places}"),
+            };
             self.diags.error_help(span, format!("included file `{name}` is not found"), help);
         }
         self.depth -= 1;

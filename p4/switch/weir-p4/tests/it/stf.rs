@@ -45,3 +45,18 @@ fn loops() {
 fn forms() {
     pair("forms");
 }
+
+#[test]
+fn field_lists() {
+    pair("field_lists");
+}
+
+#[test]
+fn argument_order() {
+    pair("argument_order");
+}
+
+#[test]
+fn notations() {
+    pair("notations");
+}

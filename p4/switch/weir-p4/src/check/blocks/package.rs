@@ -47,6 +47,7 @@ impl Context<'_> {
         if !matches!(h, Ty::Struct(s) if s.kind == StructKind::Struct) {
             return self.err(blocks[0].0.params[1].ty.span, format!("the headers must be a struct, not {h}"));
         }
+        self.warn_of_headers(h, blocks[0].0.params[1].ty.span);
         let hs = self.alloc_ty(h, span)?;
         let ms = self.alloc_ty(m, span)?;
         let ss = self.alloc_ty(s, span)?;
@@ -54,7 +55,7 @@ impl Context<'_> {
         self.program.meta = (ms, m.slots());
         self.program.std = (ss, s.slots());
         let mut lists: Vec<(u64, Vec<Slot>)> = Vec::new();
-        field_lists(m, ms, &[], &mut lists);
+        self.field_lists(m, ms, &[], &mut lists)?;
         self.program.field_lists = lists;
         let places = [None, Some(hs), Some(ms), Some(ss)];
         for (i, (b, args)) in blocks.into_iter().enumerate() {
@@ -70,6 +71,7 @@ impl Context<'_> {
                 Phase::Compute => self.program.compute = body,
                 _ => self.program.deparser = body,
             }
+            self.warn_of_target_limits(roles[i], body, &b.name);
         }
         let Ty::Struct(st) = &std_ty else {
             return self.err(span, "standard_metadata_t is not a struct");
@@ -154,25 +156,46 @@ impl Context<'_> {
         }
         Ok(types)
     }
-}
 
-fn field_lists(t: &Ty, at: Slot, inherited: &[u64], out: &mut Vec<(u64, Vec<Slot>)>) {
-    match t {
-        Ty::Struct(s) if s.kind == StructKind::Struct => {
-            for f in &s.fields {
-                let mut ids = inherited.to_vec();
-                ids.extend(anno_ints(&f.annos, "field_list"));
-                field_lists(&f.ty, at + f.offset, &ids, out);
+    fn field_lists(&mut self, t: &Ty, at: Slot, inherited: &[u64], out: &mut Vec<(u64, Vec<Slot>)>) -> Checked<()> {
+        match t {
+            Ty::Struct(s) if s.kind == StructKind::Struct => {
+                for f in &s.fields {
+                    let mut ids = inherited.to_vec();
+                    for a in f.annos.iter().filter(|a| a.name.text == "field_list") {
+                        ids.extend(self.field_list_indices(a)?);
+                    }
+                    self.field_lists(&f.ty, at + f.offset, &ids, out)?;
+                }
             }
-        }
-        _ => {
-            for id in inherited {
-                let slots = at..at + t.slots();
-                match out.iter_mut().find(|(i, _)| i == id) {
-                    Some((_, list)) => list.extend(slots),
-                    None => out.push((*id, slots.collect())),
+            _ => {
+                for id in inherited {
+                    let slots = at..at + t.slots();
+                    match out.iter_mut().find(|(i, _)| i == id) {
+                        Some((_, list)) => list.extend(slots),
+                        None => out.push((*id, slots.collect())),
+                    }
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Indices of `@field_list(1, NAME, Enum.member)`: constant expressions.
+    fn field_list_indices(&mut self, a: &Annotation) -> Checked<Vec<u64>> {
+        let help = "write constants, e.g. `@field_list(1)` or `@field_list(NAME)`";
+        let mut out = Vec::new();
+        for part in a.expressions() {
+            let span = part.first().map_or(a.name.span, |t| t.span);
+            let e = crate::syntax::parser::parse_expr(part, span, self.diagnostics)?;
+            match self.expr(&e, None)?.kind {
+                ValueKind::Int(i) if i.to_u64().is_some() => out.extend(i.to_u64()),
+                _ => return self.err_help(span, "an index in @field_list must be a constant number", help),
+            }
+        }
+        if out.is_empty() {
+            return self.err_help(a.name.span, "@field_list needs an index", help);
+        }
+        Ok(out)
     }
 }

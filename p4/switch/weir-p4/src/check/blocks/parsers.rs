@@ -35,6 +35,11 @@ impl Context<'_> {
             let r = self.collect(|context| {
                 context.scoped(|context| {
                     context.stmts(&s.body)?;
+                    if matches!(s.transition, Transition::Implicit) {
+                        let m =
+                            format!("state `{}` has no `transition`: an implicit transition to `reject`", s.name.text);
+                        context.diagnostics.warn(s.name.span, m);
+                    }
                     context.transition(&s.transition)
                 })
             });

@@ -3,6 +3,7 @@
 use super::parsers::KeySet;
 use crate::bytecode::program::{ActionCall, ActionParam, ConstEntry, Key, KeyMatch, MatchKind, Table, TableAction};
 use crate::check::prelude::*;
+use crate::syntax::lexer::{Token, TokenKind};
 
 impl Context<'_> {
     pub fn table(&mut self, decl: &Decl, t: &TableDecl) -> Checked<()> {
@@ -264,6 +265,10 @@ impl Context<'_> {
             let help = "write `priority = N:` before it";
             return self.err_help(e.span, "when entries have priorities, the first needs one", help);
         }
+        if let Some(p) = entries.iter().find_map(|e| e.priority.as_ref()).filter(|_| table.const_entries) {
+            let help = "remove `const` before `entries`, or order the entries";
+            return self.err_help(p.span, "`const entries` cannot have priorities", help);
+        }
         let mut priority = if table.largest_priority_wins {
             (n - 1) * priority_delta + 1 + priority_delta
         } else {
@@ -279,9 +284,14 @@ impl Context<'_> {
                 }
             }
             let mut rank = if table.largest_priority_wins { priority } else { -priority };
-            if let [p, ..] = anno_ints(&e.annos, "priority").as_slice() {
+            if let Some(a) = e.annos.iter().find(|a| a.name.text == "priority") {
                 // As in p4c for BMv2: the smallest @priority wins, before entries without.
-                rank = i64::from(u32::MAX) - (*p).min(u32::MAX as u64) as i64;
+                match a.body.as_slice() {
+                    [Token { tok: TokenKind::Int(p, _), .. }] => {
+                        rank = i64::from(u32::MAX) - p.to_u32().unwrap_or(u32::MAX) as i64;
+                    }
+                    _ => return self.err_help(a.name.span, "@priority needs a number", "write e.g. `@priority(1)`"),
+                }
             }
             let action = self.listed_action(table, &e.action, "action")?;
             if table.actions[action].default_only {

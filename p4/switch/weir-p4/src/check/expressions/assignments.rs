@@ -34,7 +34,7 @@ impl Context<'_> {
                                 "copy it to a variable first",
                             );
                         }
-                        Ok(LValue { place, ty: v.ty, slice: None })
+                        Ok(LValue { place, ty: v.ty, slice: None, saved: None })
                     }
                     _ => self.err(e.span, format!("{what} cannot be assigned to")),
                 }
@@ -55,11 +55,14 @@ impl Context<'_> {
         };
         let (outer, whole) = b.slice.map_or((0, total), |(o, _, t)| (o, t));
         let slice = Some((outer + lo as u32, w as u32, whole));
-        Ok(LValue { place: b.place, ty: Ty::Bit(w as u32), slice })
+        Ok(LValue { place: b.place, ty: Ty::Bit(w as u32), slice, saved: None })
     }
 
     /// Reads back what an lvalue holds.
     pub fn read_lvalue(&mut self, lv: &LValue) -> TypedValue {
+        if let Some(v) = &lv.saved {
+            return v.clone();
+        }
         match lv.slice {
             None => TypedValue { ty: lv.ty.clone(), kind: ValueKind::Place(lv.place.clone()) },
             Some((lo, w, _)) => leaf(lv.ty.clone(), Expression::Slice(Box::new(load(&lv.place.addr)), lo, w)),

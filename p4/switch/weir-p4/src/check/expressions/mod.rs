@@ -169,11 +169,15 @@ impl Context<'_> {
         let mut x = self.expr(a, None)?;
         let (mark, fresh) = (self.code.len(), self.program.slots);
         let y = self.expr(b, None)?;
-        // Values put aside in new temporaries change nothing that the first reads.
-        if self.code[mark..].iter().any(|s| !matches!(s, Statement::Set(slot, _) if *slot >= fresh)) {
+        if self.has_effects(mark, fresh) {
             x = self.spill_at(mark, x)?;
         }
         Ok((x, y))
+    }
+
+    /// Whether statements from `mark` on change more than the temporaries from `fresh` on.
+    pub fn has_effects(&self, mark: usize, fresh: Slot) -> bool {
+        self.code[mark..].iter().any(|s| !matches!(s, Statement::Set(slot, _) if *slot >= fresh))
     }
 
     fn spill_all(&mut self, mark: usize, items: &mut [(Option<String>, TypedValue)]) -> Checked<()> {

@@ -178,6 +178,9 @@ impl Context<'_> {
                 let help = format!("use {name}_preserving_field_list");
                 return self.err_help(s, format!("unsupported: {name} with data to keep"), help);
             }
+            let m =
+                format!("p4c for BMv2 refuses `{name}`; {name}_preserving_field_list with an unused index is the same");
+            self.diagnostics.warn(span, m);
             None
         };
         self.emit(if re { Statement::Resubmit(list) } else { Statement::Recirculate(list) });

@@ -85,6 +85,7 @@ impl Parser<'_> {
                     let annos = self.annotations()?;
                     let ty = self.ty()?;
                     let name = self.name()?;
+                    let ty = self.sized_type(ty)?;
                     self.expect(";")?;
                     fields.push(Field { name, ty, annos });
                 }
@@ -117,6 +118,7 @@ impl Parser<'_> {
                 let annos = [annos, self.annotations()?].concat();
                 let ty = self.ty()?;
                 let name = self.name()?;
+                let ty = self.sized_type(ty)?;
                 self.expect(";")?;
                 Decl { name, annos, kind: DeclKind::Typedef(ty) }
             }
@@ -230,6 +232,7 @@ impl Parser<'_> {
             return self.instance(annos, ty);
         }
         let name = self.name()?;
+        let ty = self.sized_type(ty)?;
         let init = if self.eat("=") { Some(self.init_expr()?) } else { None };
         self.expect(";")?;
         Ok(Decl { name, annos, kind: DeclKind::Var(ty, init) })

@@ -77,6 +77,11 @@ const RESERVED: &[&str] = &[
 pub fn parse(tokens: Vec<Token>, diags: &mut Diagnostics) -> Vec<Decl> {
     let mut p = Parser { t: tokens, i: 0, diags, depth: 0, blocks: 0, quiet: 0 };
     let mut decls = Vec::new();
+    if let Some((message, help)) = p.other_language() {
+        let span = p.span();
+        p.diags.error_help(span, message, help);
+        return decls;
+    }
     while !p.at_end() {
         if p.eat(";") {
             continue;
@@ -103,6 +108,26 @@ pub fn parse_expr(tokens: &[Token], span: Span, diags: &mut Diagnostics) -> Pars
 }
 
 impl Parser<'_> {
+    /// An error and a remedy for texts that are no P4_16: P4_14's declarations, BMv2's JSON.
+    fn other_language(&self) -> Option<(&'static str, &'static str)> {
+        if self.is("{") {
+            return Some(("this is no P4_16 program; it looks like BMv2's JSON", "give the program's P4_16 source"));
+        }
+        let declares = |word: &str, then: &[&str]| {
+            self.t.windows(3).any(|t| {
+                let is = |t: &Token, w: &str| matches!(&t.tok, TokenKind::Ident(i) if i == w);
+                let named = matches!(&t[1].tok, TokenKind::Ident(_));
+                let follows = then.iter().any(|w| is(&t[2], w) || matches!(t[2].tok, TokenKind::Punct(p) if p == *w));
+                is(&t[0], word) && named && follows
+            })
+        };
+        let p4_14 = declares("header_type", &["{"]) || declares("metadata", &[";"]) && declares("parser", &["{"]);
+        p4_14.then_some((
+            "this is a P4_14 program; the switch compiles P4_16",
+            "translate it, e.g. with p4test --std p4-14 --pp",
+        ))
+    }
+
     fn tok(&self) -> &TokenKind {
         &self.t[self.i.min(self.t.len() - 1)].tok
     }
@@ -139,6 +164,10 @@ impl Parser<'_> {
         let yes = self.is(p);
         self.i += usize::from(yes);
         yes
+    }
+
+    fn tok_starts_line(&self) -> bool {
+        self.t.get(self.i).is_none_or(|t| t.starts_line)
     }
 
     fn touches(&self, n: usize) -> bool {
@@ -285,8 +314,18 @@ impl Parser<'_> {
         let mut out = Vec::new();
         while self.is("@") {
             self.i += 1;
-            let name = self.any_name()?;
+            let mut name = self.any_name()?;
             let mut body = Vec::new();
+            if name.text == "pragma" && !self.tok_starts_line() && matches!(self.tok(), TokenKind::Ident(_)) {
+                // `@pragma NAME words`: the line's end is the end of the annotation, as in p4c.
+                name = self.any_name()?;
+                while !self.tok_starts_line() {
+                    body.push(self.t[self.i].clone());
+                    self.i += 1;
+                }
+                out.push(Annotation { name, body, structured: false });
+                continue;
+            }
             let close = match self.tok() {
                 TokenKind::Punct("(") => ")",
                 TokenKind::Punct("[") => "]",

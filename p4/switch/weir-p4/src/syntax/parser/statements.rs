@@ -72,6 +72,10 @@ impl Parser<'_> {
                     let d = self.const_decl(annos)?;
                     return done(StmtKind::Decl(Box::new(d)));
                 }
+                "while" if self.is_at(1, "(") => {
+                    let help = "write a `for` loop: `for (; condition; ) { ... }`";
+                    return self.fail(span, "P4_16 has no `while` statement", Some(help));
+                }
                 "else" => return self.fail(span, "`else` without an `if` before it", None),
                 "transition" => {
                     return self.fail(span, "`transition` must be the last statement of a parser state", None);

@@ -89,6 +89,21 @@ impl Parser<'_> {
         Ok(ty)
     }
 
+    /// A type with the sizes that stand behind the name that it is the type of (`h_t h[2]`), as in C.
+    pub(super) fn sized_type(&mut self, mut ty: Type) -> Parsed<Type> {
+        let mut sizes = Vec::new();
+        while self.eat("[") {
+            sizes.push(self.expr()?);
+            self.expect("]")?;
+        }
+        for n in sizes.into_iter().rev() {
+            let span = ty.span;
+            ty = Type { kind: TypeKind::Stack(Box::new(ty), Box::new(n)), span };
+            self.shallow(ty.depth())?;
+        }
+        Ok(ty)
+    }
+
     pub(super) fn type_args(&mut self) -> Parsed<Vec<Type>> {
         self.expect("<")?;
         let mut out = Vec::new();
