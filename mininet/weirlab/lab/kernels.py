@@ -209,8 +209,8 @@ def own_processor() -> Iterator[list[str]]:
 def bytecode_folders() -> list[str]:
     """Folders of compiled Python below those that programs in a lab import from.
 
-    A lab sees them empty. Modules that are read there in place of being compiled let Python's threads take turns at other
-    points, and the run takes another course.
+    A lab sees them empty. Modules that are read there in place of being compiled let Python's threads take turns at
+    other points, and the run takes another course.
     """
     return [
         folder
