@@ -51,15 +51,16 @@ ALONE="first_look"
 
 # Sources of a step, relative to the clone: what its programs are made of, and nothing else.
 sources() {
-  local leave_out=(-type d '(' -name tests -o -name bench -o -name fuzz -o -name examples -o -name target ')' -prune -o)
+  local leave_out=(-type d '(' -name tests -o -name bench -o -name fuzz -o -name examples -o -name target -o
+    -name __pycache__ ')' -prune -o)
   cd "$root"
   case $1 in
     rust) find quic-client "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
     p4)
       find p4/switch "${leave_out[@]}" -type f ! -name '*.md' -print0
       printf '%s\0' controller/weir/p4runtime/descriptors.py setup/requirements.txt ;;
-    xdp) find xdp controller/profiles -type d -name tests -prune -o -type f ! -name '*.md' -print0 ;;
-    lab_tools) find mininet/tools -type f -print0 ;;
+    xdp) find xdp controller/profiles -type d '(' -name tests -o -name __pycache__ ')' -prune -o -type f ! -name '*.md' -print0 ;;
+    lab_tools) find mininet/tools -type d -name __pycache__ -prune -o -type f -print0 ;;
     peers) find mininet/peers "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
     quic_peers) find quic-client/bench -type f ! -name '*.md' -print0 ;;
     go_peers) find tests/quic/quicgo -type f -print0 ;;
