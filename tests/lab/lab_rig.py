@@ -79,6 +79,64 @@ strategy = "weir"
 """
 
 
+CAMPUS = """
+[scenario]
+name = "small"
+title = "everything at once, and little of it"
+topology = "campus"
+duration_s = 7
+seeds = [3]
+[backbone]
+rate_mbit_s = 8
+up_mbit_s = 3
+delay_ms = 5
+[cell]
+rate_file = "small.csv"
+up_mbit_s = 3
+delay_ms = 20
+[wifi]
+rate_mbit_s = 10
+up_mbit_s = 10
+delay_ms = 2
+[tether]
+rate_mbit_s = 4
+up_mbit_s = 2
+delay_ms = 10
+[receivers]
+count = 2
+rate_mbit_s = 10
+delay_ms = 2
+[[requests]]
+bytes = 5000
+interval_ms = 250
+[downloads]
+bytes = 200_000
+at_s = [3]
+[upload]
+start_s = 1
+stop_s = 6
+[file]
+bytes = 100_000
+start_s = 1
+[stream]
+rate_mbit_s = 0.4
+start_s = 0.5
+[neighbours]
+cubic_count = 1
+calls = 1
+web_per_s = 2
+[[moves]]
+at_s = 4
+to_site = 2
+"""
+ALL = """
+[variants.all]
+aqm = "law"
+"""
+CELL_RATES = "time_s,rate_mbit_s\n0,6\n2,2\n4,5\n"
+"""The file that CAMPUS names: small.csv beside it."""
+
+
 def small(*changes: tuple[str, str], text: str = SMALL) -> str:
     """SMALL, or another scenario, with each (old, new) exchanged."""
     for old, new in changes:

@@ -4,65 +4,11 @@
 from typing import get_args
 
 import pytest
-from lab_rig import metrics_of
+from lab_rig import ALL, CAMPUS, CELL_RATES, metrics_of
 
 from weirlab import paths
 from weirlab.topologies.campus.schema import Kill
 
-CAMPUS = """
-[scenario]
-name = "small"
-title = "everything at once, and little of it"
-topology = "campus"
-duration_s = 7
-seeds = [3]
-[backbone]
-rate_mbit_s = 8
-up_mbit_s = 3
-delay_ms = 5
-[cell]
-rate_file = "small.csv"
-up_mbit_s = 3
-delay_ms = 20
-[wifi]
-rate_mbit_s = 10
-up_mbit_s = 10
-delay_ms = 2
-[tether]
-rate_mbit_s = 4
-up_mbit_s = 2
-delay_ms = 10
-[receivers]
-count = 2
-rate_mbit_s = 10
-delay_ms = 2
-[[requests]]
-bytes = 5000
-interval_ms = 250
-[downloads]
-bytes = 200_000
-at_s = [3]
-[upload]
-start_s = 1
-stop_s = 6
-[file]
-bytes = 100_000
-start_s = 1
-[stream]
-rate_mbit_s = 0.4
-start_s = 0.5
-[neighbours]
-cubic_count = 1
-calls = 1
-web_per_s = 2
-[[moves]]
-at_s = 4
-to_site = 2
-"""
-ALL = """
-[variants.all]
-aqm = "law"
-"""
 PARTS = ("cache1", "publish", "tune", "cache2", "edge2", "edge1", "request-0", "server-origin", "live")
 """All that `[[kills]]` knows. The stream's publisher last: its receivers are not started again."""
 KILLS = "".join(
@@ -77,7 +23,7 @@ def campus(experiment, tmp_path):
     """`experiment` with the small scenario of this module, and more of it."""
     if not (paths.clone() / "build" / "bin" / "weir-icn").is_file():
         pytest.skip("weir-icn is not built; ./run test builds it")
-    (tmp_path / "small.csv").write_text("time_s,rate_mbit_s\n0,6\n2,2\n4,5\n")
+    (tmp_path / "small.csv").write_text(CELL_RATES)
     return lambda *options, more="", **kwargs: experiment(*options, text=CAMPUS + more + ALL, **kwargs)
 
 

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Same seed, same bytes on another installation, where programs read the clock and miss files more often at first."""
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-from lab_rig import ACCESS, SMALL, folder_of, metrics_of
+from lab_rig import ACCESS, ALL, CAMPUS, CELL_RATES, SMALL, folder_of, metrics_of
 
 from weirlab import paths
 
@@ -60,3 +65,36 @@ def test_the_same_bytes_however_programs_start(experiment, monkeypatch, text, va
             [(folder_of(done) / "runs" / name / "seed-3" / "samples.jsonl.gz").read_bytes() for name in variants]
         )
     assert [first == second for first, second in zip(*kept, strict=True)] == [True] * len(variants)
+
+
+def test_the_same_bytes_whatever_compiled_python_files_there_are(experiment, monkeypatch, tmp_path):
+    for program in ("weir-icn", "weir-switch"):
+        if not (paths.build() / "bin" / program).exists():
+            pytest.skip(f"{program} is not built; ./run test builds it")
+    (tmp_path / "small.csv").write_text(CELL_RATES)
+    copies = [tmp_path / "sources" / Path(folder).name for folder in paths.import_path().split(":")]
+    for folder, copy in zip(paths.import_path().split(":"), copies, strict=True):
+        for package in ("weir", "weirlab"):
+            if (Path(folder) / package).is_dir():
+                shutil.copytree(Path(folder) / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    import_path = ":".join(map(str, copies))
+    monkeypatch.setenv("WEIR_ROOT", str(paths.clone()))
+    monkeypatch.setattr(paths, "import_path", lambda: import_path)
+
+    def python(*words):
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": import_path}
+        subprocess.run([sys.executable, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    def samples():
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        done = experiment("--json", text=CAMPUS + ALL)
+        assert list(metrics_of(done)) == ["all"]
+        return (folder_of(done) / "runs" / "all" / "seed-3" / "samples.jsonl.gz").read_bytes()
+
+    without = samples()
+    python("-m", "weir.cli", "--help")
+    left_by_a_program = samples()
+    python("-m", "compileall", "-q", *map(str, copies))
+    monkeypatch.setenv("WEIR_LAB_CLOCK_READS", "40")
+    elsewhere = samples()
+    assert [left_by_a_program == without, elsewhere == without] == [True, True]

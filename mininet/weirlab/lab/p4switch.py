@@ -430,7 +430,7 @@ def grpc_command(*words: str) -> list[str]:
 
 
 def run_in_order() -> None:
-    """The same for a fork of a driver that uses gRPC, before its first thread."""
+    """The same for this process, before its first thread, and for all that it starts."""
     if os.environ.get("WEIR_LAB") == "exact":
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
 

@@ -27,7 +27,7 @@ from weirlab.lab.arrivals import arrivals
 from weirlab.lab.bridges import move_lines
 from weirlab.lab.files import draw_file, sha256_of
 from weirlab.lab.net import LabNet, NetError, device_counts
-from weirlab.lab.p4switch import LabP4Switch, Queue, grpc_command, tell_cycle_counter_rate, weir_variables
+from weirlab.lab.p4switch import LabP4Switch, Queue, grpc_command, run_in_order, tell_cycle_counter_rate, weir_variables
 from weirlab.lab.programs import Command, Programs, barrier, main, sleep_until_us
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import shaped_rate
@@ -89,6 +89,8 @@ class CampusDrive(Programs):
 
     def run(self) -> None:
         tell_cycle_counter_rate()
+        if self.has["names"] or (self.has["aqm"] == LAW and self.has["tune"]):
+            run_in_order()  # and so are all programs of the run
         OFFERED.mkdir()
         self.digest = draw_file(OFFERED / OBJECT, self.spec["file"]["bytes"], self.spec["seed"])
         switches = {switch_of(site): self.switch(site) for site in SITES}

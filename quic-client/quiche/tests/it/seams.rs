@@ -2,10 +2,10 @@
 //! A seam that has moved must fail the build, with a message that says which and what to do.
 
 #[path = "../../build/seams/mod.rs"]
-mod seams;
+mod listed;
 
 use proptest::prelude::*;
-use seams::{all, apply, moved, replace_once};
+use listed::{all, apply, moved, replace_once};
 
 // A file that has every seam of `file` once, between other text.
 fn whole(file: &str) -> String {
