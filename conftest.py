@@ -63,6 +63,7 @@ TABLE = (
     ("long", "tests/lab/test_installations.py"),
     # Other releases: of Linux, Debian and Python.
     ("long", "mininet/tests/lab/test_lab_kernel.py::test_(dualpi2|a_line_for_tc|ends_of_the_ranges)"),
+    ("long", "tests/setup/test_other_release.py"),
     # Training, where PyTorch is (setup/test.sh).
     ("long", "quic-client/train/tests/test_torch_"),
 )

@@ -116,7 +116,6 @@ stamped() {
 
 packages() {
   local sudo=() log=$build/apt.log
-  warn_of_release
   if [ "$(id -u)" -ne 0 ]; then
     sudo=(sudo)
   fi

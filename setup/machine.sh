@@ -100,6 +100,7 @@ check_machine() {
     for step in "${checked[@]}"; do mapfile -t -O ${#problems[@]} problems < <(crates_problem "$step"); done
   fi
   # shellcheck disable=SC2154  # install.sh sets it
+  [ ${#missing[@]} -eq 0 ] || warn_of_release
   if [ ${#missing[@]} -gt 0 ] && ! may_install; then problems+=("$(install_words "${missing[@]}")"); fi
   [ ${#problems[@]} -gt 0 ] || return 0
   say "this machine lacks what is needed; nothing was installed or built:"

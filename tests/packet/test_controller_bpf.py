@@ -143,7 +143,8 @@ def test_samples_say_what_the_queue_says(queues, watch):
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(params=ordered_params())
+# A lower target is raised on this link: two packets take 2.4 ms there (test_xdp_slow_lines.py).
+@given(params=ordered_params().filter(lambda params: params.target_us >= 2500))
 def test_gains_survive_the_way_into_the_queue_and_back(queues, command, params):
     device = BpfDevice("here", ["q0"], command=command)
     device.write_gains("q0", Gains.from_params(params))
