@@ -31,6 +31,7 @@ def with_samples(monkeypatch, packets=FULL_PACKETS, outside_ms=0.01):
 
 def in_the_packaged_lab(monkeypatch):
     monkeypatch.setattr(first, "first_lab", lambda: "packaged")
+    monkeypatch.setattr(PackagedLab, "__init__", lambda _self: None)
     monkeypatch.setattr(PackagedLab, "binary", lambda _self: "/usr/bin/linux.uml")
 
 

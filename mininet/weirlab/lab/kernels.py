@@ -425,12 +425,14 @@ class PackagedLab(UmlLab):
     lacks = "real time at HZ 100, so not repeatable and timers round to 10 ms; an older kernel; no JIT, no BTF; no seed"
     modules = "/usr/lib/uml/modules"
 
+    def __init__(self) -> None:
+        if why := _unless_forbidden(packaged_problem):
+            raise LabError(f"the packaged lab can't run on this CPU: {why}; use the exact lab: --kernel exact")
+
     def binary(self) -> Path:
         binary = Path("/usr/bin/linux.uml")
         if not binary.exists():
             raise LabError("the packaged lab's kernel is missing: apt-get install user-mode-linux")
-        if why := _unless_forbidden(packaged_problem):
-            raise LabError(f"the packaged lab can't run on this CPU: {why}; use the exact lab: --kernel exact")
         return binary
 
 
