@@ -119,6 +119,8 @@ ALONE = (
     ("[variants.names]", '[sweep]\n"last_hop.loss_percent" = [0, 10]\n[variants.names]'),
 )
 """The publisher and the receivers on one segment, without a switch."""
+QUEUE_PACKETS = 1000
+"""Limit of a queue, the default of the topology's schema."""
 
 
 def test_on_one_segment_each_frame_takes_the_one_rate_once_and_reaches_all(edge):
@@ -127,11 +129,11 @@ def test_on_one_segment_each_frame_takes_the_one_rate_once_and_reaches_all(edge)
         assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
         passed = passed_on_air(folder_of(done) / "runs" / label / "seed-3" / "samples.jsonl.gz")
         air, stations = passed.pop("air"), {name: passed[name] for name in ("up", "r1", "r2", "r3")}
-        # What all of them send, requests too, crosses at the one rate; at the end some of it waits.
+        # What all of them send, requests too, crosses at the one rate; at the end some of it waits in the air's queue.
         sent = {name: counts["received_packets"] for name, counts in stations.items()}
         assert min(sent.values()) > 0
         waits = sum(sent.values()) - air["sent_packets"]
-        assert 0 <= waits < 0.05 * air["sent_packets"]
+        assert 0 <= waits <= QUEUE_PACKETS
         all_bytes = sum(counts["received_bytes"] for counts in stations.values())
         assert 0 <= all_bytes - air["sent_bytes"] <= 1514 * waits
         assert found["medium_busy_percent"] < 101

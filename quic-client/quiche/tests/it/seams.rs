@@ -4,8 +4,8 @@
 #[path = "../../build/seams/mod.rs"]
 mod listed;
 
-use proptest::prelude::*;
 use listed::{all, apply, moved, replace_once};
+use proptest::prelude::*;
 
 // A file that has every seam of `file` once, between other text.
 fn whole(file: &str) -> String {
