@@ -131,7 +131,7 @@ def test_marks_in_l_are_k_times_u_and_those_in_c_the_square(rig, bands):
 
 
 def test_the_coupling_is_run_time_data(rig, bands):
-    with bands("--fixed-probability", 0.2, "coupling=1", "ramp_least_us=16777215"):
+    with bands("--fixed-probability", 0.2, "coupling=1"):
         assert rig.status()["coupled"] == {
             "class_low": "1:10", "class_classic": "1:20", "coupling": 1, "ramp_least_us": 800, "ramp_us": 400,
             "floor_bytes": 3028,
