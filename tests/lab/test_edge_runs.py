@@ -129,7 +129,7 @@ def test_on_one_segment_each_frame_takes_the_one_rate_once_and_reaches_all(edge)
         assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
         passed = passed_on_air(folder_of(done) / "runs" / label / "seed-3" / "samples.jsonl.gz")
         air, stations = passed.pop("air"), {name: passed[name] for name in ("up", "r1", "r2", "r3")}
-        # What all of them send, requests too, crosses at the one rate; at the end some of it waits in the air's queue.
+        # Frames of all stations, requests too, cross at the one rate; at the end some wait in the queue of the air.
         sent = {name: counts["received_packets"] for name, counts in stations.items()}
         assert min(sent.values()) > 0
         waits = sum(sent.values()) - air["sent_packets"]

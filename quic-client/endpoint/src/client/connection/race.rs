@@ -17,7 +17,7 @@ use weir_io::udp::{SocketOptions, UdpSocket};
 /// Time after which the next attempt begins (Connection Attempt Delay, RFC 8305 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// What is still to be tried, and what was wrong.
+/// Addresses that were not tried yet, and the errors of those that were.
 #[derive(Default)]
 pub(super) struct Attempts {
     /// Addresses of the server, of which none was tried.
