@@ -351,6 +351,21 @@ def as_nobody(queues):
         yield command
 
 
+def test_each_direction_of_an_interface_is_a_port(queues, command):
+    queues.weir("attach", "q0/ingress", "--rate", "10mbit")
+    device = BpfDevice("here", command=command)
+    device.write_gains("q0/ingress", replace(TUNED, target_us=7000))
+    assert {port: gains.target_us for port, gains in device.read_gains().items()} == {
+        "q0": TUNED.target_us,
+        "q0/ingress": 7000,
+        "q1": TUNED.target_us,
+    }
+    queues.weir("detach", "q0")
+    alone = BpfDevice("here", ["q0"], command=command)
+    alone.write_gains("q0", replace(TUNED, target_us=8000))
+    assert device.read_gains()["q0/ingress"].target_us == 8000
+
+
 def test_an_ordinary_user_is_told_what_is_missing(as_nobody, watch):
     command = as_nobody()
     for interfaces in (None, ["q0"]):

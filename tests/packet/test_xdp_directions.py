@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A law for each direction of one interface: the second one has a folder of pins of its own."""
+"""A law for each direction of one interface: DEV is the one at egress, DEV/ingress that of packets that arrive."""
 
 import json
 
 import pytest
 from class_rig import HIT, NEVER, NOT_ECT, frame
+from daemon_rig import Daemon, attached
+from packet_rig import until
 
-INGRESS = ("--pins", "/sys/fs/bpf/weir-ingress")
+INGRESS = "rb/ingress"
 N = 20
 
 
@@ -14,13 +16,21 @@ N = 20
 def pair(rig):
     rig.shape("100mbit")
     yield rig
-    rig.weir("detach", "rb", check=False)
-    rig.weir("detach", "rb", *INGRESS, check=False)
+    rig.weir("detach", "rb/egress", check=False)
+    rig.weir("detach", INGRESS, check=False)
     rig.unshape()
 
 
-def counters(rig, *pins: str) -> dict:
-    return json.loads(rig.weir("status", "rb", "--json", *pins).stdout)["counters"]
+def status(rig, dev: str) -> dict:
+    return json.loads(rig.weir("status", dev, "--json").stdout)
+
+
+def dropped(rig, dev: str) -> int:
+    return status(rig, dev)["counters"]["dropped_aqm_packets"]
+
+
+def names(rig) -> list[str]:
+    return [one["dev"] for one in json.loads(rig.weir("status", "--json").stdout)]
 
 
 def ping(rig) -> bool:
@@ -30,26 +40,104 @@ def ping(rig) -> bool:
 @pytest.mark.parametrize("leaving", [("--signal", "poll"), ("--rate", "100mbit", "--hook", "tc")])
 def test_each_law_acts_on_its_own_direction(pair, leaving):
     pair.weir("attach", "rb", *leaving, *HIT)
-    pair.weir("attach", "rb", "--rate", "100mbit", *INGRESS, *NEVER)
+    pair.weir("attach", "rb", "--rate", "100mbit", *NEVER)
     assert pair.through([frame(1, NOT_ECT)] * N, patience_s=0.5) == []
-    assert counters(pair)["dropped_aqm_packets"] == N
-    assert counters(pair, *INGRESS)["dropped_aqm_packets"] == 0
-    # exchanged: what leaves passes, and what comes back is dropped
+    assert dropped(pair, "rb") == N
+    assert dropped(pair, INGRESS) == 0
+    # exchanged: packets that leave pass, and those that arrive are dropped
     pair.weir("detach", "rb")
     pair.weir("attach", "rb", *leaving, *NEVER)
     assert ping(pair)
-    pair.weir("detach", "rb", *INGRESS)
-    pair.weir("attach", "rb", "--rate", "100mbit", *INGRESS, *HIT)
+    pair.weir("detach", INGRESS)
+    pair.weir("attach", INGRESS, "--rate", "100mbit", *HIT)
     assert not ping(pair)
-    assert counters(pair)["dropped_aqm_packets"] == 0
-    assert counters(pair, *INGRESS)["dropped_aqm_packets"] >= 3
+    assert dropped(pair, "rb") == 0
+    assert dropped(pair, INGRESS) >= 3
 
 
 def test_gains_and_detach_are_of_one_direction(pair):
+    pair.weir("attach", INGRESS, "--rate", "47mbit")
     pair.weir("attach", "rb", "--signal", "poll")
-    pair.weir("attach", "rb", "--rate", "47mbit", *INGRESS)
-    pair.weir("set", "rb", "target=5ms", *INGRESS)
-    assert pair.status()["gains"]["target_us"] == 15000
+    assert sorted(names(pair)) == ["rb", INGRESS]
+    pair.weir("set", INGRESS, "target=5ms")
+    pair.weir("set", "rb", "target=7ms")
+    assert {dev: status(pair, dev)["gains"]["target_us"] for dev in ("rb", "rb/egress", INGRESS)} == {
+        "rb": 7000,
+        "rb/egress": 7000,
+        INGRESS: 5000,
+    }
     pair.weir("detach", "rb")
-    left = json.loads(pair.weir("status", "rb", "--json", *INGRESS).stdout)
+    left = status(pair, INGRESS)
     assert (left["gone"], left["hook"], left["gains"]["target_us"]) == (False, "xdp", 5000)
+    # alone it needs no direction, unless the other one is asked for
+    assert status(pair, "rb")["hook"] == "xdp"
+    assert pair.weir("detach", "rb/egress", check=False).returncode == 1
+    pair.weir("set", "rb", "target=6ms")
+    assert status(pair, INGRESS)["gains"]["target_us"] == 6000
+    pair.weir("detach", "rb")
+    assert names(pair) == []
+
+
+def test_ensure_is_of_one_direction(pair):
+    for command in (("rb", "--signal", "poll"), (INGRESS, "--rate", "47mbit")):
+        assert json.loads(pair.weir("ensure", *command, "--json").stdout)["did"] == "attached"
+    for command in (("rb",), (INGRESS,), ("rb", "--rate", "47mbit"), ("rb", "--signal", "poll")):
+        assert json.loads(pair.weir("ensure", *command, "--json").stdout)["did"] == "adopted", command
+    pair.weir("detach", "rb")
+    assert json.loads(pair.weir("ensure", "rb", "target=5ms", "--json").stdout)["did"] == "replaced"
+    assert names(pair) == [INGRESS]
+    assert status(pair, INGRESS)["gains"]["target_us"] == 5000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (INGRESS, "--hook", "tc", "--rate", "1mbit"),
+        ("rb/egress", "--hook", "xdp", "--rate", "1mbit"),
+        (INGRESS, "--signal", "poll"),
+        (INGRESS, "--shape", "1mbit"),
+        (INGRESS,),
+        ("rb/in", "--rate", "1mbit"),
+    ],
+)
+def test_a_direction_that_the_options_contradict_is_rejected(pair, words):
+    refused = pair.weir("attach", *words, check=False)
+    assert refused.returncode in (1, 2)
+    assert words[0].partition("/")[0] in refused.stderr
+    assert names(pair) == []
+
+
+TABLES = """
+["rb/ingress"]
+rate = "47mbit"
+[rb]
+signal = "poll"
+"""
+
+
+def test_the_daemon_keeps_both_and_removes_the_one_no_table_asks_for(pair, tmp_path):
+    daemon = Daemon(pair, tmp_path)
+    try:
+        daemon.configure(TABLES)
+        daemon.start()
+        until(lambda: attached(pair) and attached(pair, INGRESS), "both laws", 60)
+        daemon.looked(INGRESS)
+        assert daemon.metric("attached", dev=INGRESS) == daemon.metric("attached", dev="rb") == 1
+        pair.weir("detach", INGRESS)
+        until(lambda: daemon.metric("mended_total", dev=INGRESS) == 1, "the law at ingress again", 60)
+        assert daemon.stop() == 0
+        daemon.configure('[rb]\nsignal = "poll"\n')
+        daemon.start()
+        until(lambda: not attached(pair, INGRESS), "removal of the law at ingress", 60)
+        assert status(pair, "rb")["hook"] != "xdp"
+    finally:
+        daemon.stop()
+
+
+@pytest.mark.parametrize("other", ['["rb/ingress"]\nrate = "1mbit"\n', '[rb]\nrate = "2mbit"\n'])
+def test_two_tables_of_one_direction_are_rejected(pair, tmp_path, other):
+    file = tmp_path / "xdp.toml"
+    file.write_text('[rb]\nrate = "1mbit"\n' + other)
+    refused = pair.weir("daemon", "--config", str(file), check=False)
+    assert refused.returncode != 0
+    assert f"{file}:3" in refused.stderr

@@ -602,7 +602,7 @@ def test_who_is_at_work_is_waited_for(shaped):
         waits = shaped.router.start(WEIR, "attach", "rb", "--gains", TUNED, "--rate", "1mbit")
         with shaped.attached("--rate", "1mbit", dev="ra"):
             assert waits.poll() is None
-            assert [one["dev"] for one in json.loads(shaped.weir("status", "--json").stdout)] == ["ra"]
+            assert [one["dev"] for one in json.loads(shaped.weir("status", "--json").stdout)] == ["ra/ingress"]
     finally:
         holder.kill()
         holder.communicate()
@@ -965,16 +965,17 @@ def test_watch_all_follows_what_comes_and_goes(shaped):
     told("idle")
     shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "10mbit")
     new, sample = told("new"), told("aqm")
-    assert (new["dev"], new["config_id"]) == (sample["dev"], sample["config_id"]) == ("rb", sample["config_id"])
+    assert (new["dev"], new["config_id"]) == (sample["dev"], sample["config_id"])
+    assert new["dev"] == "rb/ingress"
     assert {key: shaped.status()[key] for key in ("gains", "attach_id")} == {
         key: new[key] for key in ("gains", "attach_id")
     }
     shaped.weir("set", "rb", "target_us=5000")
     changed, sample = told("gains"), told("aqm")
-    assert (changed["dev"], changed["gains"]["target_us"]) == ("rb", 5000)
+    assert (changed["dev"], changed["gains"]["target_us"]) == ("rb/ingress", 5000)
     assert new["config_id"] != changed["config_id"] == sample["config_id"]
     shaped.weir("detach", "rb")
-    assert told("gone")["why"] == "rb was detached"
+    assert told("gone")["why"] == "rb/ingress was detached"
     shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "10mbit")
     assert told("new")["attach_id"] != new["attach_id"]
     shaped.weir("detach", "rb")

@@ -86,6 +86,8 @@ def test_words_make_a_device_of_each_place() -> None:
     assert [device.name for device in made.devices] == ["bpf", "bpf@blue", "127.0.0.1:9559"]
     assert made.devices[0].interfaces == ("eth0", "eth2")
     assert from_words(bpf=["all"]).devices[0].interfaces is None
+    laws = from_words(bpf=["eth0", "eth0/ingress", "eth0/1:10"]).devices[0]
+    assert laws.interfaces == ("eth0", "eth0/ingress", "eth0/1:10")
 
 
 @pytest.mark.parametrize(

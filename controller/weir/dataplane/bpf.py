@@ -94,6 +94,12 @@ def _interface(port: str) -> str:
     return port.partition("@/")[0]
 
 
+def _laws(name: str) -> tuple[str, ...]:
+    """Names in `weir-xdp status` of the law that it finds by `name`: without a direction that at ingress, too."""
+    dev, _, of = name.partition("/")
+    return (dev,) if of == "egress" else (name,) if of else (name, f"{name}/ingress")
+
+
 def _whole(table: dict, key: str) -> int:
     value = table.get(key)
     if type(value) is not int or value < 0:
@@ -299,8 +305,8 @@ class BpfDevice(Device):
             raise self._error(f"invalid output of {self._command} status: {error}") from None
         if self.interfaces is not None:
             for interface in self.interfaces:
-                if interface not in found:  # in another namespace, where it may be the only one of that name
-                    named = [port for port in found if _interface(port) == interface]
+                if interface not in found:  # of another namespace, or of the other direction: the only one there is
+                    named = [port for port in found if _interface(port) in _laws(interface)]
                     if len(named) != 1:
                         raise self._error(f"{said if done.returncode else self._no_port(interface, found)}")
                     found[interface] = found[named[0]]

@@ -145,11 +145,12 @@ def from_words(bpf: Iterable[str] = (), p4: Iterable[str] = (), **p4_options: An
 
 
 def _is_interface(name: object) -> bool:
-    """An interface; or one of its classes that has a law of its own, as `weir-xdp` calls that: eth0/1:10."""
+    """An interface; or one of its laws as `weir-xdp` names them: eth0/1:10 of a class, eth0/ingress of packets that
+    arrive."""
     if not isinstance(name, str):
         return False
     dev, of, number = name.partition("/")
-    if of and not re.fullmatch("[0-9a-f]{1,4}:[0-9a-f]{1,4}", number):
+    if of and not re.fullmatch("[0-9a-f]{1,4}:[0-9a-f]{1,4}|ingress|egress", number):
         return False
     return 0 < len(dev.encode()) < 16 and not set(dev) & set("= \t") and dev[0] != "."
 

@@ -47,6 +47,26 @@ char *weir_netns_split(char *dev)
 	return at + 1;
 }
 
+enum weir_direction weir_direction_split(char *dev)
+{
+	char *slash = strchr(dev, '/');
+	bool ingress = slash && !strcmp(slash, WEIR_INGRESS_SUFFIX);
+
+	if (!ingress && !(slash && !strcmp(slash, WEIR_EGRESS_SUFFIX)))
+		return WEIR_DIRECTION_ANY;
+	*slash = 0;
+	return ingress ? WEIR_INGRESS : WEIR_EGRESS;
+}
+
+/* Room for a name and its direction. One that is longer is no interface's. */
+#define DEV_LEN (IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX))
+
+static enum weir_direction split_copy(const char *text, char dev[DEV_LEN])
+{
+	snprintf(dev, DEV_LEN, "%s", text);
+	return weir_direction_split(dev);
+}
+
 void weir_place_here(struct weir_place *place)
 {
 	socklen_t size = sizeof(place->netns_cookie);
@@ -66,8 +86,10 @@ bool weir_place_same_netns(const struct weir_place *a, const struct weir_place *
 
 struct weir_place weir_place_of(const struct weir_meta *about)
 {
-	struct weir_place place = {
-		.netns_cookie = about->netns_cookie, .netns_inum = about->netns_inum, .ifindex = about->ifindex};
+	struct weir_place place = {.netns_cookie = about->netns_cookie,
+				   .netns_inum = about->netns_inum,
+				   .ifindex = about->ifindex,
+				   .ingress = about->hook == WEIR_HOOK_XDP};
 
 	memcpy(place.name, about->dev, sizeof(place.name));
 	place.name[sizeof(place.name) - 1] = 0;
@@ -87,12 +109,15 @@ struct weir_place weir_place_of_peer(const struct weir_meta *about)
 
 int weir_place_look(const char *dev, const char *netns, struct weir_place *place)
 {
+	char name[DEV_LEN];
+	enum weir_direction direction = split_copy(dev, name);
 	int back;
 
 	if (weir_netns_enter(netns, &back))
 		return -1;
 	weir_place_here(place);
-	place->ifindex = if_nametoindex(dev);
+	place->ingress = direction == WEIR_INGRESS;
+	place->ifindex = if_nametoindex(name);
 	if (place->ifindex && !if_indextoname(place->ifindex, place->name))
 		place->ifindex = 0; /* went away just now */
 	weir_netns_leave(back);
@@ -101,8 +126,9 @@ int weir_place_look(const char *dev, const char *netns, struct weir_place *place
 
 int weir_place_path(const char *pins, const struct weir_place *place, char *path)
 {
-	int length = snprintf(path, PATH_MAX, "%s/%llu-%u", pins,
-			      place->netns_cookie ? place->netns_cookie : place->netns_inum, place->ifindex);
+	int length = snprintf(path, PATH_MAX, "%s/%llu-%u%s", pins,
+			      place->netns_cookie ? place->netns_cookie : place->netns_inum, place->ifindex,
+			      place->ingress ? "-ingress" : "");
 
 	return length < PATH_MAX - 64 ? 0 : weir_error("%s: path too long", pins);
 }
@@ -232,6 +258,7 @@ int weir_place_name_now(const struct weir_meta *about, const char *netns, char *
 
 struct search {
 	const char *dev, *netns;
+	enum weir_direction direction;
 	const struct weir_place *here;
 	bool elsewhere; /* other namespaces count, too */
 	char *path;
@@ -251,6 +278,8 @@ static int match(const char *path, void *context)
 	place = weir_place_of(&about);
 	if (weir_place_same_netns(&place, s->here) == s->elsewhere)
 		return 0;
+	if (s->direction && (s->direction == WEIR_INGRESS) != place.ingress)
+		return 0;
 	if (weir_place_name_now(&about, s->netns, now) > 0) { /* a name can be given again, a number can't */
 		if (!strcmp(place.name, s->dev) && strcmp(now, s->dev))
 			memcpy(s->renamed, now, sizeof(now));
@@ -263,19 +292,43 @@ static int match(const char *path, void *context)
 	return s->elsewhere ? 0 : 1; /* of several leftovers here any one will do, and the next one next time */
 }
 
-int weir_place_find(const char *pins, const char *dev, const char *netns, char *path)
+/* The folder at the place itself. 1: there is none. */
+static int find_at(const char *pins, struct weir_place *here, enum weir_direction direction, char *path)
 {
-	struct weir_place here;
-	struct search s = {.dev = dev, .netns = netns, .here = &here, .path = path};
-	int missing = weir_place_look(dev, netns, &here);
 	struct stat st;
 
-	if (missing < 0 || (!missing && weir_place_path(pins, &here, path)))
-		return -1;
-	if (!missing && !stat(path, &st))
-		return 0;
-	if (!missing && errno != ENOENT && errno != ENOTDIR)
-		return weir_error("%s: %s", path, weir_pin_reason(errno));
+	for (int tries = 0; tries < (direction ? 1 : 2); tries++) {
+		here->ingress = direction ? direction == WEIR_INGRESS : tries;
+		if (weir_place_path(pins, here, path))
+			return -1;
+		if (!stat(path, &st))
+			return 0;
+		if (errno != ENOENT && errno != ENOTDIR)
+			return weir_error("%s: %s", path, weir_pin_reason(errno));
+	}
+	return 1;
+}
+
+static bool is_folder_name(const char *text)
+{
+	const char *rest = text + strspn(text, "0123456789-");
+
+	return !*rest || (rest[-1] == '-' && !strcmp(rest, "ingress"));
+}
+
+int weir_place_find(const char *pins, const char *text, const char *netns, char *path)
+{
+	char dev[DEV_LEN];
+	enum weir_direction direction = split_copy(text, dev);
+	struct weir_place here;
+	struct search s = {.dev = dev, .netns = netns, .direction = direction, .here = &here, .path = path};
+	int missing = weir_place_look(text, netns, &here), found = missing;
+	struct stat st;
+
+	if (!missing)
+		found = find_at(pins, &here, direction, path);
+	if (found <= 0)
+		return found;
 	if (weir_place_each(pins, match, &s) < 0)
 		return -1;
 	if (s.found)
@@ -288,15 +341,15 @@ int weir_place_find(const char *pins, const char *dev, const char *netns, char *
 	if (s.found)
 		return weir_error("%s is attached in %u other network namespaces: say which with %s@NETNS; `weir-xdp "
 				  "status` lists them",
-				  dev, s.found, dev);
-	if (missing && dev[strspn(dev, "0123456789-")] == 0 &&
-	    snprintf(path, PATH_MAX, "%s/%s", pins, dev) < PATH_MAX - 64 && !stat(path, &st))
+				  text, s.found, text);
+	if (missing && is_folder_name(text) && snprintf(path, PATH_MAX, "%s/%s", pins, text) < PATH_MAX - 64 &&
+	    !stat(path, &st))
 		return 0;
 	if (*s.renamed)
-		weir_error("nothing is attached to %s%s%s: what was attached by that name is called %s now", dev,
+		weir_error("nothing is attached to %s%s%s: what was attached by that name is called %s now", text,
 			   *netns ? " in " : "", netns, s.renamed);
 	else
-		weir_error("nothing is attached to %s%s%s; `weir-xdp status` lists what is", dev, *netns ? " in " : "",
+		weir_error("nothing is attached to %s%s%s; `weir-xdp status` lists what is", text, *netns ? " in " : "",
 			   netns);
 	return WEIR_NOTHING;
 }

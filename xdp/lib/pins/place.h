@@ -13,11 +13,15 @@
 
 #include "weir/maps.h"
 
+/* Each direction of an interface can have a law of its own: packets that leave at tc, packets that arrive at XDP. */
+enum weir_direction { WEIR_DIRECTION_ANY, WEIR_EGRESS, WEIR_INGRESS };
+
 struct weir_place {
 	__u64 netns_cookie; /* never given twice until the next boot; 0 before Linux 5.14 */
 	__u64 netns_inum;   /* of /proc/PID/ns/net; given again once the namespace is gone */
 	__u32 ifindex;
 	char name[IF_NAMESIZE]; /* as the kernel has it now, whatever alternative name was asked for */
+	bool ingress;		/* the law of packets that arrive */
 };
 
 /* Functions return 0, or -1 after one line on standard error, unless they say otherwise. */
@@ -28,6 +32,11 @@ int weir_name_check(const char *option, const char *text);
 /* DEV[@NETNS]: the path of a namespace begins with a slash, so an "@" in a name is no trouble. NULL: no NETNS. */
 char *weir_netns_split(char *dev);
 
+/* DEV/ingress, DEV/egress: cuts the direction off. WEIR_DIRECTION_ANY: there is none. No name of a DEV has a slash. */
+#define WEIR_INGRESS_SUFFIX "/ingress"
+#define WEIR_EGRESS_SUFFIX "/egress"
+enum weir_direction weir_direction_split(char *dev);
+
 /* The namespace we are in. */
 void weir_place_here(struct weir_place *place);
 bool weir_place_same_netns(const struct weir_place *a, const struct weir_place *b);
@@ -35,7 +44,10 @@ bool weir_place_same_netns(const struct weir_place *a, const struct weir_place *
 struct weir_place weir_place_of(const struct weir_meta *about);
 struct weir_place weir_place_of_peer(const struct weir_meta *about);
 
-/* The interface `dev` of the namespace a path names ("": ours). 1, and no line, if there is none of that name. */
+/*
+ * The interface `dev` of the namespace a path names ("": ours), and the direction after its name, egress if there is
+ * none. 1, and no line, if there is none of that name.
+ */
 int weir_place_look(const char *dev, const char *netns, struct weir_place *place);
 
 /*
@@ -44,7 +56,7 @@ int weir_place_look(const char *dev, const char *netns, struct weir_place *place
  */
 int weir_place_name_now(const struct weir_meta *about, const char *netns, char *name);
 
-/* The folder of its pins, which need not be there. */
+/* The folder of its pins, which need not be there: COOKIE-IFINDEX at egress, COOKIE-IFINDEX-ingress at ingress. */
 int weir_place_path(const char *pins, const struct weir_place *place, char *path);
 
 /*
@@ -69,6 +81,8 @@ bool weir_meta_is_foreign(const char *path);
 int weir_foreign_error(const char *dev);
 
 /*
+ * Without a direction in `dev` the law at egress is meant; the one at ingress where that is the only one.
+ *
  * The folder of the pins of what is attached to `dev`: an interface that has this name now, in the namespace (netns,
  * "": ours); else the leftovers of one that is gone and had this name there; else, with no namespace given, the only
  * one of that name anywhere; else the folder itself, by its name. WEIR_NOTHING, with a line, if nothing is attached.

@@ -29,7 +29,8 @@ extern const char *const did_names[];
 struct outcome {
 	enum did did; /* with --look: what would be done; after an error: what was tried */
 	bool part[PARTS];
-	bool raised; /* the target is a higher one than asked for */
+	bool raised;  /* the target is a higher one than asked for */
+	bool ingress; /* of the law of packets that arrive */
 };
 
 /* 0, or -1 after one line. */

@@ -189,9 +189,10 @@ static int ensure_laws(struct asked *l, struct outcome *o)
 /* One law for the interface makes room for laws of its classes, with no packet passing between them. */
 static int replace_one_law(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
-	if (old->hook == WEIR_HOOK_XDP || old->peer_ifindex)
-		return weir_error("%s: it is attached %s, and can't get laws of classes in place: detach first",
-				  p->r->dev, old->peer_ifindex ? "with the other end" : "at hook xdp");
+	if (old->peer_ifindex)
+		return weir_error("%s: it is attached with the other end, and can't get laws of classes in place: "
+				  "detach first",
+				  p->r->dev);
 	o->part[PART_SIGNAL] = o->part[PART_CLASS] = true;
 	o->did = DID_REPLACE;
 	return p->r->look ? 0 : plan_replace(p, old, path);

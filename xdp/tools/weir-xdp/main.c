@@ -25,26 +25,27 @@ static const struct command {
 	bool needs_dev, words; /* words: arguments after DEV */
 	bool many_devs;	       /* and they are interfaces too */
 	bool classes;	       /* DEV/CLASS is the law of a class */
+	bool places;	       /* makes an attachment: the direction after DEV is a wish, not the name of one */
 	const char *usage, *help;
 } commands[] = {
-	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true, .classes = true,
-	 .usage = "DEV [--gains PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
-	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true, .classes = true,
-	 .usage = "DEV[/CLASS] [KEY=VALUE ...] [OPTIONS of attach]",
+	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true, .classes = true, .places = true,
+	 .usage = "DEV[/ingress] [--gains PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
+	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true, .classes = true, .places = true,
+	 .usage = "DEV[/CLASS|/ingress] [KEY=VALUE ...] [OPTIONS of attach]",
 	 .help = "attach, or adopt what is attached and fits, or replace it in place; say which"},
 	{"daemon", DAEMON, command_daemon, .usage = "[--config FILE]",
 	 .help = "keep what a configuration asks for, whatever comes and goes"},
-	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true,
+	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true, .places = true,
 	 .usage = "DEV --rate RATE [--gains PROFILE] [KEY=VALUE ...]",
 	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
-	{"detach", DETACH, command_detach, .needs_dev = true, .classes = true, .usage = "DEV[/CLASS]",
+	{"detach", DETACH, command_detach, .needs_dev = true, .classes = true, .usage = "DEV[/CLASS|/ingress]",
 	 .help = "remove the law, and all that attach made"},
-	{"status", STATUS, command_status, .classes = true, .usage = "[DEV[/CLASS]] [--json]",
+	{"status", STATUS, command_status, .classes = true, .usage = "[DEV[/CLASS|/ingress]] [--json]",
 	 .help = "what is attached, its queue, counters and gains"},
 	{"set", SET, command_set, .needs_dev = true, .words = true, .classes = true,
-	 .usage = "DEV[/CLASS] KEY=VALUE ...", .help = "change gains, all of them at once"},
+	 .usage = "DEV[/CLASS|/ingress] KEY=VALUE ...", .help = "change gains, all of them at once"},
 	{"watch", WATCH, command_watch, .words = true, .many_devs = true,
-	 .usage = "DEV[/CLASS] ... [--every TIME] [--count N] [--out FILE]",
+	 .usage = "DEV[/CLASS|/ingress] ... [--every TIME] [--count N] [--out FILE]",
 	 .help = "print a row a sample on a terminal, else one JSON line a sample"},
 };
 
@@ -67,7 +68,7 @@ static const char examples[] =
 	"  weir-xdp watch eth0 --every 500ms\n"
 	"  weir-xdp attach eth0 --class 1:10 target=5ms               # one class of a tree; DEV/1:10 from then on\n"
 	"  weir-xdp attach eth0 --class 1:                            # each class that packets wait in\n"
-	"  weir-xdp attach wan0 --rate 20mbit                         # ingress, behind a modem\n"
+	"  weir-xdp attach wan0/ingress --rate 47mbit                 # received packets; beside a law at egress, too\n"
 	"  weir-xdp attach r-eth1 --gains paper --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
 	"  weir-xdp attach r-eth1 --peer sink-eth0@/run/netns/sink --coupled 1:10,1:20\n";
 
@@ -76,7 +77,9 @@ static int help(void)
 	printf("weir-xdp: PID-Delay queue control on an interface, as tc or XDP eBPF.\n\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		printf("  weir-xdp %s %s\n      %s\n", commands[i].name, commands[i].usage, commands[i].help);
-	printf("\n%s", signals_help);
+	printf("\nAn interface can have one law in each direction: DEV is the one of packets that leave, DEV/ingress "
+	       "that of\npackets that arrive (signal virtual). Where only that one is attached DEV is enough.\n\n%s",
+	       signals_help);
 	options_help(stdout);
 	printf("\nKeys of a profile:\n");
 	weir_gains_help(stdout);
@@ -113,7 +116,7 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-/* DEV, DEV/CLASS, DEV@NETNS or DEV/CLASS@NETNS */
+/* DEV, DEV/CLASS or DEV/DIRECTION; each with @NETNS behind it */
 static int check_name(const char *option, const char *text)
 {
 	char dev[IF_NAMESIZE + 1 + WEIR_CLASS_LEN + WEIR_PATH_LEN], *class;
@@ -121,6 +124,8 @@ static int check_name(const char *option, const char *text)
 
 	snprintf(dev, sizeof(dev), "%s", text);
 	weir_netns_split(dev);
+	if (!*option)
+		weir_direction_split(dev);
 	class = weir_class_split(dev);
 	if (class && (!weir_class_parse(&class, &handle) || *class || !(handle & 0xffff)))
 		return weir_error("%s%s: must be DEV, or DEV/CLASS with a class as tc has it, DEV/1:10", option, text);
@@ -148,6 +153,8 @@ static int read_arguments(struct request *r, const struct command *command, int 
 				  *r->netns ? "the namespace is given twice, with --netns" : "path too long");
 	if (netns)
 		r->netns = netns;
+	if (r->dev && command->places)
+		r->direction = weir_direction_split(r->dev);
 	class = r->dev && command->classes ? weir_class_split(r->dev) : NULL;
 	if (class && read_class(r, class))
 		return -1;

@@ -67,6 +67,34 @@ static __u32 signal_of(const struct request *r)
 	return r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : WEIR_SIGNAL_AUTO;
 }
 
+/* The hook that is asked for, by its name or by the direction; with neither a virtual queue is at XDP. */
+static __u32 hook_of(const struct request *r)
+{
+	if (r->hook_given)
+		return r->hook;
+	if (r->direction)
+		return r->direction == WEIR_INGRESS ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
+	return r->rate_bit_s > 0 ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
+}
+
+bool plan_is_ingress(const struct request *r)
+{
+	return hook_of(r) == WEIR_HOOK_XDP;
+}
+
+/* A direction after DEV beside the options. */
+static int check_direction(const struct request *r, bool rate)
+{
+	if (r->direction == WEIR_INGRESS && r->hook_given && r->hook != WEIR_HOOK_XDP)
+		return weir_error("%s/ingress: --hook %s is at egress: leave one of them out", r->dev,
+				  weir_hook_name(r->hook));
+	if (r->direction == WEIR_EGRESS && r->hook_given && r->hook == WEIR_HOOK_XDP)
+		return weir_error("%s/egress: --hook xdp is at ingress: leave one of them out", r->dev);
+	if (r->direction == WEIR_INGRESS && (r->signal || r->peer || r->shape_bit_s > 0) && !rate)
+		return weir_error("%s/ingress: signal virtual alone (--rate) is for packets that arrive", r->dev);
+	return 0;
+}
+
 /* A shaper of ours makes a queue here, of one class. */
 static int check_shape(const struct request *r)
 {
@@ -82,6 +110,8 @@ int plan_check(const struct request *r)
 	const struct weir_signal_row *row = weir_signal_of(signal_of(r));
 	bool peer = row && row->needs_peer, rate = row && row->needs_rate;
 
+	if (check_direction(r, rate))
+		return -1;
 	if (r->classes || r->by_mark || r->others)
 		return classes_check(r);
 	if (peer && !r->peer)
@@ -369,7 +399,7 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 static void describe(const struct request *r, const struct interface *dev, const struct interface *peer,
 		     struct weir_meta *about)
 {
-	about->hook = r->hook_given ? r->hook : r->rate_bit_s > 0 ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
+	about->hook = hook_of(r);
 	about->ifindex = (__u32)dev->ifindex;
 	about->peer_ifindex = (__u32)peer->ifindex;
 	about->whole_tree = r->whole_tree;
@@ -471,6 +501,7 @@ int plan_look(struct plan *p)
 	if (look_at(r->dev, r->netns, !r->classes, &p->dev) ||
 	    (r->peer && look_at(r->peer, r->peer_netns, true, &p->peer)))
 		return -1;
+	p->dev.place.ingress = p->ingress;
 	if (r->classes && plan_resolve(p, NULL))
 		return -1;
 	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(r, &p->dev, &p->about))
@@ -493,9 +524,10 @@ int plan_begin(struct plan *p, const struct request *r)
 {
 	struct weir_place *dev = &p->dev.place, *peer = &p->peer.place;
 
-	*p = (struct plan){.r = r};
+	*p = (struct plan){.r = r, .ingress = plan_is_ingress(r)};
 	if (plan_check(r) || place_of(r->dev, r->netns, dev) || (r->peer && place_of(r->peer, r->peer_netns, peer)))
 		return -1;
+	dev->ingress = p->ingress;
 	if (r->peer && dev->ifindex == peer->ifindex && weir_place_same_netns(dev, peer))
 		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev);
 	return weir_locks_take(&p->locks, dev, r->netns, r->peer ? peer : NULL, r->peer_netns, WEIR_LOCK_WAIT_MS);
@@ -518,6 +550,11 @@ int plan_attach(struct plan *p)
 {
 	char path[PATH_MAX];
 
+	if (p->ingress && !(p->r->rate_bit_s > 0))
+		return weir_error(
+			"%s/ingress: packets that arrive wait in no queue here: give --rate, slightly less than "
+			"the line carries",
+			p->dev.place.name);
 	if (check_pins(p->r) || weir_place_path(p->r->pins, &p->dev.place, path) ||
 	    weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns) ||
 	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || claim(p, path))

@@ -35,6 +35,7 @@ struct plan {
 	struct class_list classes; /* the laws of classes that are to be; none: one law for the interface */
 	struct carried carried;	   /* those that there are, for the attachment that is to be */
 	char path[PATH_MAX];	   /* of the pins that are made */
+	bool ingress;		   /* the law is to be that of packets that arrive */
 };
 
 /* Functions return 0, or -1 after one line. */
@@ -48,6 +49,9 @@ void plan_end(struct plan *p);
  * between them. After plan_look; path: of the old one's pins.
  */
 int plan_replace(struct plan *p, const struct weir_meta *old, const char *path);
+
+/* Whether a request is about the law of packets that arrive. */
+bool plan_is_ingress(const struct request *r);
 
 /* Whether the options of a request go together; plan_begin has asked. */
 int plan_check(const struct request *r);

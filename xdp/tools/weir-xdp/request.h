@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "pins/place.h"
 #include "weir/maps.h"
 
 /* Exit status beside 0 and 1. */
@@ -14,6 +15,7 @@
 struct request {
 	char *dev;
 	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out, *config_file;
+	enum weir_direction direction; /* of DEV, as attach, ensure and adopt have it; other commands find it by DEV */
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;

@@ -135,13 +135,14 @@ static int remove_one(const struct keeper *k, const void *what, struct outcome *
 static int remove_rest(const struct keeper *k, const void *what, struct outcome *o)
 {
 	struct request r = {.dev = strdup(what), .peer_netns = "", .netns = "", .pins = k->r->pins, .rest = true};
+	struct weir_place place;
 	int result;
 
 	r.class = calloc(k->config.count + 1, sizeof(*r.class));
-	if (!r.dev || !r.class)
+	if (!r.dev || !r.class || weir_place_look(what, "", &place))
 		return -1;
 	for (size_t i = 0; i < k->config.count; i++)
-		if (k->config.list[i].class && if_nametoindex(k->config.list[i].dev) == if_nametoindex(what))
+		if (k->config.list[i].class && if_nametoindex(k->config.list[i].dev) == place.ifindex)
 			r.class[r.classes++] = k->config.list[i].class;
 	result = command_detach(&r);
 	o->part[PART_CLASS] = result == CHANGED;
@@ -278,7 +279,7 @@ static int sweep_one(const char *path, void *context)
 	struct weir_place here, place;
 	struct weir_meta about;
 	struct outcome o = {0};
-	char name[IF_NAMESIZE];
+	char name[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
 	work_f *remove = remove_one;
 	bool of_classes;
 
@@ -293,8 +294,10 @@ static int sweep_one(const char *path, void *context)
 		folder = name;
 		for (size_t i = 0; i < k->config.count; i++)
 			if (if_nametoindex(k->config.list[i].dev) == about.ifindex &&
-			    !of_classes) /* by any of its names */
+			    k->config.list[i].ingress == place.ingress && !of_classes) /* by any of its names */
 				return 0;
+		snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s",
+			 place.ingress ? WEIR_INGRESS_SUFFIX : WEIR_EGRESS_SUFFIX);
 		remove = of_classes ? remove_rest : remove_one;
 	}
 	if (in_child(k, remove, folder, &o)) { /* said already */

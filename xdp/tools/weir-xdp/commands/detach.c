@@ -35,7 +35,8 @@ static int lock_pinned(const struct request *r, const char *path, struct weir_lo
 		if (sscanf(strrchr(path, '/') + 1, "%llu-%u", &netns_id, &place.ifindex) != 2 ||
 		    netns_id != (place.netns_cookie ? place.netns_cookie : place.netns_inum))
 			return 0;
-		snprintf(place.name, sizeof(place.name), "%.*s", IF_NAMESIZE - 1, r->dev);
+		snprintf(place.name, sizeof(place.name), "%.*s",
+			 (int)strcspn(r->dev, "/") < IF_NAMESIZE ? (int)strcspn(r->dev, "/") : IF_NAMESIZE - 1, r->dev);
 	}
 	netns = *r->netns ? r->netns : about.netns;
 	if (!can_reach(&place, netns))
@@ -46,19 +47,35 @@ static int lock_pinned(const struct request *r, const char *path, struct weir_lo
 }
 
 /* An `ensure` that was killed as it replaced what is attached: first that has to come to its end. */
-static int finish_replacement(const struct request *r)
+static int finish_replacement(const struct request *r, const struct weir_place *asked)
 {
+	struct weir_place place = *asked;
 	struct weir_locks locks;
-	struct weir_place place;
 	int result;
 
-	if (r->pins_only || weir_place_look(r->dev, r->netns, &place) || !weir_replacement_is_open(r->pins, &place))
+	if (!weir_replacement_is_open(r->pins, &place))
 		return 0;
 	if (weir_locks_take(&locks, &place, r->netns, NULL, "", WEIR_LOCK_WAIT_MS))
 		return -1;
 	result = weir_finish_replacement(r->pins, &place, r->netns);
 	weir_locks_drop(&locks);
 	return result;
+}
+
+static int finish_replacements(const struct request *r)
+{
+	struct weir_place place;
+
+	if (r->pins_only || weir_place_look(r->dev, r->netns, &place))
+		return 0;
+	if (strchr(r->dev, '/'))
+		return finish_replacement(r, &place);
+	for (int i = 0; i < 2; i++) { /* without a direction either one can be meant */
+		place.ingress = i;
+		if (finish_replacement(r, &place))
+			return -1;
+	}
+	return 0;
 }
 
 struct removal {
@@ -118,7 +135,7 @@ int command_detach(const struct request *r)
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
-	if (finish_replacement(r) || weir_place_find(r->pins, r->dev, r->netns, path))
+	if (finish_replacements(r) || weir_place_find(r->pins, r->dev, r->netns, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);

@@ -2,6 +2,7 @@
 #include "weir-xdp/commands/commands.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "weir-xdp/classes.h"
 #include "weir-xdp/ensure.h"
@@ -9,10 +10,12 @@
 
 static void print_outcome(const struct request *r, const struct outcome *o)
 {
-	char dev[CLASSES_NAME_LEN];
+	char dev[CLASSES_NAME_LEN + sizeof(WEIR_INGRESS_SUFFIX)];
 	const char *before = "";
 
 	classes_name(r->dev, r->classes == 1 ? r->class[0] : 0, dev);
+	if (o->ingress)
+		strncat(dev, WEIR_INGRESS_SUFFIX, sizeof(dev) - strlen(dev) - 1);
 	if (r->json) {
 		json_member(stdout, "{", "dev", "", dev);
 		json_member(stdout, ",", "did", "", did_names[o->did]);

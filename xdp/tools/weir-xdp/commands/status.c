@@ -3,7 +3,9 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "error.h"
 #include "pins/place.h"
 #include "weir-xdp/view/report.h"
 #include "weir-xdp/view/view.h"
@@ -37,15 +39,34 @@ static int status_one(const char *path, void *context)
 	return 0;
 }
 
+/* The law of the other direction, where DEV alone was asked for and the one at egress was printed. */
+static void print_beside(const struct request *r)
+{
+	char dev[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)], path[PATH_MAX], beside[PATH_MAX], why[512];
+	int missing;
+
+	snprintf(dev, sizeof(dev), "%s", r->dev);
+	if (r->json || weir_direction_split(dev) || weir_place_find(r->pins, r->dev, r->netns, path))
+		return;
+	snprintf(dev, sizeof(dev), "%.*s" WEIR_INGRESS_SUFFIX, IF_NAMESIZE, r->dev);
+	weir_error_into(why, sizeof(why));
+	missing = weir_place_find(r->pins, dev, r->netns, beside);
+	weir_error_into(NULL, 0);
+	if (!missing && strcmp(path, beside))
+		printf("  received packets have a law of their own: weir-xdp status %s\n", dev);
+}
+
 int command_status(const struct request *r)
 {
 	struct listing list = {.r = r};
 	char path[PATH_MAX];
 
-	if (r->dev)
-		return weir_place_find(r->pins, r->dev, r->netns, path) || print_status(r, r->dev, path, &list.printed)
-			       ? 1
-			       : 0;
+	if (r->dev) {
+		if (weir_place_find(r->pins, r->dev, r->netns, path) || print_status(r, r->dev, path, &list.printed))
+			return 1;
+		print_beside(r);
+		return 0;
+	}
 	if (r->json)
 		printf("[");
 	if (weir_place_each(r->pins, status_one, &list))

@@ -66,7 +66,7 @@ static bool table_name(char *line, char **name)
 static int check_beside(const struct daemon_config *c, const struct wanted *w)
 {
 	for (size_t i = 0; i < c->count; i++) {
-		if (strcmp(c->list[i].dev, w->dev))
+		if (strcmp(c->list[i].dev, w->dev) || c->list[i].direction != w->direction)
 			continue;
 		if (c->list[i].class == w->class)
 			return weir_error("[%s]: given twice", w->name);
@@ -79,8 +79,8 @@ static int check_beside(const struct daemon_config *c, const struct wanted *w)
 
 static int begin_table(struct daemon_config *c, char *name, int line)
 {
+	struct wanted *list, w = {.line = line, .direction = weir_direction_split(name)};
 	char *class = weir_class_split(name), *rest = class;
-	struct wanted *list, w = {.line = line};
 
 	if (class && (!weir_class_parse(&rest, &w.class) || *rest))
 		return weir_error(
@@ -89,6 +89,9 @@ static int begin_table(struct daemon_config *c, char *name, int line)
 		return -1;
 	snprintf(w.dev, sizeof(w.dev), "%s", name);
 	classes_name(w.dev, w.class, w.name);
+	if (w.direction)
+		snprintf(w.name, sizeof(w.name), "%s%s", w.dev,
+			 w.direction == WEIR_INGRESS ? WEIR_INGRESS_SUFFIX : WEIR_EGRESS_SUFFIX);
 	if (check_beside(c, &w))
 		return -1;
 	list = realloc(c->list, (c->count + 1) * sizeof(*list));
@@ -195,7 +198,8 @@ int daemon_request(const struct daemon_config *c, const struct wanted *w, const 
 {
 	char *words[DAEMON_WORDS_MAX + 3] = {0};
 
-	*r = (struct request){.peer_netns = "", .netns = "", .pins = pins, .name = "", .kept = true};
+	*r = (struct request){
+		.peer_netns = "", .netns = "", .pins = pins, .name = "", .kept = true, .direction = w->direction};
 	for (int i = 0; i < w->count; i++)
 		words[i] = w->words[i];
 	optind = 0; /* getopt begins anew, and puts the arguments last */
@@ -242,6 +246,18 @@ static int check_tells(const struct daemon_config *c, size_t table)
 	return 0;
 }
 
+/* [eth0] with a rate is about received packets, as ["eth0/ingress"] is: one law for each direction. */
+static int check_direction(const struct daemon_config *c, size_t table)
+{
+	const struct wanted *w = &c->list[table];
+
+	for (size_t i = 0; i < table; i++)
+		if (!strcmp(c->list[i].dev, w->dev) && c->list[i].ingress == w->ingress &&
+		    (!c->list[i].class || !w->class))
+			return weir_error("[%s] is about packets in the same direction", c->list[i].name);
+	return 0;
+}
+
 /* Each table asks for something that `ensure` can be asked for. */
 static int check_tables(const struct daemon_config *c, const char *path)
 {
@@ -256,11 +272,12 @@ static int check_tables(const struct daemon_config *c, const char *path)
 		weir_error_into(why, sizeof(why));
 		result = daemon_request(c, &c->list[i], WEIR_PINS, &r) || plan_check(&r) ||
 			 read_gains(&r, &gains, &coupling);
+		c->list[i].ingress = plan_is_ingress(&r);
 		c->list[i].by_mark = r.by_mark;
 		c->list[i].others = r.others;
 		c->list[i].mark = r.mark;
 		c->list[i].mark_mask = r.mark_mask;
-		result = result || check_tells(c, i);
+		result = result || check_tells(c, i) || check_direction(c, i);
 		daemon_request_free(&r);
 		weir_error_into(NULL, 0);
 		if (result)

@@ -2,7 +2,8 @@
 /*
  * What the daemon keeps: a TOML file of a few lines about itself, then a table an interface, [eth0], or a table a
  * class,
- * ["eth0/1:10"]. Its keys are the options of `ensure` (shape, rate, peer, limit_packets ...) and the keys of a profile.
+ * ["eth0/1:10"], or a table for received packets, ["eth0/ingress"]. Its keys are the options of `ensure` (shape, rate,
+ * peer, limit_packets ...) and the keys of a profile.
  */
 #ifndef WEIR_XDP_DAEMON_CONFIG_H
 #define WEIR_XDP_DAEMON_CONFIG_H
@@ -20,7 +21,9 @@
 
 struct wanted {
 	char dev[IF_NAMESIZE];
-	__u32 class; /* 0: the law is the interface's; 0x10000: all of htb 1: that have no table */
+	enum weir_direction direction; /* after its name in the file */
+	bool ingress;		       /* so are its options about packets that arrive */
+	__u32 class;		       /* 0: the law is the interface's; 0x10000: all of htb 1: that have no table */
 	char name[CLASSES_NAME_LEN];
 	char *words[DAEMON_WORDS_MAX + 2]; /* the command line of `ensure` that asks for it; words[0] is "ensure" */
 	int count;

@@ -52,7 +52,8 @@ void label(const struct request *r, const struct weir_meta *about, char *text, s
 	char now[IF_NAMESIZE];
 	const char *name = weir_place_name_now(about, r->netns, now) > 0 ? now : about->dev;
 
-	snprintf(text, size, "%s%s%s", name, plain ? "" : "@", plain ? "" : about->netns);
+	snprintf(text, size, "%s%s%s%s", name, about->hook == WEIR_HOOK_XDP ? WEIR_INGRESS_SUFFIX : "",
+		 plain ? "" : "@", plain ? "" : about->netns);
 }
 
 bool is_elsewhere(const struct request *r, const struct weir_meta *about)

@@ -12,7 +12,7 @@
 #include "signal/sample.h"
 #include "weir-xdp/request.h"
 
-#define VIEW_LABEL_LEN (IF_NAMESIZE + 1 + WEIR_CLASS_LEN + WEIR_PATH_LEN)
+#define VIEW_LABEL_LEN (IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX) + WEIR_CLASS_LEN + WEIR_PATH_LEN)
 
 /* An attachment with a netlink socket in DEV's namespace. */
 struct view {
