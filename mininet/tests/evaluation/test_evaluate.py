@@ -89,7 +89,8 @@ def specs(plan):
 def test_the_matrix_is_what_was_asked_for(plan):
     names = {group.name: [scenario.name for scenario in group.scenarios] for group in plan.groups}
     assert list(names) == [
-        "table2", "flows", "grid", "cc", "fairness", "unresponsive", "short", "steps", "long", "bursts", "ecn"
+        "table2", "flows", "grid", "cc", "fairness", "unresponsive", "short", "steps", "long", "bursts", "ecn",
+        "both-ways",
     ]  # fmt: skip
     assert names["flows"] == [f"flows-{n}" for n in (1, 2, 5, 10, 20, 50, 100)]
     assert names["grid"] == [f"grid-{rate}-{rtt}" for rate in (2, 10, 50, 200) for rtt in (10, 20, 80, 160)]
@@ -98,6 +99,9 @@ def test_the_matrix_is_what_was_asked_for(plan):
             labels = list(scenario.cases)
             if group.name == "long":
                 assert (sorted(labels), scenario.seeds) == (["auto", "pie", "pie-5ms", "tuned"], (1, 2))
+                continue
+            if group.name == "both-ways":
+                assert (sorted(labels), scenario.seeds) == (["cake", "fq_codel", "pie", "tuned"], (1, 2, 3))
                 continue
             assert sorted(set(COMMON) - set(labels)) == []
             extra = sorted(set(labels) - set(COMMON) - set(P4))
