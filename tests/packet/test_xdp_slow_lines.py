@@ -64,6 +64,28 @@ def test_ensure_asks_for_the_same_again(line):
     assert target(line) == (LEAST_US["100kbit"], 10000)
 
 
+SHAPERS = {
+    "htb": "tc qdisc add dev slow0 root handle 1: htb default 10;"
+    "tc class add dev slow0 parent 1: classid 1:1 htb rate 760kbit ceil 760kbit;"
+    "tc class add dev slow0 parent 1:1 classid 1:10 htb rate 100kbit ceil 10mbit",
+    "tbf": "tc qdisc add dev slow0 root handle 1: tbf rate 760kbit burst 3000 latency 2s",
+}
+
+
+@pytest.mark.parametrize("kind", SHAPERS)
+@pytest.mark.parametrize("signal", ["poll", "backlog"])
+def test_the_rate_of_a_shaper_that_is_there_counts(line, kind, signal):
+    line.router.sh(SHAPERS[kind])
+    line.weir("attach", "slow0", "--signal", signal)
+    assert target(line) == (LEAST_US["760kbit"], 15000)
+    line.weir("set", "slow0", "target=5ms")
+    assert target(line) == (LEAST_US["760kbit"], 5000)
+    assert json.loads(line.weir("ensure", "slow0", "--json").stdout)["did"] == "adopted"
+    line.router.sh("tc qdisc del dev slow0 root; " + SHAPERS[kind].replace("760kbit", "10mbit"))
+    assert json.loads(line.weir("ensure", "slow0", "--json").stdout)["did"] == "replaced"
+    assert target(line) == (5000, None)
+
+
 def test_the_daemon_reports_it(line, daemon):
     daemon.configure('[slow0]\nshape = "760kbit"\ntarget = "10ms"\n')
     daemon.start()

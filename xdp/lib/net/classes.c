@@ -16,14 +16,22 @@ struct walk {
 };
 
 /* Of an htb's class, from its TCA_OPTIONS. */
-static __u32 htb_prio(const struct rtattr *options)
+static void read_htb(const struct rtattr *options, struct weir_class_now *now)
 {
 	int len = (int)RTA_PAYLOAD(options);
+	struct tc_htb_opt htb;
+	__u64 ceil_bytes_s;
 
-	for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len))
-		if (a->rta_type == TCA_HTB_PARMS && RTA_PAYLOAD(a) >= sizeof(struct tc_htb_opt))
-			return ((const struct tc_htb_opt *)RTA_DATA(a))->prio;
-	return 0;
+	for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+		if (a->rta_type == TCA_HTB_PARMS && RTA_PAYLOAD(a) >= sizeof(htb)) {
+			memcpy(&htb, RTA_DATA(a), sizeof(htb));
+			now->prio = htb.prio;
+			now->ceil_bit_s = (__u64)htb.ceil.rate * 8;
+		} else if (a->rta_type == TCA_HTB_CEIL64 && RTA_PAYLOAD(a) >= sizeof(ceil_bytes_s)) {
+			memcpy(&ceil_bytes_s, RTA_DATA(a), sizeof(ceil_bytes_s)); /* follows TCA_HTB_PARMS */
+			now->ceil_bit_s = ceil_bytes_s * 8;
+		}
+	}
 }
 
 static void take(const struct nlmsghdr *message, void *context)
@@ -49,7 +57,8 @@ static void take(const struct nlmsghdr *message, void *context)
 	now.handle = tc->tcm_handle;
 	now.parent = tc->tcm_parent;
 	now.leaf = tc->tcm_info;
-	now.prio = options && !strcmp(now.kind, "htb") ? htb_prio(options) : 0;
+	if (options && !strcmp(now.kind, "htb"))
+		read_htb(options, &now);
 	now.sent_bytes = stats.sent_bytes;
 	now.backlog_bytes = stats.backlog_bytes;
 	now.backlog_packets = stats.backlog_packets;

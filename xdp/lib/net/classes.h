@@ -13,6 +13,7 @@ struct weir_class_now {
 	__u32 parent;	     /* a class or a qdisc */
 	__u32 leaf;	     /* the qdisc in it; 0 if that is the kernel's own (a fifo that tc does not show) */
 	__u32 prio;	     /* htb: lower is served first; 0 for other kinds */
+	__u64 ceil_bit_s;    /* htb: its limit; 0 for other kinds */
 	__u64 sent_bytes;    /* since it was made; of an inner class by all below it */
 	__u32 backlog_bytes; /* now; an inner class has none */
 	__u32 backlog_packets;

@@ -83,6 +83,23 @@ static bool netem_delays(const struct rtattr *options)
 	return delays || slot.min_delay || slot.max_delay || slot.dist_delay;
 }
 
+static __u64 tbf_rate_bit_s(const struct rtattr *options)
+{
+	int len = (int)RTA_PAYLOAD(options);
+	struct tc_tbf_qopt tbf;
+	__u64 bytes_s = 0;
+
+	for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+		if (a->rta_type == TCA_TBF_PARMS && RTA_PAYLOAD(a) >= sizeof(tbf) && !bytes_s) {
+			memcpy(&tbf, RTA_DATA(a), sizeof(tbf));
+			bytes_s = tbf.rate.rate;
+		} else if (a->rta_type == TCA_TBF_RATE64 && RTA_PAYLOAD(a) >= sizeof(bytes_s)) {
+			memcpy(&bytes_s, RTA_DATA(a), sizeof(bytes_s));
+		}
+	}
+	return bytes_s * 8;
+}
+
 static void take_qdisc(const struct nlmsghdr *message, void *context)
 {
 	struct weir_tree *tree = context;
@@ -105,6 +122,8 @@ static void take_qdisc(const struct nlmsghdr *message, void *context)
 	if (tc->tcm_parent == TC_H_ROOT) {
 		memcpy(tree->kind, kind, sizeof(kind));
 		tree->handle = tc->tcm_handle;
+		if (options && !strcmp(kind, "tbf"))
+			tree->rate_bit_s = tbf_rate_bit_s(options);
 	}
 	/* etf holds a packet until the time its sender wants it out */
 	delays = !strcmp(kind, "etf") || (!strcmp(kind, "netem") && (!options || netem_delays(options)));
@@ -186,6 +205,16 @@ int weir_leaf_read(int netlink, int ifindex, const struct weir_class_now *in, st
 	return result == -ENOENT ? 0 : result; /* gone since, or one that the kernel does not report */
 }
 
+static void limit_rate(struct weir_tree *tree, const struct weir_class_list *classes)
+{
+	for (size_t i = 0; i < classes->count; i++) {
+		__u64 ceil_bit_s = classes->list[i].ceil_bit_s;
+
+		if (ceil_bit_s && (!tree->rate_bit_s || ceil_bit_s < tree->rate_bit_s))
+			tree->rate_bit_s = ceil_bit_s;
+	}
+}
+
 int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree)
 {
 	struct weir_class_list classes = {0};
@@ -204,6 +233,8 @@ int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree)
 		result = weir_leaf_read(netlink, ifindex, &classes.list[i], tree);
 	if (!result) {
 		tree->queues = classes.count ? count_leaves(&classes, tree->leaf) : 1;
+		if (tree->queues == 1)
+			limit_rate(tree, &classes);
 		if (!classes.count && shapes_by_classes(tree->kind))
 			weir_qdisc_name(tree->unshaped, sizeof(tree->unshaped), tree->kind, tree->handle);
 	}

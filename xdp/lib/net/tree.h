@@ -20,9 +20,10 @@ struct weir_leaf {
 };
 
 struct weir_tree {
-	char kind[16];				 /* of the root; "" if there is none that counts (noqueue) */
-	__u32 handle;				 /* of the root */
-	__u32 queues;				 /* leaf classes; 1 where there are no classes */
+	char kind[16];	  /* of the root; "" if there is none that counts (noqueue) */
+	__u32 handle;	  /* of the root */
+	__u32 queues;	  /* leaf classes; 1 where there are no classes */
+	__u64 rate_bit_s; /* one queue leaves at no more: the rate of tbf, or the least ceil of htb's; 0: not known */
 	struct weir_leaf leaf[WEIR_TREE_LEAVES]; /* the first of them, as far as there are any */
 	/* by kind and handle as tc writes them, "netem 10:"; "" if there is none */
 	char delaying[WEIR_TREE_NAME_LEN];   /* holds packets back for a time, whatever the line does */

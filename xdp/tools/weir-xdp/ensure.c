@@ -113,7 +113,7 @@ int ensure_gains(const struct request *r, double rate_bit_s, struct weir_config 
 static int wanted_config(const struct plan *p, const struct weir_config *old, __u32 signal, struct weir_config *wanted)
 {
 	const struct request *r = p->r;
-	double rate_bit_s = (double)p->about.shape.rate_bit_s;
+	double rate_bit_s = plan_shaped_bit_s(p);
 
 	*wanted = *old;
 	if (signal == WEIR_SIGNAL_VIRTUAL)

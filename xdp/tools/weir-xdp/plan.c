@@ -494,6 +494,11 @@ static int foresee_shape(const struct request *r, struct interface *dev, struct 
 	return 0;
 }
 
+double plan_shaped_bit_s(const struct plan *p)
+{
+	return (double)(p->about.shape.handle ? p->about.shape.rate_bit_s : p->dev.tree.rate_bit_s);
+}
+
 int plan_look(struct plan *p)
 {
 	const struct request *r = p->r;
@@ -509,7 +514,7 @@ int plan_look(struct plan *p)
 	describe(r, &p->dev, &p->peer, &p->about);
 	if (p->filtered && !r->hook_given)
 		p->about.hook = WEIR_HOOK_CLSACT;
-	return configure(r, &p->dev, &p->gains, (double)p->about.shape.rate_bit_s, p->about.hook, &p->config);
+	return configure(r, &p->dev, &p->gains, plan_shaped_bit_s(p), p->about.hook, &p->config);
 }
 
 static int place_of(const char *dev, const char *netns, struct weir_place *place)

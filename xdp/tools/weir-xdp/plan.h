@@ -72,6 +72,8 @@ int plan_attach(struct plan *p);
 
 /* What stands there, and the configuration that follows; with --shape as it will be, unless `about` has a shaper. */
 int plan_look(struct plan *p);
+/* Rate of the shaper there, ours or another's, where the law is that of one queue; 0: none is known. */
+double plan_shaped_bit_s(const struct plan *p);
 /* Whether a signal can go by that; makes the shaper of `about`, in place of another root if asked. */
 int plan_check_queue(const struct plan *p, __u32 signal);
 /* Whether a shaper may be made where this root stands: the kernel's own may go, one that somebody made may not. */

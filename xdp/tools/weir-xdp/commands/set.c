@@ -10,19 +10,47 @@
 #include "error.h"
 #include "gains/floor.h"
 #include "gains/gains.h"
+#include "net/net.h"
+#include "net/tree.h"
 #include "pins/attachment.h"
 #include "pins/classes.h"
 #include "pins/place.h"
 #include "signal/virtual.h"
+#include "undo.h"
 #include "weir-xdp/classes.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
+
+/* Rate of the shaper that the queue is behind; 0: none is known, as where one of many classes is shaped. */
+static double shaped_bit_s(const struct request *r, const struct weir_meta *about)
+{
+	struct weir_place place = weir_place_of(about);
+	struct weir_tree tree = {0};
+	char name[IF_NAMESIZE], why[512];
+	int back, found, netlink;
+
+	if (about->shape.handle || about->slots)
+		return (double)about->shape.rate_bit_s;
+	weir_error_into(why, sizeof(why));
+	found = weir_reach(&place, *r->netns ? r->netns : about->netns, &back, name);
+	weir_error_into(NULL, 0);
+	if (found)
+		return 0;
+	netlink = weir_netlink_open();
+	if (netlink >= 0) {
+		if (weir_tree_read(netlink, (int)about->ifindex, &tree))
+			tree.rate_bit_s = 0;
+		close(netlink);
+	}
+	weir_netns_leave(back);
+	return (double)tree.rate_bit_s;
+}
 
 /* The configuration that is asked for, in place of the one in force. 0, or an exit status. */
 static int change(const struct request *r, struct weir_attachment *a, struct weir_config *config)
 {
 	struct weir_gains gains;
-	double rate_bit_s = (double)a->about.shape.rate_bit_s;
+	double rate_bit_s = shaped_bit_s(r, &a->about);
 
 	if (weir_config_read(a, config))
 		return 1;
