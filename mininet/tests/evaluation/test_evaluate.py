@@ -144,6 +144,8 @@ def test_disciplines_are_the_same_in_all_scenarios_and_at_one_target(plan):
             assert aqm == {**plain[label], **ecn}, scenario
         elif label.endswith("-half"):
             assert aqm == {**plain[label.removesuffix("-half")], "target_us": 7500}
+        elif label == "tuned-fq_codel":
+            assert aqm == plain["tuned"]
         else:
             ours = plain[label.removeprefix("p4-")]
             assert {key: aqm[key] for key in ours} == {**ours, "qdisc": "p4"}
