@@ -224,6 +224,7 @@ impl World {
             start_at: self.start_at.map(|d| start + d),
             idle_timeout: Duration::from_secs(30),
             max_bytes: None,
+            read_timeout: None,
         };
         let timebase = Timebase::new(start, 0);
         let uploads = matches!(self.action, Action::Upload(_));
