@@ -13,12 +13,12 @@ use crate::shared::fault::{Fault, USAGE};
 use crate::shared::options::CommonOptions;
 use clap::Parser;
 use path_choice::PathChoiceOptions;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::window::WindowKind;
 use weir_core::window::budget::LEAST_BYTES;
+use weir_io::address::ZonedIp;
 use weir_io::outputs::same_file;
 
 /// Sends requests over QUIC and reports what the network did to them. Each flow is a connection of its own with one
@@ -26,8 +26,8 @@ use weir_io::outputs::same_file;
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
 /// lost before it was up; 4 no agreement on TLS, protocol or version; 5 timeout, also of --max-time and --read-timeout; 6
-/// transfer incomplete; 7 the server does not serve the request; 8 file or socket error; 9 --path names something that can't be used; 10 an
-/// answer larger than --max-size; 130 interrupted. If several flows fail, the code is that of the first.
+/// transfer incomplete; 7 the server does not serve the request; 8 file or socket error; 9 --path names something that
+/// can't be used; 10 an answer larger than --max-size; 130 interrupted. If several flows fail, the code is that of the first.
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-client", after_help = EXAMPLES)]
 pub struct Options {
@@ -98,7 +98,7 @@ pub struct Options {
     pub connect: Option<String>,
     /// Local address to send from
     #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<ZonedIp>,
     /// Rule that sizes the receive windows: static, double (quiche's), fast (Lee & An) or weir (by measured demand).
     /// --max-stream-window and --max-conn-window are the upper bounds
     #[arg(long, default_value = "double", value_name = "RULE", help_heading = "Transport")]
