@@ -2,9 +2,12 @@
 """Names with several addresses of which some do not answer (RFC 8305), networks that lead nowhere, and addresses of one
 link (RFC 4007)."""
 
+import subprocess
+
+import names_rig
 import pytest
 import quic_rig
-from quic_rig import CONNECT, USAGE, Holder, client
+from quic_rig import CONNECT, OK, PATHS, TIMEOUT, USAGE, Holder, client
 
 NAME = "two.example"
 WORKS, CLOSED, SILENT = "10.78.1.1", "10.78.1.3", "10.78.1.99"
@@ -119,13 +122,19 @@ def test_a_network_that_leads_nowhere(hosts, serve, tmp_path, paths, seed):
         assert next(line for line in quic_rig.lines(events) if line["k"] == "path")["path"] == "c0"
 
 
+def link_local(host: Holder, device: str) -> str:
+    """The device's address, once it can be used."""
+    quic_rig.until(lambda: "tentative" not in host.sh(f"ip -6 addr show dev {device}"), "a link-local address")
+    (address,) = host.sh(f"ip -6 -o addr show dev {device} scope link | sed 's/.*inet6 \\([^/]*\\).*/\\1/'").split()
+    return address
+
+
 @pytest.mark.parametrize("form", ["%25c0", "%c0"])
 @pytest.mark.parametrize("connect", [False, True], ids=["url", "connect"])
 def test_an_address_of_one_link(hosts, serve, form, connect):
     server = serve("[::]:4433")
-    (address,) = hosts.far.sh("ip -6 -o addr show dev s0 scope link | sed 's/.*inet6 \\([^/]*\\).*/\\1/'").split()
-    quic_rig.until(lambda: "tentative" not in hosts.sh("ip -6 addr show dev c0"), "a link-local address")
-    quic_rig.until(lambda: "tentative" not in hosts.far.sh("ip -6 addr show dev s0"), "a link-local address")
+    link_local(hosts, "c0")
+    address = link_local(hosts.far, "s0")
     if connect:
         what = [f"https://{NAME}:4433/bytes/1000", "--connect", f"[{address}{form}]:4433", *server.trust]
     else:
@@ -136,3 +145,104 @@ def test_an_address_of_one_link(hosts, serve, form, connect):
 
 def test_a_link_that_is_not_there(hosts):
     client("https://[fe80::1%25nowhere0]:4433/bytes/1", "--insecure", where=hosts).bad(USAGE, "nowhere0")
+
+
+@pytest.mark.parametrize("zone", ["s0", "index"])
+def test_a_server_on_an_address_of_one_link(hosts, serve, zone):
+    far = link_local(hosts.far, "s0")
+    if zone == "index":
+        zone = hosts.far.sh("ip -o link show dev s0").split(":")[0]
+    link_local(hosts, "c0")
+    serve(f"[{far}%{zone}]:4433")
+    report = client(f"https://[{far}%25c0]:4433/bytes/100000", "--insecure", "--json", where=hosts).good()
+    assert report["total"]["bytes"] == 100_000
+
+
+@pytest.mark.parametrize(
+    ("option", "given"), [("--path", "address"), ("--path", "name"), ("--path", "auto"), ("--bind", "address")]
+)
+def test_a_path_from_an_address_of_one_link(hosts, serve, option, given):
+    far, near = link_local(hosts.far, "s0"), link_local(hosts, "c0")
+    serve("[::]:4433")
+    value = {"address": f"{near}%c0", "name": "c0", "auto": "auto"}[given]
+    what = [f"https://[{far}%25c0]:4433/bytes/1000", "--insecure", "--json", option, value]
+    (flow,) = client(*what, where=hosts).good()["flows"]
+    assert flow["bytes"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["https://[fe80::1]:4433/bytes/1"], USAGE),
+        (["https://[fd78::1%25c0]:4433/bytes/1"], USAGE),
+        (["https://[fe80::1%25c0]:4433/bytes/1", "--path", "fe80::1%nowhere0"], PATHS),
+        (["https://[fe80::1%25c0]:4433/bytes/1", "--path", "fe80::1"], PATHS),
+        (["https://[fe80::1%25c0]:4433/bytes/1", "--path", "fe80::dead%c0"], PATHS),
+        (["https://[fe80::1%25c0]:4433/bytes/1", "--bind", "fe80::1%nowhere0"], USAGE),
+        (["https://[fe80::1%25c0]:4433/bytes/1", "--bind", "fd78::2"], OK),
+        (["https://[fd78::1]:4433/bytes/1", "--bind", "fe80::1%c0"], USAGE),
+        (["https://[fe80::1%25c0]:4433/bytes/1", "--bind", "10.78.1.2"], USAGE),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_zones_that_can_not_be_used(hosts, words, code):
+    if code == OK:
+        code = TIMEOUT  # nobody is there
+        words = [*words, "--max-time", "1"]
+    done = client(*words, "--insecure", where=hosts)
+    assert done.code == code, done
+
+
+ICN = quic_rig.BUILD / "bin" / "weir-icn"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [quic_rig.WEIR_SERVER, "--ephemeral", "--listen"],
+        [ICN, "client", "--interface", "c0", "--as", "/a", "--server", "/b", "--listen"],
+        [ICN, "server", "--interface", "c0", "--name", "/a", "--to"],
+        [ICN, "publish", ".", "--name", "/a", "--interface", "c0", "--ephemeral", "--listen"],
+        [ICN, "edge", "--of", "192.0.2.1:1", "--ephemeral", "--listen"],
+        [ICN, "edge", "--listen", "127.0.0.1:0", "--ephemeral", "--of"],
+        [ICN, "get", "/a", "--interface", "c0", "--insecure", "--output", "-", "--from"],
+    ],
+    ids=lambda words: " ".join(map(str, [words[0].name, *words[1:2], words[-1]])),
+)
+@pytest.mark.parametrize("address", ["[fe80::1%nowhere0]:4433", "[fe80::1]:4433", "[fd78::2%c0]:4433", "fe80::1%c0"])
+def test_each_program_rejects_them(hosts, tmp_path, words, address):
+    process = hosts.start(*words, address, cwd=tmp_path)
+    process.communicate(timeout=quic_rig.PATIENCE_S)
+    assert process.returncode == USAGE
+
+
+def test_names_over_an_address_of_one_link(hosts, tmp_path):
+    """A publisher on such an address, asked there; the data comes by name over the same link."""
+    far = link_local(hosts.far, "s0")
+    link_local(hosts, "c0")
+    (tmp_path / "files").mkdir()
+    content = bytes(range(256)) * 400
+    (tmp_path / "files" / "film").write_bytes(content)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    words = [
+        "publish",
+        tmp_path / "files",
+        "--name",
+        "/weir/files",
+        "--interface",
+        "s0",
+        "--listen",
+        f"[{far}%s0]:4434",
+    ]
+    publisher = hosts.far.start(ICN, *words, "--state-dir", tmp_path / "state", **pipes)
+    try:
+        names_rig.said(publisher, "listening")
+        key = names_rig.said(publisher, "publisher")
+        asked = ["--from", f"[{far}%c0]:4434", "--ca", tmp_path / "state" / "weir-server-ca.pem", "--publisher", key]
+        words = ["get", "/weir/files/film", *asked, "--interface", "c0", "--output", tmp_path / "film"]
+        done = names_rig.run(hosts, ICN, *words)
+        assert done.returncode == OK, done
+        assert (tmp_path / "film").read_bytes() == content
+    finally:
+        publisher.kill()
+        publisher.communicate()

@@ -144,7 +144,8 @@ def server(authority):
 
 def met(server: Scripted, script: Script, *args: object):
     with server.saying(script):
-        return client(server.url("/bytes/5"), "--insecure", "--idle-timeout-ms", 1500, "--json", *args)
+        limits = ["--idle-timeout-ms", 1500, "--read-timeout", 1.5]
+        return client(server.url("/bytes/5"), "--insecure", *limits, "--json", *args)
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -29,6 +29,8 @@ pub struct Interface {
     /// Addresses to send from, in the kernel's order: no link-local ones, and no IPv6 addresses that are tentative,
     /// deprecated or found to be another's (RFC 4862 5.4, 5.5.4).
     pub addresses: Vec<IpAddr>,
+    /// Addresses of this link alone, under the same conditions.
+    pub link_local: Vec<IpAddr>,
 }
 
 /// The content of one dump, in its order.
@@ -88,13 +90,16 @@ impl Dump {
                     up: flags.contains(LinkFlags::Up | LinkFlags::Running),
                     loopback: flags.contains(LinkFlags::Loopback),
                     addresses: Vec::new(),
+                    link_local: Vec::new(),
                 },
             );
         }
         for address in self.addresses {
             // An address may have come with a link that was not there yet when links were listed.
             let Some(interface) = found.get_mut(&address.header.index) else { continue };
-            interface.addresses.extend(usable(&address));
+            let Some(ip) = usable(&address) else { continue };
+            let all = if is_link_local(ip) { &mut interface.link_local } else { &mut interface.addresses };
+            all.push(ip);
         }
         found.into_values().collect()
     }
@@ -114,12 +119,15 @@ fn usable(address: &AddressMessage) -> Option<IpAddr> {
         }
     }
     let ip = ours.or(either)?;
-    let link_local = match ip {
+    let bad = AddressFlags::Tentative | AddressFlags::Deprecated | AddressFlags::Dadfailed;
+    (!flags.intersects(bad)).then_some(ip)
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    let bad = AddressFlags::Tentative | AddressFlags::Deprecated | AddressFlags::Dadfailed;
-    (!link_local && !flags.intersects(bad)).then_some(ip)
+    }
 }
 
 fn dump(socket: &Socket, request: RouteNetlinkMessage, into: &mut Dump) -> io::Result<()> {

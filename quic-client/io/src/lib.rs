@@ -4,6 +4,7 @@
 //! Made for a lab in which every system call and every wake-up costs wall time and a program that polls the clock
 //! stands still: nothing here spins, sleeps in steps or starts threads.
 
+pub mod address;
 pub mod cert;
 pub mod clock;
 pub mod fault;

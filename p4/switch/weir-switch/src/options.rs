@@ -206,7 +206,10 @@ fn queue_help() -> String {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     let wrong = |e: &dyn std::fmt::Display| format!("it is ADDRESS:PORT, such as 127.0.0.1:9559: {e}");
-    let mut found = text.to_socket_addrs().map_err(|e| wrong(&e))?;
+    // The resolver takes an address with its interface, as in [fe80::1%eth0]:9559, but no brackets.
+    let bare = text.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
+    let of_host = bare.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?).to_socket_addrs()));
+    let mut found = of_host.unwrap_or_else(|| text.to_socket_addrs()).map_err(|e| wrong(&e))?;
     found.next().ok_or_else(|| wrong(&"no address has this name"))
 }
 

@@ -32,6 +32,8 @@ pub struct Plan {
     pub idle_timeout: Duration,
     /// Payload that a download may have at most.
     pub max_bytes: Option<u64>,
+    /// A request fails after this time without progress; `None`: it waits as long as the connection lives.
+    pub read_timeout: Option<Duration>,
 }
 
 impl Plan {

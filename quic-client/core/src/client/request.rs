@@ -72,12 +72,15 @@ impl Request {
             (false, 1) => printable_bytes(all(b":status").next().unwrap_or_default()),
             (false, n) => return malformed(&format!("{n} statuses, expected one")),
         };
+        if status.len() != 3 || !status.bytes().all(|b| b.is_ascii_digit()) {
+            return malformed("its status is not three digits");
+        }
         // RFC 9110 15.2: interim answers come before the one that counts.
-        if status.len() == 3 && status.starts_with('1') {
+        if status.starts_with('1') {
             return None;
         }
         // RFC 9110 15.3: all of them are successes.
-        if status.len() != 3 || !status.starts_with('2') {
+        if !status.starts_with('2') {
             return Some(Outcome::NotServed(format!("{asked}: status {status}")));
         }
         self.answered = true;

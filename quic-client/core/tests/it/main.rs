@@ -6,6 +6,7 @@ mod clock;
 mod congestion;
 mod ending;
 mod moving;
+mod path_mtu;
 mod paths;
 mod pbq;
 mod session_paths;

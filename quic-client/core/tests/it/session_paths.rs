@@ -106,6 +106,7 @@ fn run(strategy: &str, tasks: u64, extra: impl Fn(Duration) -> Option<Duration>)
         start_at: Some(start + 1000 * MS),
         idle_timeout: Duration::from_secs(30),
         max_bytes: None,
+        read_timeout: None,
     };
     let timebase = Timebase::new(start, 0);
     let mut client =

@@ -58,6 +58,12 @@ pub struct World {
     pub silent_from: Option<Duration>,
     /// The client's session is ended then.
     pub stop_at: Option<Duration>,
+    /// UDP payload that all paths carry at a time.
+    pub mtu_bytes: Rc<dyn Fn(Duration) -> usize>,
+    /// The kernel refuses larger ones (EMSGSIZE); else they are lost on the way.
+    pub refuses: bool,
+    /// Share of packets that is lost, and the seed of the choice.
+    pub loss: (f64, u64),
 }
 
 /// More turns at one instant than this, and nothing would ever happen.
@@ -81,6 +87,9 @@ impl Default for World {
             late_up: None,
             silent_from: None,
             stop_at: None,
+            mtu_bytes: Rc::new(|_| usize::MAX),
+            refuses: false,
+            loss: (0.0, 0),
         }
     }
 }
@@ -97,6 +106,10 @@ pub struct Seen {
     /// Of the server's congestion control.
     pub decisions: Vec<Decision>,
     pub counts: DecisionCounts,
+    /// Times at which datagrams were larger than the paths carry, and the largest of them.
+    pub oversized: BTreeMap<Duration, usize>,
+    /// Size of packets of client and server at the end.
+    pub sizes: [usize; 2],
 }
 
 impl Seen {
@@ -224,6 +237,7 @@ impl World {
             start_at: self.start_at.map(|d| start + d),
             idle_timeout: Duration::from_secs(30),
             max_bytes: None,
+            read_timeout: None,
         };
         let timebase = Timebase::new(start, 0);
         let uploads = matches!(self.action, Action::Upload(_));
@@ -239,6 +253,8 @@ impl World {
         let mut decisions = Vec::new();
         let mut now = start;
         let mut turns = 0;
+        let mut oversized = BTreeMap::new();
+        let mut rng = fastrand::Rng::with_seed(self.loss.1);
         loop {
             let mut new_cid = || {
                 cids += 1;
@@ -282,6 +298,18 @@ impl World {
                 let link = self.links[path];
                 let free = free.entry((path, is_up)).or_insert(now);
                 let begin = (*free).max(now);
+                if bytes.len() > (self.mtu_bytes)(now - start) {
+                    let largest = oversized.entry(now - start).or_insert(0);
+                    *largest = bytes.len().max(*largest);
+                    if self.refuses {
+                        let conn = if is_up { &mut client.conn } else { &mut server.conn };
+                        conn.refused(from, to, bytes.len());
+                    }
+                    continue;
+                }
+                if rng.f64() < self.loss.0 {
+                    continue;
+                }
                 if begin > now + QUEUE || self.silent_from.is_some_and(|at| start + at <= now) {
                     continue;
                 }
@@ -314,6 +342,7 @@ impl World {
         let (took, over) = (client.ended.unwrap() - start, now - start);
         let answered_elsewhere = client.answered_elsewhere();
         let (paths, counts) = (client.path_tallies().to_vec(), server.conn.decisions);
-        Seen { events, paths, took, over, answered_elsewhere, decisions, counts }
+        let sizes = [&client.conn, &server.conn].map(|conn| quiche::hooks::mtu(&conn.quic));
+        Seen { events, paths, took, over, answered_elsewhere, decisions, counts, oversized, sizes }
     }
 }

@@ -102,6 +102,7 @@ fn download(alpn: Alpn, resend: bool) -> Run {
         start_at: Some(start + 500 * Duration::from_millis(1)),
         idle_timeout: Duration::from_secs(30),
         max_bytes: None,
+        read_timeout: None,
     };
     let mut client = Session::new(
         Conn::new(quic, Box::new(QuicheOwn), start),

@@ -135,6 +135,7 @@ fn flows(
             start_at,
             idle_timeout: context.transport.idle_timeout,
             max_bytes: options.max_size,
+            read_timeout: Some(options.read_timeout).filter(|limit| !limit.is_zero()),
         };
         let body: Box<dyn Body> = match &options.output {
             Some(_) if options.to_standard_output() => Box::new(StandardOutput::default()),

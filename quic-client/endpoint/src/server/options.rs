@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use weir_core::server::admission::{Limits, RetryPolicy};
 use weir_core::transport::CID_LIMIT;
+use weir_io::address::socket_address;
 
 /// Serves bulk transfers over QUIC, with HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited),
 /// GET /bytes/N/every/MS (N bytes more each MS milliseconds, as a live stream has) and POST /upload.
@@ -17,8 +18,9 @@ use weir_core::transport::CID_LIMIT;
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-server")]
 pub struct Options {
-    /// Address and port to listen on (port 0: any free port)
-    #[arg(long, default_value = "0.0.0.0:4433", value_name = "ADDR:PORT")]
+    /// Address and port to listen on (port 0: any free port). One of a single link has its interface behind it:
+    /// [fe80::1%eth0]:4433
+    #[arg(long, default_value = "0.0.0.0:4433", value_parser = socket_address, value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
     /// PEM file with the certificate chain (together with --key)
     #[arg(long, requires = "key", value_name = "FILE")]

@@ -7,6 +7,7 @@ use crate::names::Name;
 use crate::qvdp::Client;
 use std::io::Write;
 use std::net::SocketAddr;
+use weir_io::address::socket_address;
 use weir_io::fault::Fault;
 use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
 
@@ -31,7 +32,7 @@ pub(super) struct Options {
     #[arg(long, value_parser = name, value_name = "NAME")]
     server: Name,
     /// Address and port that programs connect to (port 0: any free port)
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_parser = socket_address, value_name = "ADDR:PORT")]
     listen: SocketAddr,
 }
 

@@ -6,6 +6,7 @@ use super::options::complain;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use weir_io::address::socket_address;
 use weir_io::cert::{self, Choice, Identity};
 use weir_io::fault::Fault;
 
@@ -13,7 +14,7 @@ use weir_io::fault::Fault;
 #[derive(Debug, Args)]
 pub struct Serving {
     /// UDP address and port for subscribers (port 0: any free port)
-    #[arg(long, default_value = "0.0.0.0:4434", value_name = "ADDR:PORT")]
+    #[arg(long, default_value = "0.0.0.0:4434", value_parser = socket_address, value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
     /// PEM file with the certificate chain (together with --key)
     #[arg(long, requires = "key", value_name = "FILE", help_heading = "Identity")]

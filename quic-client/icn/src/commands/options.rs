@@ -5,9 +5,10 @@ use super::group::{Target, Trust};
 use crate::face::{Face, FaceError, PacketSocket};
 use crate::names::Name;
 use serde::Serialize;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use weir_core::text::printable;
+use weir_io::address::{socket_address, split_port, split_zone};
 use weir_io::fault::{CONNECT, Fault, IO, USAGE};
 
 /// A number of bytes, with or without a unit.
@@ -88,18 +89,19 @@ pub fn receive(face: &mut impl Face, mut take: impl FnMut(&crate::packet::Header
 /// It is no host and port, or the host is not known.
 pub fn resolve(option: &str, from: &str) -> Result<Vec<Target>, Fault> {
     let wrong = || Fault::new(USAGE, format!("{option} {from}: expected HOST:PORT, as in 192.0.2.1:4434"));
-    let (host, _) = from.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let found = from.to_socket_addrs().map_err(|e| match e.kind() {
-        std::io::ErrorKind::InvalidInput => wrong(),
-        _ => Fault::new(CONNECT, format!("{option} {from}: {e}")),
-    })?;
-    let found: Vec<SocketAddr> = found.collect();
+    let (host, port) = split_port(from).ok_or_else(wrong)?;
+    let (bare, _) = split_zone(host);
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        let to = socket_address(from).map_err(|e| Fault::new(USAGE, format!("{option} {from}: {e}")))?;
+        return Ok(vec![Target { host: ip.to_string(), to }]);
+    }
+    let found = (host, port).to_socket_addrs();
+    let found: Vec<SocketAddr> = found.map_err(|e| Fault::new(CONNECT, format!("{option} {from}: {e}")))?.collect();
     let first = *found.first().ok_or_else(wrong)?;
     let (these, those): (Vec<_>, Vec<_>) = found.into_iter().partition(|a| a.is_ipv6() == first.is_ipv6());
     let places = these.len().max(those.len());
     let in_turn = (0..places).flat_map(|n| [these.get(n), those.get(n)]).flatten();
-    Ok(in_turn.map(|to| Target { host: host.clone(), to: *to }).collect())
+    Ok(in_turn.map(|to| Target { host: host.to_owned(), to: *to }).collect())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::qvdp::Server;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use weir_io::address::socket_address;
 use weir_io::fault::Fault;
 use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
 use weir_io::wait::Waiter;
@@ -31,7 +32,7 @@ pub(super) struct Options {
     #[arg(long, value_parser = name, value_name = "NAME")]
     name: Name,
     /// Address and port of the program
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_parser = socket_address, value_name = "ADDR:PORT")]
     to: SocketAddr,
 }
 

@@ -59,6 +59,8 @@ pub struct Session {
     /// `None`: one path, chosen by the routing table.
     routes: Option<Box<Routes>>,
     cid_budget: Option<CidBudget>,
+    /// When one of the tasks last made progress.
+    progress: Instant,
     /// When a packet last came in, or one was sent that asks for an answer.
     lively: Instant,
     timebase: Timebase,
@@ -90,6 +92,7 @@ impl Session {
             going_away: false,
             routes: None,
             cid_budget: None,
+            progress: now,
             lively: now,
             timebase,
             events: record.then(Vec::new),
@@ -193,7 +196,7 @@ impl Session {
         // A task that could not start at its time waits for a packet, so a time in the past is no deadline.
         let steer = self.routes.as_ref().and_then(|r| r.steer.deadline());
         let start = self.routes.as_ref().and_then(|r| r.start_by).filter(|_| self.next_task == 0);
-        let due = [self.next_due(), self.patience_ends(), steer, start].into_iter().flatten();
+        let due = [self.next_due(), self.patience_ends(), self.read_timeout_at(), steer, start].into_iter().flatten();
         let due = due.filter(|t| self.looked.is_none_or(|l| *t > l)).min();
         let paths = self.routes.as_ref().and_then(|r| r.paths.deadline());
         [self.conn.deadline(), due, self.keep_alive(), paths].into_iter().flatten().min()
@@ -284,18 +287,20 @@ impl Session {
             Alpn::H3 => {
                 let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
                 let result = self.read_h3(&mut h3, now, scratch, body).and_then(|()| {
+                    self.end_stuck(now);
                     self.ask_anew(now, Some(&mut h3), body)?;
                     self.start_tasks(now, Some(&mut h3))?;
-                    self.write_uploads(Some(&mut h3))
+                    self.write_uploads(now, Some(&mut h3))
                 });
                 self.conn.h3 = Some(h3);
                 result
             }
             Alpn::Hq => {
                 self.read_hq(now, scratch, body)?;
+                self.end_stuck(now);
                 self.ask_anew(now, None, body)?;
                 self.start_tasks(now, None)?;
-                self.write_uploads(None)
+                self.write_uploads(now, None)
             }
         }
     }

@@ -93,13 +93,14 @@ impl Session {
         for old in streams {
             // No room for another stream: try again at the next turn.
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
-            let Some(Running { chosen, request: given_up, .. }) = self.running.remove(&old) else { continue };
+            let Some(Running { chosen, request: given_up, progress, .. }) = self.running.remove(&old) else { continue };
             // An error means that it is shut already.
             let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
             let (task, path) = (chosen.task, self.path_name(chosen.on()));
             // These bytes come once more. What each path carried stays in its sum.
             self.bytes = self.bytes.saturating_sub(given_up.bytes);
-            self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
+            let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress };
+            self.running.insert(stream, running);
             self.event(now, || Event::Retry { task, path, bytes: given_up.bytes });
             if let Err(text) = body.restart() {
                 self.task_over(stream, Outcome::File(text), now);

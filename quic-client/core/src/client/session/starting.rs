@@ -44,7 +44,9 @@ impl Session {
                     // Bytes that came before are HTTP/3's settings, not an answer.
                     routes.carried.clear();
                 }
-                self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
+                let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress: now };
+                self.running.insert(stream, running);
+                self.progress = now;
                 if let Some(routes) = &mut self.routes {
                     routes.steer.begin(now);
                 }

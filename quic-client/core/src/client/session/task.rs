@@ -4,7 +4,7 @@
 use crate::choice::PathId;
 use crate::client::moves::Standstill;
 use crate::client::request::Request;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A task that is due and has a path; its request was not sent yet.
 #[derive(Debug, Clone)]
@@ -39,4 +39,13 @@ pub struct Running {
     pub standstill: Option<Standstill>,
     /// Bytes of the answer by the path that carried them.
     pub answered: Vec<(PathId, u64)>,
+    /// When something of its body was sent, or something of its answer arrived, last; else when it was sent.
+    pub progress: Instant,
+}
+
+impl Running {
+    /// When it fails if there is no more progress.
+    pub fn gives_up_at(&self, read_timeout: Option<Duration>) -> Option<Instant> {
+        self.progress.checked_add(read_timeout?)
+    }
 }

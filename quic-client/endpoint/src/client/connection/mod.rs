@@ -5,7 +5,7 @@
 mod race;
 
 use super::options::Options;
-use super::options::local_paths::{LocalPath, RequestedPaths};
+use super::options::local_paths::{LocalPath, Reach, RequestedPaths};
 use super::options::path_choice::PathChoice;
 use super::options::target::Target;
 use super::sockets::{PathSocket, Router};
@@ -29,6 +29,7 @@ use weir_core::report::events::Event;
 use weir_core::report::samples::Timebase;
 use weir_core::transport::{CID_BYTES, Transport};
 use weir_core::window::{SharedBudget, Windows};
+use weir_io::address::ZonedIp;
 use weir_io::interfaces::Interface;
 use weir_io::lines::LineWriter;
 use weir_io::udp::{RecvBatch, SendBatch};
@@ -90,10 +91,11 @@ impl Context<'_> {
         if self.requested.is_empty() {
             let v6 = peer.is_ipv6();
             let any = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-            let address = self.options.bind.unwrap_or(any);
-            return vec![LocalPath { name: DEFAULT_PATH.to_owned(), device: None, address, up: true }];
+            let from = self.options.bind.unwrap_or(ZonedIp { ip: any, zone: 0 });
+            let (address, zone) = (from.ip, from.zone);
+            return vec![LocalPath { name: DEFAULT_PATH.to_owned(), device: None, address, zone, up: true }];
         }
-        self.requested.find(&self.interfaces, peer.is_ipv6())
+        self.requested.find(&self.interfaces, Reach::of(peer))
     }
 
     /// Writes down what a congestion control decided.

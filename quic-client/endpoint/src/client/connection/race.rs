@@ -12,6 +12,7 @@ use std::net::{SocketAddr, UdpSocket as PlainSocket};
 use std::time::{Duration, Instant};
 use weir_core::choice::PathId;
 use weir_core::client::{Outcome, Session};
+use weir_io::address::ZonedIp;
 use weir_io::udp::{SocketOptions, UdpSocket};
 
 /// Time after which the next attempt begins (Connection Attempt Delay, RFC 8305 5).
@@ -154,7 +155,8 @@ impl Flow {
     ) -> io::Result<()> {
         let device = path.device.as_ref().map(|(_, name)| name.clone());
         let options = SocketOptions { device, ..context.options.common.sockets() };
-        let socket = UdpSocket::open(SocketAddr::new(path.address, 0), Some(peer), &options)?;
+        let from = ZonedIp { ip: path.address, zone: path.zone }.with_port(0);
+        let socket = UdpSocket::open(from, Some(peer), &options)?;
         let granted = socket.recv_buffer_bytes()? as u64;
         context.recv_buffer_bytes = Some(context.recv_buffer_bytes.map_or(granted, |least| least.min(granted)));
         let id = PathId(self.next_path);

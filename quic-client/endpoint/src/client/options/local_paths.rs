@@ -3,7 +3,8 @@
 
 use super::target::Families;
 use crate::shared::fault::{Fault, PATHS};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use weir_io::address::{AddressError, ZonedIp};
 use weir_io::interfaces::Interface;
 
 /// The value of `--path` that takes all interfaces.
@@ -18,15 +19,68 @@ pub struct LocalPath {
     pub device: Option<(u32, String)>,
     /// Address to send from.
     pub address: IpAddr,
+    /// Index of the interface that the address is of, if it is of one link alone.
+    pub zone: u32,
     /// The interface carries packets.
     pub up: bool,
+}
+
+/// The servers that a path is to reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Those with an IPv4 address.
+    V4,
+    /// Those with an IPv6 address.
+    V6,
+    /// Those on the link of the interface with this index, by an IPv6 address that is good there alone.
+    Link(u32),
+}
+
+impl Reach {
+    /// Of a path to this server.
+    pub fn of(peer: SocketAddr) -> Reach {
+        match peer {
+            SocketAddr::V4(_) => Reach::V4,
+            SocketAddr::V6(peer) if peer.ip().is_unicast_link_local() => Reach::Link(peer.scope_id()),
+            SocketAddr::V6(_) => Reach::V6,
+        }
+    }
+
+    /// The first of an interface's addresses to send from.
+    fn address_of(self, interface: &Interface) -> Option<IpAddr> {
+        match self {
+            Reach::V4 => interface.addresses.iter().find(|ip| ip.is_ipv4()).copied(),
+            Reach::V6 => interface.addresses.iter().find(|ip| ip.is_ipv6()).copied(),
+            Reach::Link(index) => {
+                interface.link_local.iter().find(|ip| ip.is_ipv6() && interface.index == index).copied()
+            }
+        }
+    }
+
+    /// Whether packets from this address of an interface arrive there.
+    fn is_from(self, from: ZonedIp, interface: Option<&Interface>) -> bool {
+        match self {
+            Reach::V4 => from.ip.is_ipv4(),
+            Reach::V6 => from.ip.is_ipv6() && from.zone == 0,
+            Reach::Link(index) => from.ip.is_ipv6() && interface.is_some_and(|i| i.index == index),
+        }
+    }
+}
+
+/// The interface with an address.
+fn owner(interfaces: &[Interface], address: ZonedIp) -> Option<&Interface> {
+    let has = |i: &&Interface| match address.zone {
+        0 => i.addresses.iter().chain(&i.link_local).any(|ip| *ip == address.ip),
+        zone => i.index == zone && i.link_local.contains(&address.ip),
+    };
+    interfaces.iter().find(has)
 }
 
 /// What one `--path` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wanted {
     Name(String),
-    Address(IpAddr),
+    Address(ZonedIp),
     Auto,
 }
 
@@ -41,7 +95,8 @@ fn fault(text: String) -> Fault {
 /// The interfaces of this machine, for the error message to someone who named another.
 fn listed(interfaces: &[Interface]) -> String {
     let one = |i: &Interface| {
-        let addresses: Vec<_> = i.addresses.iter().map(IpAddr::to_string).collect();
+        let link_local = i.link_local.iter().map(|ip| format!("{ip}%{}", i.name));
+        let addresses: Vec<_> = i.addresses.iter().map(IpAddr::to_string).chain(link_local).collect();
         let state = if i.up { "" } else { ", down" };
         match addresses.is_empty() {
             true => format!("{} (no usable address{state})", i.name),
@@ -68,11 +123,12 @@ impl RequestedPaths {
     pub fn parse(paths: &[String]) -> Result<RequestedPaths, Fault> {
         let mut wanted = Vec::new();
         for path in paths {
-            let one = match path.parse::<IpAddr>() {
-                Ok(ip) if ip.is_unspecified() || ip.is_multicast() => {
+            let one = match path.parse::<ZonedIp>() {
+                Ok(ZonedIp { ip, .. }) if ip.is_unspecified() || ip.is_multicast() => {
                     return Err(fault(format!("--path {path}: not an address to send from")));
                 }
                 Ok(ip) => Wanted::Address(ip),
+                Err(e) if !matches!(e, AddressError::Expected(_)) => return Err(fault(format!("--path {path}: {e}"))),
                 Err(_) if path == AUTO => Wanted::Auto,
                 Err(_) if path.is_empty() => {
                     return Err(fault("--path '': expected an interface, an address or auto".into()));
@@ -105,14 +161,16 @@ impl RequestedPaths {
     /// # Errors
     /// The first `--path` that does not exist, with a list of what does; two that are the same interface and address.
     pub fn check(&self, interfaces: &[Interface]) -> Result<Families, Fault> {
-        let mut families = Families { v4: true, v6: true, option: String::new(), code: PATHS };
-        let mut limit = |option: &str, v4: bool, v6: bool| {
+        let mut families = Families { v4: true, v6: true, link_local: true, option: String::new(), code: PATHS };
+        let mut limit = |option: &str, v4: bool, v6: bool, link_local: bool| {
             if !v4 && families.v4 || !v6 && families.v6 {
                 families.option = option.to_owned();
             }
             (families.v4, families.v6) = (families.v4 && v4, families.v6 && v6);
+            families.link_local &= link_local;
         };
         let (mut idle, mut usable) = (None, false);
+        let link_local = |i: &Interface| i.link_local.iter().any(IpAddr::is_ipv6);
         for wanted in &self.0 {
             match wanted {
                 Wanted::Name(name) => {
@@ -122,39 +180,51 @@ impl RequestedPaths {
                     };
                     if found.addresses.is_empty() {
                         // It may get one later; the others can start without it.
-                        idle.get_or_insert(option);
+                        idle.get_or_insert((option, link_local(found)));
                         continue;
                     }
                     let v6 = found.addresses.iter().any(IpAddr::is_ipv6);
-                    limit(&option, found.addresses.iter().any(IpAddr::is_ipv4), v6);
+                    limit(&option, found.addresses.iter().any(IpAddr::is_ipv4), v6, link_local(found));
                 }
                 Wanted::Address(ip) => {
                     let option = format!("--path {ip}");
                     // The whole of 127.0.0.0/8 is this machine's.
-                    if !ip.is_loopback() && !interfaces.iter().any(|i| i.addresses.contains(ip)) {
+                    if !ip.ip.is_loopback() && owner(interfaces, *ip).is_none() {
                         return Err(fault(format!("{option}: no interface has this address; {}", listed(interfaces))));
                     }
-                    limit(&option, ip.is_ipv4(), ip.is_ipv6());
+                    limit(&option, ip.ip.is_ipv4(), ip.ip.is_ipv6() && ip.zone == 0, ip.ip.is_ipv6());
                 }
                 Wanted::Auto => {
-                    let usable = || interfaces.iter().filter(|i| i.up && !i.loopback).flat_map(|i| &i.addresses);
-                    if usable().next().is_none() {
+                    let up = || interfaces.iter().filter(|i| i.up && !i.loopback);
+                    let usable = || up().flat_map(|i| &i.addresses);
+                    if usable().next().is_none() && !up().any(link_local) {
                         return Err(fault(format!("--path auto: no usable interface; {}", listed(interfaces))));
                     }
-                    limit("--path auto", usable().any(IpAddr::is_ipv4), usable().any(IpAddr::is_ipv6));
+                    limit(
+                        "--path auto",
+                        usable().any(IpAddr::is_ipv4),
+                        usable().any(IpAddr::is_ipv6),
+                        up().any(link_local),
+                    );
                 }
             }
             usable = true;
         }
-        if let (Some(option), false) = (idle, usable) {
-            return Err(fault(format!("{option}: it has no usable address; {}", listed(interfaces))));
+        match idle {
+            Some((option, true)) if !usable => limit(&option, false, false, true),
+            Some((option, false)) if !usable => {
+                return Err(fault(format!("{option}: it has no usable address; {}", listed(interfaces))));
+            }
+            _ => {}
         }
-        if !families.v4 && !families.v6 {
+        if !families.v4 && !families.v6 && !families.link_local {
             let text = format!("{}: no address family in common with the other paths", families.option);
             return Err(fault(text));
         }
-        for v6 in [false, true].into_iter().filter(|v6| if *v6 { families.v6 } else { families.v4 }) {
-            let paths = self.find(interfaces, v6);
+        let links = interfaces.iter().map(|i| (Reach::Link(i.index), families.link_local));
+        let reaches = [(Reach::V4, families.v4), (Reach::V6, families.v6)].into_iter().chain(links);
+        for (reach, _) in reaches.filter(|(_, usable)| *usable) {
+            let paths = self.find(interfaces, reach);
             for (i, a) in paths.iter().enumerate() {
                 let Some(b) = paths[..i].iter().find(|b| (&a.device, a.address) == (&b.device, b.address)) else {
                     continue;
@@ -167,26 +237,35 @@ impl RequestedPaths {
         Ok(families)
     }
 
-    /// The local paths that exist now to a server of this address family, in the order asked for.
-    pub fn find(&self, interfaces: &[Interface], v6: bool) -> Vec<LocalPath> {
-        let fits = |ip: &&IpAddr| ip.is_ipv6() == v6;
+    /// The local paths that exist now to these servers, in the order asked for.
+    pub fn find(&self, interfaces: &[Interface], reach: Reach) -> Vec<LocalPath> {
         let by_interface = |i: &Interface| {
-            let address = *i.addresses.iter().find(fits)?;
-            Some(LocalPath { name: i.name.clone(), device: device_of(i), address, up: i.up })
+            let address = reach.address_of(i)?;
+            let zone = if let Reach::Link(index) = reach { index } else { 0 };
+            Some(LocalPath { name: i.name.clone(), device: device_of(i), address, zone, up: i.up })
         };
-        let by_address = |ip: &IpAddr| {
-            let name = ip.to_string();
-            let owner = interfaces.iter().find(|i| i.addresses.contains(ip));
+        let by_address = |from: ZonedIp| {
+            let ZonedIp { ip: address, zone } = from;
+            let owner = owner(interfaces, from);
+            if !reach.is_from(from, owner) {
+                return None;
+            }
             match owner {
-                Some(i) => Some(LocalPath { name, device: device_of(i), address: *ip, up: i.up }),
-                None => ip.is_loopback().then_some(LocalPath { name, device: None, address: *ip, up: true }),
+                Some(i) => {
+                    let name = if zone == 0 { address.to_string() } else { format!("{address}%{}", i.name) };
+                    Some(LocalPath { name, device: device_of(i), address, zone, up: i.up })
+                }
+                None => {
+                    let name = address.to_string();
+                    address.is_loopback().then_some(LocalPath { name, device: None, address, zone, up: true })
+                }
             }
         };
         let mut paths = Vec::new();
         for wanted in &self.0 {
             match wanted {
                 Wanted::Name(name) => paths.extend(interfaces.iter().find(|i| i.name == *name).and_then(by_interface)),
-                Wanted::Address(ip) => paths.extend(Some(ip).filter(fits).and_then(by_address)),
+                Wanted::Address(from) => paths.extend(by_address(*from)),
                 Wanted::Auto => {
                     paths.extend(interfaces.iter().filter(|i| !i.loopback && i.up).filter_map(by_interface))
                 }
@@ -203,7 +282,7 @@ mod tests {
 
     fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
         let addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
-        Interface { index, name: name.to_owned(), up: true, loopback: name == "lo", addresses }
+        Interface { index, name: name.to_owned(), up: true, loopback: name == "lo", addresses, link_local: Vec::new() }
     }
 
     fn there() -> Vec<Interface> {
@@ -223,15 +302,36 @@ mod tests {
     #[test]
     fn names_addresses_and_all() {
         let names = |paths: &[&str], v6| {
-            let paths = request(paths).find(&there(), v6);
+            let paths = request(paths).find(&there(), if v6 { Reach::V6 } else { Reach::V4 });
             paths.iter().map(|w| format!("{}@{}", w.name, w.address)).collect::<Vec<_>>()
         };
         assert_eq!(names(&["wlan0", "eth0"], false), ["wlan0@198.51.100.1", "eth0@192.0.2.1"]);
         assert_eq!(names(&["auto"], false), ["eth0@192.0.2.1", "wlan0@198.51.100.1"]);
         assert_eq!(names(&["auto"], true), ["eth0@2001:db8::1", "tun0@2001:db8:1::1"]);
         assert_eq!(names(&["127.0.0.7", "192.0.2.1"], false), ["127.0.0.7@127.0.0.7", "192.0.2.1@192.0.2.1"]);
-        let paths = request(&["127.0.0.7", "192.0.2.1"]).find(&there(), false);
+        let paths = request(&["127.0.0.7", "192.0.2.1"]).find(&there(), Reach::V4);
         assert_eq!(paths.iter().map(|w| w.device.clone()).collect::<Vec<_>>(), [None, Some((2, "eth0".into()))]);
+    }
+
+    #[test]
+    fn addresses_of_one_link() {
+        let mut there = there();
+        there[0].link_local.push("fe80::1".parse().unwrap());
+        there[1].link_local.push("fe80::2".parse().unwrap());
+        let names = |paths: &[&str], reach| {
+            let paths = request(paths).find(&there, reach);
+            paths.iter().map(|p| format!("{}@{}%{}", p.name, p.address, p.zone)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["eth0", "tun0"], Reach::Link(2)), ["eth0@fe80::2%2"]);
+        assert_eq!(names(&["auto"], Reach::Link(2)), ["eth0@fe80::2%2"]);
+        assert_eq!(names(&["fe80::1%lo"], Reach::Link(1)), ["fe80::1%lo@fe80::1%1"]);
+        assert_eq!(names(&["2001:db8::1"], Reach::Link(2)), ["2001:db8::1@2001:db8::1%0"]);
+        for (path, reach) in [("fe80::1%lo", Reach::V6), ("fe80::1%lo", Reach::Link(2)), ("192.0.2.1", Reach::Link(2))]
+        {
+            assert!(names(&[path], reach).is_empty(), "{path} {reach:?}");
+        }
+        let families = request(&["fe80::1%lo"]).check(&there).unwrap();
+        assert_eq!((families.v4, families.v6, families.link_local), (false, false, true));
     }
 
     #[test]
@@ -265,6 +365,8 @@ mod tests {
             (&["::1", "0:0::1"], "given twice"),
             (&["auto", "eth0"], "no other --path"),
             (&["0.0.0.0"], "not an address to send from"),
+            (&["fe80::1"], "expected its interface"),
+            (&["fe80::1%no-such-if"], "no interface 'no-such-if'"),
             (&[""], "expected an interface"),
         ] {
             let e = RequestedPaths::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).err().unwrap();

@@ -13,21 +13,21 @@ use crate::shared::fault::{Fault, USAGE};
 use crate::shared::options::CommonOptions;
 use clap::Parser;
 use path_choice::PathChoiceOptions;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::window::WindowKind;
 use weir_core::window::budget::LEAST_BYTES;
+use weir_io::address::ZonedIp;
 use weir_io::outputs::same_file;
 
 /// Sends requests over QUIC and reports what the network did to them. Each flow is a connection of its own with one
 /// request or many.
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
-/// lost before it was up; 4 no agreement on TLS, protocol or version; 5 timeout, also --max-time; 6 transfer incomplete;
-/// 7 the server does not serve the request; 8 file or socket error; 9 --path names something that can't be used; 10 an
-/// answer larger than --max-size; 130 interrupted. If several flows fail, the code is that of the first.
+/// lost before it was up; 4 no agreement on TLS, protocol or version; 5 timeout, also of --max-time and --read-timeout; 6
+/// transfer incomplete; 7 the server does not serve the request; 8 file or socket error; 9 --path names something that
+/// can't be used; 10 an answer larger than --max-size; 130 interrupted. If several flows fail, the code is that of the first.
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-client", after_help = EXAMPLES)]
 pub struct Options {
@@ -70,6 +70,10 @@ pub struct Options {
     /// Give up, with exit code 5, this many seconds after the start of the program
     #[arg(long, short, value_parser = seconds, value_name = "SECONDS", help_heading = "Transfers")]
     pub max_time: Option<Duration>,
+    /// Fail a request, with exit code 5, after this many seconds in which nothing of its body was sent and nothing of its
+    /// answer arrived; 0 for no limit. Other requests go on
+    #[arg(long, value_parser = seconds_or_none, default_value = "300", value_name = "SECONDS", help_heading = "Transfers")]
+    pub read_timeout: Duration,
     /// Refuse an answer with more bytes than this (units: kB, MB, KiB, MiB): before its first byte if the server announces
     /// the length, else when it has become too large. The file of --output is then removed
     #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()), value_name = "BYTES",
@@ -94,7 +98,7 @@ pub struct Options {
     pub connect: Option<String>,
     /// Local address to send from
     #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]
-    pub bind: Option<IpAddr>,
+    pub bind: Option<ZonedIp>,
     /// Rule that sizes the receive windows: static, double (quiche's), fast (Lee & An) or weir (by measured demand).
     /// --max-stream-window and --max-conn-window are the upper bounds
     #[arg(long, default_value = "double", value_name = "RULE", help_heading = "Transport")]
@@ -158,6 +162,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let bad = || format!("'{text}' is not a duration: expected seconds above 0, at most 86400");
     let s: f64 = text.parse().map_err(|_| bad())?;
     if s > 0.0 && s <= 86_400.0 { Ok(Duration::from_secs_f64(s)) } else { Err(bad()) }
+}
+
+/// Also 0.
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
 }
 
 impl Options {

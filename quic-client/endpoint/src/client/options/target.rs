@@ -5,9 +5,9 @@ use super::Options;
 use crate::shared::fault::{CONNECT, Fault, USAGE};
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use url::{Host, Url};
-use weir_io::interfaces;
+use weir_io::address::{ZonedIp, with_zone};
 
 /// The server of a flow and what to ask it for.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub struct Families {
     pub v4: bool,
     /// IPv6 can be used.
     pub v6: bool,
+    /// IPv6 can be used to hosts of one link (RFC 4291 2.5.6).
+    pub link_local: bool,
     /// The option that excludes a family, as typed.
     pub option: String,
     /// Exit code if the server has no address of the families left.
@@ -39,15 +41,19 @@ pub struct Families {
 
 impl Families {
     /// The family of the address in `--bind`, or both.
-    pub fn of_bind(bind: Option<IpAddr>) -> Families {
-        match bind {
-            Some(ip) => Families { v4: ip.is_ipv4(), v6: ip.is_ipv6(), option: format!("--bind {ip}"), code: USAGE },
-            None => Families { v4: true, v6: true, option: String::new(), code: USAGE },
-        }
+    pub fn of_bind(bind: Option<ZonedIp>) -> Families {
+        let (v4, v6) = bind.map_or((true, true), |b| (b.ip.is_ipv4(), b.ip.is_ipv6() && b.zone == 0));
+        let link_local = bind.is_none_or(|b| b.ip.is_ipv6());
+        let option = bind.map_or(String::new(), |b| format!("--bind {b}"));
+        Families { v4, v6, link_local, option, code: USAGE }
     }
 
     fn fits(&self, addr: &SocketAddr) -> bool {
-        if addr.is_ipv6() { self.v6 } else { self.v4 }
+        match addr {
+            SocketAddr::V4(_) => self.v4,
+            SocketAddr::V6(addr) if addr.ip().is_unicast_link_local() => self.link_local,
+            SocketAddr::V6(_) => self.v6,
+        }
     }
 }
 
@@ -84,11 +90,11 @@ pub fn target(text: &str, options: &Options, from: &Families) -> Result<Target, 
     let authority = format!("{host}:{port}");
     let all = match &options.connect {
         Some(text) => connect(text, port)?,
-        None => resolve(&host, port, zone.as_deref()).map_err(|e| if zone.is_some() { usage(&e.text) } else { e })?,
+        None => resolve(&host, port, zone.as_deref()).map_err(|e| if e.code == USAGE { usage(&e.text) } else { e })?,
     };
     let mut fitting = in_turn(all.iter().copied().filter(|a| from.fits(a)).collect()).into_iter();
     let Some(addr) = fitting.next() else {
-        let text = format!("{} and the server's {} are of different address families", from.option, all[0]);
+        let text = format!("{} and the server's {} are of different address families or links", from.option, all[0]);
         return Err(Fault::new(from.code, text));
     };
     Ok(Target { host, authority, path, addr, others: fitting.collect() })
@@ -107,25 +113,13 @@ fn without_zone(text: &str) -> (Cow<'_, str>, Option<String>) {
     parts().map_or((Cow::Borrowed(text), None), |(text, zone)| (Cow::Owned(text), Some(zone)))
 }
 
-/// The index of an interface that a zone names.
-fn zone_index(zone: &str) -> Result<u32, Fault> {
-    let interfaces = || interfaces::list().map_err(Fault::io("network interfaces (rtnetlink)"));
-    match zone.parse() {
-        Ok(index) if index > 0 => Ok(index),
-        _ => {
-            let found = interfaces()?.iter().find(|i| i.name == zone).map(|i| i.index);
-            found.ok_or_else(|| Fault::new(USAGE, format!("no interface '{zone}'")))
-        }
-    }
-}
-
 /// The addresses of a host. There is at least one.
 fn resolve(host: &Host<String>, port: u16, zone: Option<&str>) -> Result<Vec<SocketAddr>, Fault> {
     let name = match host {
         Host::Ipv4(ip) => return Ok(vec![SocketAddr::new(IpAddr::V4(*ip), port)]),
         Host::Ipv6(ip) => {
-            let scope = zone.map_or(Ok(0), zone_index)?;
-            return Ok(vec![SocketAddrV6::new(*ip, port, 0, scope).into()]);
+            let zoned = with_zone(IpAddr::V6(*ip), zone).map_err(|e| Fault::new(USAGE, e.to_string()))?;
+            return Ok(vec![zoned.with_port(port)]);
         }
         Host::Domain(name) => name,
     };
@@ -147,6 +141,7 @@ fn connect(text: &str, port: u16) -> Result<Vec<SocketAddr>, Fault> {
     let empty = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
     let host = url.host().filter(|_| empty).ok_or_else(wrong)?.to_owned();
     resolve(&host, explicit_port(text).unwrap_or(port), zone.as_deref())
+        .map_err(|e| if e.code == USAGE { Fault::new(USAGE, format!("--connect '{text}': {}", e.text)) } else { e })
 }
 
 /// The port in HOST:PORT: `Url` hides one that is its scheme's default.
