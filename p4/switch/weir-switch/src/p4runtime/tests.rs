@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Types that the program translates to strings, from a message to a table and back.
+//! Types that the program translates to strings, from a message to a table and back; files of P4Info.
 use super::book::Book;
 use super::messages::actions::{call, call_message};
 use super::messages::error::Res;
 use super::messages::matches::{key_messages, keys, table_shapes};
-use super::pipeline::Config;
+use super::pipeline::{Config, p4info_message};
 use super::proto::p4::v1::{self as pb, FieldMatch, field_match::FieldMatchType as M};
 use super::read::Reader;
+use super::{P4InfoFormat, p4info_file};
 use tonic::Code;
 use weir_p4::bytecode::program::{ActionCall, KeyMatch};
 use weir_p4::value::Val;
@@ -109,4 +110,32 @@ fn strings_do_not_match_by_bits() {
     let e = config("ternary").unwrap_err();
     assert_eq!(e.code, Code::Unimplemented);
     assert!(e.to_string().contains("h.h.other of I.t is translated to strings"), "{e}");
+}
+
+#[test]
+fn the_suffix_selects_the_format_of_a_p4info_file() {
+    use P4InfoFormat::{Binary, Json, Text};
+    let of = |name: &str| P4InfoFormat::of(std::path::Path::new(name)).ok();
+    for (name, format) in [
+        ("a.p4info.txtpb", Some(Text)),
+        ("a.txt", Some(Text)),
+        ("/dev/stdout", Some(Text)),
+        ("a.p4info.binpb", Some(Binary)),
+        ("a.bin", Some(Binary)),
+        ("a.p4info.json", Some(Json)),
+        ("a.yaml", None),
+    ] {
+        assert_eq!(of(name), format, "{name}");
+    }
+    let program = config("exact").unwrap().program;
+    let message = p4info_message(&program.info);
+    let binary = p4info_file(&program.info, Binary).unwrap();
+    assert_eq!(prost::Message::decode(binary.as_slice()), Ok(message.clone()));
+    assert_eq!(p4info_file(&program.info, Text).unwrap(), program.info.text().into_bytes());
+    let json: serde_json::Value = serde_json::from_slice(&p4info_file(&program.info, Json).unwrap()).unwrap();
+    assert_eq!(json["pkgInfo"]["arch"], "v1model");
+    assert_eq!(json["tables"][0]["preamble"]["id"], message.tables[0].preamble.as_ref().unwrap().id);
+    assert_eq!(json["tables"][0]["matchFields"][1]["matchType"], "EXACT");
+    // 64 bits are strings in protobuf's JSON.
+    assert_eq!(json["tables"][0]["size"], "1024");
 }
