@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError
 from ..text import printable
 from .codec import decode, encode
 from .connection import Tls, parse_address, tls_parts, why_not
-from .entities import Entity
+from .entities import Entity, TableEntry
 from .messages import METHODS, Message, code_name, rpc, v1
 from .p4info import P4Info, Resource
 from .values import Data, P4RuntimeError, decode_data, from_bytes, to_bytes
@@ -278,9 +278,11 @@ class Client:
         self._listener: threading.Thread | None = None
         self._digests: deque[Message] = deque()
         self._packets: deque[Message] = deque()
+        self._idle: deque[Message] = deque()
         self._kept_bytes = 0
         self.lost_digests = 0
         self.lost_packets = 0
+        self.lost_idle = 0
         self.lost_refusals = 0
         self.refused: list[str] = []
         """Packets and acknowledgements the device could not take (StreamError), in words."""
@@ -454,6 +456,8 @@ class Client:
                 self.lost_digests += not self._keep(self._digests, message.digest)
             elif kind == "packet":
                 self.lost_packets += not self._keep(self._packets, message.packet)
+            elif kind == "idle_timeout_notification":
+                self.lost_idle += not self._keep(self._idle, message.idle_timeout_notification)
             elif kind == "error" and len(self.refused) >= _KEPT:
                 self.lost_refusals += 1
             elif kind == "error":
@@ -670,6 +674,15 @@ class Client:
             if message.metadata:
                 metadata = decode_metadata(self.info.packet_headers["packet_in"], message.metadata)
             yield Packet(message.payload, metadata)
+
+    def idle_entries(self, timeout_s: float | None = None) -> Iterator[list[TableEntry]]:
+        """Entries whose idle timeout has passed, as the device reports them; ends as `packets` does."""
+        while True:
+            message = self._next(self._idle, timeout_s)
+            if message is None:
+                return
+            entries = (decode(v1.Entity(table_entry=entry), self.info) for entry in message.table_entry)
+            yield [entry for entry in entries if isinstance(entry, TableEntry)]
 
     def send_packet(self, packet: Packet) -> None:
         """A packet for the device to process; what it could not take appears in `refused`."""

@@ -20,6 +20,9 @@ fn main() -> Result<(), String> {
     })?;
     let set = tonic_prost_build::FileDescriptorSet::decode(bytes.as_slice())
         .map_err(|e| format!("{} is no FileDescriptorSet: {e}", path.display()))?;
+    // P4Info as JSON is printed with the descriptors.
+    let copy = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("no OUT_DIR")?).join("p4runtime.fds");
+    std::fs::write(&copy, &bytes).map_err(|e| format!("{}: {e}", copy.display()))?;
     // A device configuration has megabytes, packets come often: those are shared, not copied.
     tonic_prost_build::configure()
         .bytes(".p4.v1.ForwardingPipelineConfig.p4_device_config")

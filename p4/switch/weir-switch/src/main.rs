@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use weir_switch::device::{Config, Device};
 use weir_switch::options::{Level, Options};
-use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
+use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, P4InfoFormat, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
 use weir_switch::{handle, queues, statistics, system};
@@ -98,10 +98,10 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
         eprintln!("{}", program.warnings.trim_end());
     }
     if let Some(path) = &options.p4info_out {
-        let binary = path.extension().is_some_and(|e| e == "bin");
-        let info = &program.info;
-        let bytes = if binary { p4runtime::p4info_binary(info) } else { info.text().into_bytes() };
-        std::fs::write(path, bytes).map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
+        let format = P4InfoFormat::of(path).map_err(|e| format!("--p4info-out {e}"))?;
+        let written = p4runtime::p4info_file(&program.info, format)
+            .and_then(|bytes| std::fs::write(path, bytes).map_err(|e| e.to_string()));
+        written.map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
     }
     Ok(Some(Source { program: Arc::new(program), text }))
 }

@@ -76,7 +76,7 @@ pub struct Options {
     #[arg(long, requires = "p4")]
     pub check: bool,
 
-    /// Write the program's P4Info: binary when FILE ends in .bin, else text
+    /// Write the program's P4Info, by FILE's suffix as text (.txtpb, .txt, none), binary (.binpb, .bin) or JSON (.json)
     #[arg(long, value_name = "FILE", requires = "p4")]
     pub p4info_out: Option<PathBuf>,
 

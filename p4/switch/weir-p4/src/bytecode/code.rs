@@ -599,6 +599,9 @@ pub struct TableCode {
     pub profile: Option<usize>,
     /// The direct meter, and where its color goes.
     pub meter: Option<(usize, Option<Source>)>,
+    /// Whether a hit does more than count: it is metered, or its time is recorded.
+    pub observes_hits: bool,
+    pub idle_timeout: bool,
     pub hit: Cell,
     pub action_run: Cell,
 }

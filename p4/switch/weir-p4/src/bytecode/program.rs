@@ -131,6 +131,8 @@ pub struct Table {
     pub counter: Option<usize>,
     /// Index of the direct meter in [`Program::meters`].
     pub meter: Option<usize>,
+    /// Whether entries may have an idle timeout (`support_timeout = true`); only then the time of a hit is recorded.
+    pub idle_timeout: bool,
     pub(crate) hit: Slot,
     pub(crate) action_run: Slot,
 }

@@ -41,12 +41,11 @@ pub(crate) struct TableNote {
     pub keys: Vec<(Ty, Vec<ast::Annotation>, Span)>,
     /// Index in [`Context::actions`] and the annotations of the reference, in the order of the table's actions.
     pub actions: Vec<(usize, Vec<ast::Annotation>)>,
-    pub idle_timeout: bool,
 }
 
 impl TableNote {
     pub fn new(span: Span, annos: &[ast::Annotation]) -> TableNote {
-        TableNote { span, annos: annos.to_vec(), keys: Vec::new(), actions: Vec::new(), idle_timeout: false }
+        TableNote { span, annos: annos.to_vec(), keys: Vec::new(), actions: Vec::new() }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::bytecode::program::{Program, RegisterDecl};
 use crate::exec::change::ChangeError;
 use crate::exec::meter::MeterCell;
-use crate::exec::table::{EntryAction, TableState};
+use crate::exec::table::{EntryAction, EntryState, TableState};
 use crate::value::Val;
 use std::collections::BTreeMap;
 
@@ -72,6 +72,8 @@ pub struct State {
     pub mirrors: BTreeMap<u32, Mirror>,
     /// Multicast groups by their ids.
     pub groups: BTreeMap<u32, Replicas>,
+    /// Time at which the program began to run: no entry is idle for longer.
+    pub started_us: u64,
     rng: u64,
 }
 
@@ -100,6 +102,7 @@ impl State {
             value_sets: vec![Vec::new(); p.value_sets.len()],
             mirrors: BTreeMap::new(),
             groups: BTreeMap::new(),
+            started_us: 0,
             rng: seed | 1,
         }
     }
@@ -165,6 +168,11 @@ impl State {
     /// Sets an indirect counter's cells to zero.
     pub fn counter_reset(&mut self, c: usize) {
         self.counters[c].fill((0, 0));
+    }
+
+    /// Time since an entry was hit, inserted, or given another idle timeout.
+    pub fn idle_us(&self, e: &EntryState, now_us: u64) -> u64 {
+        now_us.saturating_sub(e.last_hit_us.max(self.started_us))
     }
 
     /// Takes the random numbers on from where `other` has them.

@@ -58,6 +58,8 @@ pub struct EntryState {
     pub action: EntryAction,
     /// Its cell of the table's direct meter.
     pub meter: MeterCell,
+    /// Time of the last hit; kept only by tables with idle timeouts.
+    pub last_hit_us: u64,
     /// Whether controllers cannot change or remove it.
     pub is_const: bool,
 }
@@ -419,7 +421,7 @@ impl TableState {
         let meter = MeterCell::default();
         let quick = quick(t, &action);
         self.entries[at as usize] =
-            Some(EntryState { packets: 0, bytes: 0, quick, priority, keys, action, meter, is_const });
+            Some(EntryState { packets: 0, bytes: 0, quick, priority, keys, action, meter, last_hit_us: 0, is_const });
         self.count += 1;
         Ok(self.id(at))
     }

@@ -245,6 +245,7 @@ impl Device {
         self.drops.swap += self.traffic_manager.purge() + self.again.len() as u64;
         self.again.clear();
         switch.drop_port = self.drop_port;
+        switch.state.started_us = self.now_us();
         let old = self.pipeline.replace(Pipeline { switch, generation: self.generation });
         (self.generation, old)
     }

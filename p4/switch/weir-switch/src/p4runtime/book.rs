@@ -3,7 +3,8 @@
 use super::pipeline::Config;
 use super::proto::p4::v1 as pb;
 use super::stream::digests::Settings;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use weir_p4::exec::{EntryId, Member};
 
 /// Ids of members and groups from here on belong to one-shot action sets.
@@ -27,11 +28,33 @@ pub struct Note {
     pub controller_metadata: u64,
     pub metadata: Vec<u8>,
     pub one_shot: Option<Box<OneShot>>,
+    pub idle: Option<Idle>,
+}
+
+/// Idle timeout of a table entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// As the controller wrote it, above 0.
+    pub timeout_ns: i64,
+    /// Time of the last notification, at which the timeout began again.
+    pub notified_us: u64,
+}
+
+impl Idle {
+    /// The timeout of an entry's message, if it has one.
+    pub fn of(e: &pb::TableEntry) -> Option<Idle> {
+        (e.idle_timeout_ns > 0).then_some(Idle { timeout_ns: e.idle_timeout_ns, notified_us: 0 })
+    }
+
+    /// Resolution is 1 us; shorter timeouts are 1 us.
+    pub fn timeout_us(&self) -> u64 {
+        (self.timeout_ns.unsigned_abs() / 1000).max(1)
+    }
 }
 
 impl Note {
     fn is_empty(&self) -> bool {
-        self.controller_metadata == 0 && self.metadata.is_empty() && self.one_shot.is_none()
+        self.controller_metadata == 0 && self.metadata.is_empty() && self.one_shot.is_none() && self.idle.is_none()
     }
 }
 
@@ -45,7 +68,7 @@ pub struct Group {
 /// What controllers wrote and the data plane has no need of, for one program.
 #[derive(Debug, Default)]
 pub struct Book {
-    notes: Vec<HashMap<EntryId, Note>>,
+    notes: Vec<BTreeMap<EntryId, Note>>,
     pub defaults: Vec<Note>,
     pub groups: Vec<BTreeMap<u32, Group>>,
     pub multicast: BTreeMap<u32, pb::MulticastGroupEntry>,
@@ -61,7 +84,7 @@ impl Book {
     pub fn new(config: &Config) -> Book {
         let p = &config.program;
         Book {
-            notes: vec![HashMap::new(); p.tables.len()],
+            notes: vec![BTreeMap::new(); p.tables.len()],
             defaults: vec![Note::default(); p.tables.len()],
             groups: vec![BTreeMap::new(); p.profiles.len()],
             value_sets: vec![Vec::new(); p.value_sets.len()],
@@ -71,6 +94,18 @@ impl Book {
 
     pub fn note(&self, table: usize, id: EntryId) -> Option<&Note> {
         self.notes[table].get(&id)
+    }
+
+    /// Notes of a table's entries in the order of their ids.
+    pub fn notes(&self, table: usize, from: Bound<EntryId>) -> impl Iterator<Item = (EntryId, &Note)> {
+        self.notes[table].range((from, Bound::Unbounded)).map(|(id, note)| (*id, note))
+    }
+
+    /// Restarts an entry's idle timeout after its notification.
+    pub fn notified(&mut self, table: usize, id: EntryId, now_us: u64) {
+        if let Some(idle) = self.notes[table].get_mut(&id).and_then(|n| n.idle.as_mut()) {
+            idle.notified_us = now_us;
+        }
     }
 
     pub fn set_note(&mut self, table: usize, id: EntryId, note: Note) {

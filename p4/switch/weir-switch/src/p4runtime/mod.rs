@@ -30,7 +30,52 @@ pub use service::{API_VERSION, fuzz};
 pub use transport::access::Access;
 pub use transport::tls::{Pem, Tls};
 
-/// A program's P4Info as the binary message that controllers read.
-pub fn p4info_binary(info: &weir_p4::p4info::P4Info) -> Vec<u8> {
-    prost::Message::encode_to_vec(&pipeline::p4info_message(info))
+/// Formats of a file of P4Info.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum P4InfoFormat {
+    /// protobuf's text format.
+    Text,
+    /// protobuf's binary format.
+    Binary,
+    /// protobuf's JSON.
+    Json,
+}
+
+impl P4InfoFormat {
+    /// The format that a file's suffix names; text without a suffix.
+    ///
+    /// # Errors
+    /// The suffix is unknown.
+    pub fn of(path: &std::path::Path) -> Result<P4InfoFormat, String> {
+        match path.extension().map(|e| e.to_string_lossy().into_owned()).as_deref() {
+            None | Some("txt" | "txtpb" | "textproto" | "prototxt" | "pbtxt" | "p4info") => Ok(P4InfoFormat::Text),
+            Some("bin" | "binpb" | "pb") => Ok(P4InfoFormat::Binary),
+            Some("json") => Ok(P4InfoFormat::Json),
+            Some(other) => Err(format!(
+                "{}: suffix .{other} is unknown; use .txtpb (text), .binpb (binary) or .json",
+                path.display()
+            )),
+        }
+    }
+}
+
+/// Contents of a file with a program's P4Info.
+///
+/// # Errors
+/// The descriptors or the JSON printer fail.
+pub fn p4info_file(info: &weir_p4::p4info::P4Info, format: P4InfoFormat) -> Result<Vec<u8>, String> {
+    let binary = || prost::Message::encode_to_vec(&pipeline::p4info_message(info));
+    Ok(match format {
+        P4InfoFormat::Text => info.text().into_bytes(),
+        P4InfoFormat::Binary => binary(),
+        P4InfoFormat::Json => {
+            let descriptors: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/p4runtime.fds"));
+            let pool = prost_reflect::DescriptorPool::decode(descriptors).map_err(|e| e.to_string())?;
+            let of = pool.get_message_by_name("p4.config.v1.P4Info").ok_or("P4Info has no descriptor")?;
+            let message = prost_reflect::DynamicMessage::decode(of, binary().as_slice()).map_err(|e| e.to_string())?;
+            let mut json = serde_json::to_vec_pretty(&message).map_err(|e| e.to_string())?;
+            json.push(b'\n');
+            json
+        }
+    })
 }

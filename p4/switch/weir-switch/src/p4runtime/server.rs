@@ -144,6 +144,7 @@ impl Listening {
                 Err(e) => return error!("P4Runtime server on {addr}: {e}"),
             };
             let pump = tokio::spawn(service.clone().pump(events));
+            let idle = tokio::spawn(service.clone().watch_idle());
             let server = Admission::new(&P4RuntimeServer::new(Server(service)), config.access, audit);
             // Streams stay open for as long as controllers like, so there is no waiting for them at the end.
             tokio::select! {
@@ -155,6 +156,7 @@ impl Listening {
                 _ = stopped => {}
             }
             pump.abort();
+            idle.abort();
         };
         let thread = std::thread::Builder::new()
             .name("p4runtime".into())

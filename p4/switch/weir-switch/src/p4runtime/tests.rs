@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Types that the program translates to strings, from a message to a table and back.
+//! Types that the program translates to strings, from a message to a table and back; sweeps for idle entries; files
+//! of P4Info.
 use super::book::Book;
 use super::messages::actions::{call, call_message};
 use super::messages::error::Res;
 use super::messages::matches::{key_messages, keys, table_shapes};
-use super::pipeline::Config;
+use super::pipeline::{Config, p4info_message};
+use super::proto::p4::v1::update::Type;
 use super::proto::p4::v1::{self as pb, FieldMatch, field_match::FieldMatchType as M};
 use super::read::Reader;
+use super::read::idle::Position;
+use super::write::Writer;
+use super::{P4InfoFormat, p4info_file};
 use tonic::Code;
 use weir_p4::bytecode::program::{ActionCall, KeyMatch};
 use weir_p4::value::Val;
@@ -83,7 +88,7 @@ fn who_asks_for_strings_that_nobody_wrote_uses_up_none() {
     let config = config("exact").unwrap();
     let state = weir_p4::v1model::Switch::new(config.program.clone(), 1).state;
     let book = Book::new(&config);
-    let reader = Reader { config: &config, state: &state, book: &book };
+    let reader = Reader { config: &config, state: &state, book: &book, now_us: 0 };
     let t = &config.program.info.tables[0];
     let ir = &config.program.tables[t.ir_index];
     let key = |id, value: &str| {
@@ -109,4 +114,93 @@ fn strings_do_not_match_by_bits() {
     let e = config("ternary").unwrap_err();
     assert_eq!(e.code, Code::Unimplemented);
     assert!(e.to_string().contains("h.h.other of I.t is translated to strings"), "{e}");
+}
+
+#[test]
+fn a_sweep_finds_each_idle_entry_once_a_timeout_in_bounded_pieces() {
+    let text = PROGRAM.replace("default_action = set(9, 1);", "support_timeout = true; size = 10000;");
+    let p4_device_config = text.replace("KIND", "exact").into_bytes().into();
+    let config = pb::ForwardingPipelineConfig { p4_device_config, ..Default::default() };
+    let config = Config::verify(config, 1 << 20).unwrap();
+    let mut state = weir_p4::v1model::Switch::new(config.program.clone(), 1).state;
+    let mut book = Book::new(&config);
+    let t = config.program.info.tables[0].clone();
+    let key = |id, value: &str| {
+        let field_match_type = Some(M::Exact(pb::field_match::Exact { value: value.into() }));
+        FieldMatch { field_id: id, field_match_type }
+    };
+    const MS: u64 = 1000;
+    const ENTRIES: u64 = 1000;
+    let action = pb::Action { action_id: t.action_refs[0].id, params: vec![param(1, b"drop"), param(2, &[1])] };
+    let action = Some(pb::TableAction { r#type: Some(pb::table_action::Type::Action(action)) });
+    for i in 10..10 + ENTRIES {
+        let e = pb::TableEntry {
+            table_id: t.preamble.id,
+            r#match: vec![key(1, &i.to_string()), key(2, "drop")],
+            action: action.clone(),
+            controller_metadata: i + 1,
+            idle_timeout_ns: if i % 2 == 0 { 20_000_000 } else { 0 },
+            ..Default::default()
+        };
+        let entity = Some(pb::Entity { entity: Some(pb::entity::Entity::TableEntry(e)) });
+        let update = pb::Update { r#type: Type::Insert as i32, entity };
+        Writer::new(&config, &mut state, &mut book, 5 * MS).update(&update).unwrap();
+    }
+    let mut sweep = |state: &weir_p4::exec::State, now_us| {
+        let (mut at, mut found, mut soonest) = (Some(Position::START), 0, None);
+        while let Some(from) = at {
+            let piece = Reader { config: &config, state, book: &book, now_us }.expired(from);
+            piece.expired.iter().for_each(|(table, id, _)| book.notified(*table, *id, now_us));
+            assert!(piece.expired.len() <= 128, "{}", piece.expired.len());
+            assert!(piece.expired.iter().all(|(_, _, e)| e.action.is_none() && e.controller_metadata % 2 == 1));
+            found += piece.expired.len() as u64;
+            soonest = soonest.into_iter().chain(piece.soonest_us).min();
+            at = piece.next;
+        }
+        (found, soonest)
+    };
+    assert_eq!(sweep(&state, 5 * MS), (0, Some(20 * MS)));
+    assert_eq!(sweep(&state, 25 * MS - 1), (0, Some(1)));
+    // One was hit meanwhile.
+    let id = state.tables[t.ir_index].entries().next().unwrap().0;
+    state.tables[t.ir_index].entry_mut(id).unwrap().last_hit_us = 15 * MS;
+    assert_eq!(sweep(&state, 25 * MS), (ENTRIES / 2 - 1, Some(10 * MS)));
+    assert_eq!(sweep(&state, 26 * MS), (0, Some(9 * MS)));
+    assert_eq!(sweep(&state, 35 * MS), (1, Some(10 * MS)));
+    assert_eq!(sweep(&state, 45 * MS), (ENTRIES / 2 - 1, Some(10 * MS)));
+    // A program that began to run later has entries that are as young.
+    state.started_us = 100 * MS;
+    assert_eq!(sweep(&state, 110 * MS), (0, Some(10 * MS)));
+}
+
+fn param(param_id: u32, value: &[u8]) -> pb::action::Param {
+    pb::action::Param { param_id, value: value.to_vec() }
+}
+
+#[test]
+fn the_suffix_selects_the_format_of_a_p4info_file() {
+    use P4InfoFormat::{Binary, Json, Text};
+    let of = |name: &str| P4InfoFormat::of(std::path::Path::new(name)).ok();
+    for (name, format) in [
+        ("a.p4info.txtpb", Some(Text)),
+        ("a.txt", Some(Text)),
+        ("/dev/stdout", Some(Text)),
+        ("a.p4info.binpb", Some(Binary)),
+        ("a.bin", Some(Binary)),
+        ("a.p4info.json", Some(Json)),
+        ("a.yaml", None),
+    ] {
+        assert_eq!(of(name), format, "{name}");
+    }
+    let program = config("exact").unwrap().program;
+    let message = p4info_message(&program.info);
+    let binary = p4info_file(&program.info, Binary).unwrap();
+    assert_eq!(prost::Message::decode(binary.as_slice()), Ok(message.clone()));
+    assert_eq!(p4info_file(&program.info, Text).unwrap(), program.info.text().into_bytes());
+    let json: serde_json::Value = serde_json::from_slice(&p4info_file(&program.info, Json).unwrap()).unwrap();
+    assert_eq!(json["pkgInfo"]["arch"], "v1model");
+    assert_eq!(json["tables"][0]["preamble"]["id"], message.tables[0].preamble.as_ref().unwrap().id);
+    assert_eq!(json["tables"][0]["matchFields"][1]["matchType"], "EXACT");
+    // 64 bits are strings in protobuf's JSON.
+    assert_eq!(json["tables"][0]["size"], "1024");
 }

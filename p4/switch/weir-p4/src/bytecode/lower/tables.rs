@@ -98,6 +98,8 @@ impl<'p> Lower<'p> {
             actions,
             profile: t.profile,
             meter: t.meter.map(|m| (m, self.meter_targets.get(&m).copied())),
+            observes_hits: t.meter.is_some() || t.idle_timeout,
+            idle_timeout: t.idle_timeout,
             hit: t.hit as Cell,
             action_run: t.action_run as Cell,
         }

@@ -25,6 +25,7 @@ impl Context<'_> {
             entries: Vec::new(),
             const_entries: t.entries.as_ref().is_some_and(|(c, _)| *c),
             largest_priority_wins: true,
+            idle_timeout: false,
             size: 1024,
             profile: None,
             counter: None,
@@ -43,7 +44,7 @@ impl Context<'_> {
             note.actions.push((inst, r.annos.clone()));
         }
         self.default_action(decl, t, &mut table, &mut note)?;
-        let priority_delta = self.table_properties(t, &mut table, &mut note)?;
+        let priority_delta = self.table_properties(t, &mut table)?;
         let has_selector = table.keys.iter().any(|k| k.kind == MatchKind::Selector);
         let is_selector = table.profile.is_some_and(|p| self.program.profiles[p].selector.is_some());
         if has_selector && !is_selector {
@@ -182,7 +183,7 @@ impl Context<'_> {
     }
 
     /// The properties of a table besides its keys, actions and entries; gives the distance between priorities.
-    fn table_properties(&mut self, t: &TableDecl, table: &mut Table, note: &mut TableNote) -> Checked<i64> {
+    fn table_properties(&mut self, t: &TableDecl, table: &mut Table) -> Checked<i64> {
         let mut delta = 1i64;
         for property in &t.properties {
             let (n, e) = (&property.name, &property.value);
@@ -203,9 +204,8 @@ impl Context<'_> {
                     Some(d) => delta = d,
                     None => return self.err(e.span, "priority_delta must be positive"),
                 },
-                // About the controller only; entries age where it asks for that.
                 "support_timeout" => match self.expr(e, Some(&Ty::Bool))?.kind {
-                    ValueKind::Bool(b) => note.idle_timeout = b,
+                    ValueKind::Bool(b) => table.idle_timeout = b,
                     _ => return self.err(e.span, "support_timeout needs a constant bool"),
                 },
                 other => self.diagnostics.warn(n.span, format!("table property `{other}` is unknown and ignored")),

@@ -172,7 +172,7 @@ impl Maker<'_, '_> {
                 implementation_id: profile.unwrap_or(0),
                 direct_resource_ids: counter.into_iter().chain(meter).collect(),
                 size: if t.size == 0 { 1024 } else { t.size },
-                idle_timeout: note.idle_timeout,
+                idle_timeout: t.idle_timeout,
                 is_const_table: t.const_entries,
                 has_initial_entries: !t.entries.is_empty(),
                 ir_index,

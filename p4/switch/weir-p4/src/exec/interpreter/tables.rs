@@ -27,8 +27,13 @@ impl<'a> Machine<'a> {
             Some(e) => {
                 e.packets += 1;
                 e.bytes += length;
+                if x.observes_hits && x.idle_timeout {
+                    e.last_hit_us = self.now_us;
+                }
                 // As in BMv2 a hit is metered once and before the action, whether or not that reads the color.
-                if let Some((m, to)) = x.meter {
+                if x.observes_hits
+                    && let Some((m, to)) = x.meter
+                {
                     let color = e.meter.color(self.program.meters[m].kind, length, self.now_us);
                     match to {
                         Some(Source::N(c)) => n[c as usize] = u64::from(color),

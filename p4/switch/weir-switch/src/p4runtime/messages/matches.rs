@@ -223,3 +223,17 @@ pub fn rank(ir: &ir::Table, given: i32) -> Res<i64> {
 pub fn priority_message(rank: i64) -> i32 {
     i32::try_from(rank.abs()).unwrap_or(i32::MAX)
 }
+
+/// Idle fields of an entry's message are for tables that support them, and not for default entries (9.1.7).
+pub fn idle_fields(t: &info::Table, e: &pb::TableEntry) -> Res<()> {
+    let fields =
+        [(e.idle_timeout_ns != 0, "idle_timeout_ns"), (e.time_since_last_hit.is_some(), "time_since_last_hit")];
+    let Some((_, field)) = fields.into_iter().find(|(set, _)| *set) else { return Ok(()) };
+    if e.is_default_action {
+        return Err(invalid("must be unset for the default entry").under(field));
+    }
+    if !t.idle_timeout {
+        return Err(invalid(format!("must be unset; table {} has no idle timeouts", t.preamble.name)).under(field));
+    }
+    Ok(())
+}

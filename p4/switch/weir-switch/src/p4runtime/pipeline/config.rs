@@ -2,7 +2,7 @@
 //! A forwarding pipeline configuration: the program's text or package in, a program with its P4Info out. Pure and
 //! slow: for a thread of its own.
 use super::package::package;
-use super::{p4info, state_size};
+use super::{adopt, p4info, state_size};
 use crate::p4runtime::messages::bytes::Layout;
 use crate::p4runtime::messages::error::{Res, exhausted, invalid, unimplemented};
 use crate::p4runtime::proto::p4::config::v1::P4Info;
@@ -33,13 +33,17 @@ impl Config {
     /// INVALID_ARGUMENT with the compiler's messages, or the first point in which the P4Info does not fit.
     pub fn verify(given: ForwardingPipelineConfig, max_state_bytes: u64) -> Res<Config> {
         let package = package(&given.p4_device_config).map_err(|e| e.under("config.p4_device_config"))?;
-        let program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
+        let mut program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
             .map_err(|d| invalid(format!("the program does not compile:\n{d}")).under("config.p4_device_config"))?;
         state_size::check_state(&program, max_state_bytes)
             .map_err(|e| exhausted(e).under("config.p4_device_config"))?;
-        let mut config = Config::new(Arc::new(program), given.p4_device_config)?;
         // All default is how controllers that leave it to the switch send it.
-        if let Some(p4info) = given.p4info.filter(|p| *p != P4Info::default()) {
+        let p4info = given.p4info.filter(|p| *p != P4Info::default());
+        if let Some(p4info) = &p4info {
+            adopt::ids(p4info, Arc::make_mut(&mut program.info)).map_err(|e| e.under("config.p4info"))?;
+        }
+        let mut config = Config::new(Arc::new(program), given.p4_device_config)?;
+        if let Some(p4info) = p4info {
             if let Some(difference) = p4info::difference(&p4info, &config.p4info) {
                 return Err(invalid(format!("does not fit the program: {difference}")).under("config.p4info"));
             }

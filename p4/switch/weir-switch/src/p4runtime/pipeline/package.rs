@@ -29,6 +29,8 @@ pub fn package(bytes: &[u8]) -> Res<Package> {
     if bytes.is_empty() {
         return Err(invalid("is empty; send the P4_16 program's text, or a tar file of it"));
     }
+    let inner = unwrap_config(bytes);
+    let bytes = inner.as_deref().unwrap_or(bytes);
     if bytes.get(257..262) == Some(b"ustar") {
         return unpack(bytes);
     }
@@ -40,6 +42,22 @@ pub fn package(bytes: &[u8]) -> Res<Package> {
     let main = "main.p4".to_string();
     let program = text("the program", bytes.to_vec())?;
     Ok(Package { files: BTreeMap::from([(main.clone(), program)]), main, macros: Macros::default() })
+}
+
+/// `p4.tmp.P4DeviceConfig`, in which controllers for BMv2 wrap the program.
+#[derive(Clone, PartialEq, prost::Message)]
+struct P4DeviceConfig {
+    #[prost(bytes = "vec", tag = "3")]
+    device_data: Vec<u8>,
+}
+
+/// Contents of a `P4DeviceConfig`. Its first byte is the key of field 1, 2 or 3; no text and no tar file begins with it.
+fn unwrap_config(bytes: &[u8]) -> Option<Vec<u8>> {
+    if !matches!(bytes.first(), Some(0x08 | 0x12 | 0x1a)) {
+        return None;
+    }
+    let config = <P4DeviceConfig as prost::Message>::decode(bytes).ok()?;
+    (!config.device_data.is_empty()).then_some(config.device_data)
 }
 
 fn unpack(bytes: &[u8]) -> Res<Package> {
@@ -119,6 +137,27 @@ fn manifest(content: &str) -> Res<(String, Macros)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p4deviceconfig_is_unwrapped() {
+        // Fields 1 (reassign), 2 (extras) and 3 (device_data) as protobuf encodes them.
+        let wrap = |data: &[u8], before: &[u8]| {
+            let mut wrapped = [before, &[0x1a]].concat();
+            prost::encode_length_delimiter(data.len(), &mut wrapped).unwrap();
+            [&wrapped, data].concat()
+        };
+        let source = "// program\n".repeat(500);
+        for before in [&[] as &[u8], &[0x08, 1], &[0x12, 0], &[0x08, 1, 0x12, 2, 0x0a, 0]] {
+            assert_eq!(package(&wrap(source.as_bytes(), before)).unwrap(), package(source.as_bytes()).unwrap());
+        }
+        let packed = tar(&[(MANIFEST, r#"{"format": 1, "main": "a.p4"}"#), ("a.p4", "x")]);
+        assert_eq!(package(&wrap(&packed, &[8, 1])).unwrap(), package(&packed).unwrap());
+        let json = format!("{{ \"header_types\": [{}] }}", " ".repeat(5000));
+        let plain = package(json.as_bytes()).unwrap_err().to_string();
+        assert!(plain.contains("BMv2's JSON"), "{plain}");
+        assert_eq!(package(&wrap(json.as_bytes(), &[8, 1])).unwrap_err().to_string(), plain);
+        assert!(package(&[0x1a, 0xff]).is_err());
+    }
 
     fn tar(files: &[(&str, &str)]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());

@@ -163,7 +163,7 @@ impl Reader<'_> {
         E::DigestEntry(pb::DigestEntry { digest_id, config: Some(config) })
     }
 
-    fn key_of(&self, t: &info::Table, ir: &ir::Table, x: &EntryState) -> pb::TableEntry {
+    pub(super) fn key_of(&self, t: &info::Table, ir: &ir::Table, x: &EntryState) -> pb::TableEntry {
         let ordered = weir_p4::bytecode::program::needs_priority(ir);
         pb::TableEntry {
             table_id: t.preamble.id,
@@ -177,8 +177,8 @@ impl Reader<'_> {
         use pb::table_action::Type as A;
         let key = self.key_of(t, ir, x);
         let counts = arrays::counts_message((x.packets, x.bytes));
-        let (counter, meter) = match want {
-            Want::Entry { counter, meter } => (counter, meter),
+        let (counter, meter, idle) = match want {
+            Want::Entry { counter, meter, idle } => (counter, meter, idle && t.idle_timeout),
             Want::Counter => {
                 return E::DirectCounterEntry(pb::DirectCounterEntry { table_entry: Some(key), data: Some(counts) });
             }
@@ -203,6 +203,10 @@ impl Reader<'_> {
             controller_metadata: note.map_or(0, |n| n.controller_metadata),
             metadata: note.map_or_else(Vec::new, |n| n.metadata.clone()),
             is_const: x.is_const,
+            idle_timeout_ns: note.and_then(|n| n.idle).map_or(0, |i| i.timeout_ns),
+            time_since_last_hit: idle.then(|| pb::table_entry::IdleTimeout {
+                elapsed_ns: self.state.idle_us(x, self.now_us).saturating_mul(1000) as i64,
+            }),
             counter_data: (counter && ir.counter.is_some()).then_some(counts),
             meter_config: if meter && ir.meter.is_some() { arrays::rates_message(&x.meter) } else { None },
             ..key

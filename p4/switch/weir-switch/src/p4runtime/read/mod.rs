@@ -4,6 +4,7 @@
 //! meanwhile: places and ids stay. `answer` is the way of the pieces to the controller.
 pub mod answer;
 mod emit;
+pub mod idle;
 mod plan;
 
 use super::book::Book;
@@ -17,7 +18,7 @@ use weir_p4::p4info as info;
 /// What a request wants to see of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    Entry { counter: bool, meter: bool },
+    Entry { counter: bool, meter: bool, idle: bool },
     Counter,
     Meter,
 }
@@ -58,6 +59,7 @@ pub struct Reader<'a> {
     pub config: &'a Config,
     pub state: &'a State,
     pub book: &'a Book,
+    pub now_us: u64,
 }
 
 impl Reader<'_> {

@@ -175,7 +175,11 @@ impl Reader<'_> {
 
     /// Entries of tables (9.1.5).
     fn entries(&self, e: &pb::TableEntry, out: &mut Vec<Item>) -> Res<()> {
-        let want = Want::Entry { counter: e.counter_data.is_some(), meter: e.meter_config.is_some() };
+        let want = Want::Entry {
+            counter: e.counter_data.is_some(),
+            meter: e.meter_config.is_some(),
+            idle: e.time_since_last_hit.is_some(),
+        };
         if e.meter_counter_data.is_some() {
             return Err(unimplemented("meters don't count by color here").under("meter_counter_data"));
         }
@@ -190,9 +194,9 @@ impl Reader<'_> {
             return Err(invalid("is unset; entries of all tables can't be chosen further").under("table_id"));
         }
         for (at, t) in chosen(&info.tables, e.table_id, "table", |t| &t.preamble)? {
-            if e.time_since_last_hit.is_some() && !t.idle_timeout && e.table_id != 0 {
-                let m = format!("must be unset; table {} has no idle time-outs", t.preamble.name);
-                return Err(invalid(m).under("time_since_last_hit"));
+            // A wildcard asks for the time where there is one.
+            if e.table_id != 0 || e.is_default_action {
+                matches::idle_fields(t, e)?;
             }
             let (t, ir) = self.ir(at);
             if e.is_default_action {

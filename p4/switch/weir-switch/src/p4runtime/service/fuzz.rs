@@ -31,7 +31,7 @@ pub fn fuzz(device: &mut Device, data: &[u8]) {
         assert_eq!(results.len(), w.updates.len());
     }
     if let Ok(r) = pb::ReadRequest::decode(data) {
-        let reader = Reader { config: &config, state: &p.switch.state, book: &book };
+        let reader = Reader { config: &config, state: &p.switch.state, book: &book, now_us };
         for e in &r.entities {
             let mut items: Vec<Item> = Vec::new();
             // What is refused is refused for good.

@@ -3,6 +3,7 @@
 mod events;
 mod fuzz;
 mod grpc;
+mod idle;
 mod pipelines;
 mod read;
 mod stream;
@@ -21,6 +22,7 @@ use super::stream::digests::Digests;
 use super::stream::hub::Hub;
 use super::stream::roles::Roles;
 use crate::handle::{Gone, Handle};
+use idle::IdleTimer;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -69,6 +71,7 @@ pub struct Service {
     current: Mutex<Option<Arc<Live>>>,
     digests: Mutex<Digests>,
     digests_changed: Notify,
+    idle: IdleTimer,
     /// One compilation at a time.
     compiler: Semaphore,
     start: Instant,
@@ -109,6 +112,7 @@ impl Service {
             current: Mutex::new(live),
             digests: Mutex::new(Digests::default()),
             digests_changed: Notify::new(),
+            idle: IdleTimer::default(),
             compiler: Semaphore::new(1),
             start: Instant::now(),
             audit,

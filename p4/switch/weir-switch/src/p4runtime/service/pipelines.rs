@@ -120,6 +120,8 @@ impl Service {
         self.take_digest_settings(&live);
         *lock(&self.current) = Some(live.clone());
         pipelines.live = Some(live);
+        // Entries that were written to the saved program.
+        self.idle.expect(0);
         Ok(())
     }
 

@@ -147,14 +147,15 @@ impl Service {
         if let Some(saved) = &pipelines.saved {
             // Others have their turn between two pieces.
             tokio::task::yield_now().await;
-            return Ok(f(&Reader { config: &saved.config, state: &saved.state, book: &saved.book }));
+            return Ok(f(&Reader { config: &saved.config, state: &saved.state, book: &saved.book, now_us: 0 }));
         }
         let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
         let _one = self.looking.lock().await;
         let job = move |d: &mut Device| {
+            let now_us = d.now_us();
             let p = d.pipeline.as_ref().filter(|p| p.generation == live.generation)?;
             let book = lock(&live.book);
-            Some(f(&Reader { config: &live.config, state: &p.switch.state, book: &book }))
+            Some(f(&Reader { config: &live.config, state: &p.switch.state, book: &book, now_us }))
         };
         let result = self.handle.call(job).await.map_err(gone)?;
         result.ok_or_else(|| Status::aborted("the program was replaced meanwhile"))

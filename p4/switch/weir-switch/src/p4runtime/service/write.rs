@@ -84,6 +84,7 @@ impl Service {
             let some = self.handle.call(job).await.map_err(gone)?;
             results.extend(some.ok_or_else(|| Status::aborted("the program was replaced meanwhile"))?);
         }
+        self.idle.expect_written(&updates);
         if digests {
             self.take_digest_settings(&live);
         }

@@ -13,7 +13,25 @@ use weir_p4::p4info as info;
 /// Members of a group, each as often as its weight says.
 const MAX_WEIGHTS: i64 = 65536;
 
+/// Refusal of entries of both styles in one selector (9.2.3).
+pub(super) fn mixed(profile: &str) -> Fail {
+    invalid(format!(
+        "the entries of action selector {profile} are either one-shot action sets, or members and groups; delete those \
+         of one style before the other is used"
+    ))
+}
+
 impl Writer<'_> {
+    fn has_one_shots(&self, profile: usize) -> bool {
+        let p = &self.state.profiles[profile];
+        p.members.range(RESERVED..).next().is_some() || p.groups.range(RESERVED..).next().is_some()
+    }
+
+    pub(super) fn has_members_or_groups(&self, profile: usize) -> bool {
+        let p = &self.state.profiles[profile];
+        p.members.range(..RESERVED).next().is_some() || p.groups.range(..RESERVED).next().is_some()
+    }
+
     pub(super) fn member(&mut self, kind: Type, e: &pb::ActionProfileMember) -> Res<()> {
         let p = self.profile(e.action_profile_id)?;
         let (i, id, name) = (p.ir_index, e.member_id, &p.preamble.name);
@@ -31,6 +49,7 @@ impl Writer<'_> {
                 let m = format!("action profile {name} has a member {id}");
                 return Err(Fail::new(Code::AlreadyExists, m).under("member_id"));
             }
+            (Type::Insert, false) if p.with_selector && self.has_one_shots(i) => return Err(mixed(name)),
             (Type::Insert, false) if self.state.profiles[i].members.len() as u64 >= p.size => {
                 return Err(exhausted(format!("action profile {name} is full ({} members)", p.size)));
             }
@@ -97,6 +116,7 @@ impl Writer<'_> {
                 self.unused(p, &EntryAction::Group(id), "group_id")?;
                 None
             }
+            (Type::Insert, None) if self.has_one_shots(i) => return Err(mixed(name)),
             (_, old) => {
                 self.max_size(p, e, old.as_ref())?;
                 Some(self.group_members(p, e)?)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One-shot action sets (9.2.3): a group and its members that belong to one table entry.
 use super::Writer;
+use super::action_profiles::mixed;
 use crate::p4runtime::book::{Note, OneShot, RESERVED};
 use crate::p4runtime::messages::actions;
 use crate::p4runtime::messages::error::{At, Res, exhausted, invalid, unimplemented};
@@ -15,6 +16,9 @@ impl Writer<'_> {
         set: &pb::ActionProfileActionSet,
         freed: usize,
     ) -> Res<OneShot> {
+        if self.has_members_or_groups(p.ir_index) {
+            return Err(mixed(&p.preamble.name));
+        }
         if set.action_selection_mode != 0 {
             return Err(unimplemented("the selector's own mode is the only one").under("action_selection_mode"));
         }

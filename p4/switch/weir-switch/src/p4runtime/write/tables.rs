@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entries of tables, and their default entries (9.1).
 use super::{Writer, only_modify};
-use crate::p4runtime::book::{Book, Note, OneShot};
+use crate::p4runtime::book::{Book, Idle, Note, OneShot};
 use crate::p4runtime::messages::error::{At, Fail, Res, denied, exhausted, invalid, not_found, unimplemented};
 use crate::p4runtime::messages::{actions, arrays, matches};
 use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
@@ -15,7 +15,13 @@ struct Before {
     action: EntryAction,
     counts: (u64, u64),
     meter: MeterCell,
+    last_hit_us: u64,
     note: Note,
+}
+
+/// What only controllers see of an entry.
+fn note_of(e: &pb::TableEntry) -> Note {
+    Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot: None, idle: Idle::of(e) }
 }
 
 impl Writer<'_> {
@@ -84,16 +90,12 @@ impl Writer<'_> {
         if e.is_const {
             return Err(invalid("must be false; constant entries come with the program").under("is_const"));
         }
-        let idle =
-            [(e.idle_timeout_ns != 0, "idle_timeout_ns"), (e.time_since_last_hit.is_some(), "time_since_last_hit")];
-        if let Some((_, field)) = idle.into_iter().find(|(set, _)| *set) {
-            return Err(if !t.idle_timeout || e.is_default_action {
-                invalid(format!("must be unset; table {name} has no idle time-outs")).under(field)
-            } else if field == "time_since_last_hit" {
-                invalid("must be unset in a write").under(field)
-            } else {
-                unimplemented("this switch has no idle time-outs").under(field)
-            });
+        matches::idle_fields(t, e)?;
+        if e.time_since_last_hit.is_some() {
+            return Err(invalid("must be unset in a write").under("time_since_last_hit"));
+        }
+        if e.idle_timeout_ns < 0 {
+            return Err(invalid(format!("{} is negative", e.idle_timeout_ns)).under("idle_timeout_ns"));
         }
         if let Some(c) = &e.meter_config {
             if ir.meter.is_none() {
@@ -160,6 +162,7 @@ impl Writer<'_> {
             action: e.action.clone(),
             counts: (e.packets, e.bytes),
             meter: e.meter.clone(),
+            last_hit_us: e.last_hit_us,
             note: self.book.note(table, id).cloned().unwrap_or_default(),
         })
     }
@@ -200,6 +203,7 @@ impl Writer<'_> {
         if let Some(e) = state.entry_mut(id) {
             (e.packets, e.bytes) = before.counts;
             e.meter = before.meter;
+            e.last_hit_us = before.last_hit_us;
         }
         self.book.set_note(table, id, before.note);
         Ok(())
@@ -219,8 +223,8 @@ impl Writer<'_> {
         if let Some(shot) = &one_shot {
             self.put_one_shot(shot);
         }
-        let note = Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot };
-        self.book.set_note(table, id, note);
+        self.book.set_note(table, id, Note { one_shot, ..note_of(e) });
+        self.restart_idle(table, id);
         self.direct(table, id, e)
     }
 
@@ -234,8 +238,14 @@ impl Writer<'_> {
     ) -> Res<()> {
         let ir = &self.config.program.tables[table];
         let old = self.book.note(table, id).cloned();
-        let mut note =
-            Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot: None };
+        let mut note = note_of(e);
+        // As in BMv2 another timeout begins now, the same one goes on.
+        let old_idle = old.as_ref().and_then(|n| n.idle);
+        match (old_idle, &mut note.idle) {
+            (Some(was), Some(is)) if was.timeout_ns == is.timeout_ns => *is = was,
+            (None, None) => {}
+            _ => self.restart_idle(table, id),
+        }
         match change {
             Some((action, one_shot)) => {
                 self.state.tables[table].modify(ir, id, action)?;
@@ -249,6 +259,12 @@ impl Writer<'_> {
         }
         self.book.set_note(table, id, note);
         self.direct(table, id, e)
+    }
+
+    fn restart_idle(&mut self, table: usize, id: EntryId) {
+        if let Some(x) = self.state.tables[table].entry_mut(id) {
+            x.last_hit_us = self.now_us;
+        }
     }
 
     fn remove(&mut self, table: usize, id: EntryId) -> Res<()> {
@@ -299,9 +315,7 @@ impl Writer<'_> {
             self.state.tables[i].misses = arrays::counts(c)?;
         }
         self.book.defaults[i] = match e.action {
-            Some(_) => {
-                Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot: None }
-            }
+            Some(_) => note_of(e),
             // Reset: as the program has it (9.1.3).
             None => Note::default(),
         };

@@ -61,6 +61,12 @@ async fn updates_that_fail_leave_the_others_be() {
 
 #[tokio::test]
 async fn a_batch_that_must_be_whole_is_taken_back_whole() {
+    taken_back_whole(false).await;
+    taken_back_whole(true).await;
+}
+
+/// With a selector's entries of one style and of the other.
+async fn taken_back_whole(one_shots: bool) {
     use v1::packet_replication_engine_entry::Type as T;
     use v1::table_action::Type as A;
     let (net, c) = Net::ready().await;
@@ -134,12 +140,7 @@ async fn a_batch_that_must_be_whole_is_taken_back_whole() {
         E::DirectCounterEntry(v1::DirectCounterEntry { table_entry, data })
     };
     let (i, m, d) = (Type::Insert, Type::Modify, Type::Delete);
-    let before = vec![
-        update(i, member(&c, 1, 1)),
-        update(i, group(1)),
-        update(i, entry(1, A::ActionProfileGroupId(1))),
-        update(i, entry(2, shot(&c, 1))),
-        update(i, entry(3, shot(&c, 1))),
+    let mut before = vec![
         update(i, of_route(1, 1, b"a")),
         update(i, of_route(2, 1, b"b")),
         update(m, counted(1, 100)),
@@ -153,12 +154,20 @@ async fn a_batch_that_must_be_whole_is_taken_back_whole() {
         update(m, cell(&c, 1, 1)),
     ];
     let change = |c: &Controller| {
-        vec![
-            update(m, member(c, 1, 2)),
-            update(m, group(2)),
-            update(m, entry(1, shot(c, 2))),
-            update(m, entry(2, A::ActionProfileMemberId(1))),
-            update(d, entry(3, shot(c, 1))),
+        let mut list = if one_shots {
+            vec![update(m, entry(2, shot(c, 2))), update(d, entry(3, shot(c, 1)))]
+        } else {
+            vec![
+                update(m, member(c, 1, 2)),
+                update(m, group(2)),
+                update(m, entry(2, A::ActionProfileMemberId(1))),
+                update(d, entry(2, shot(c, 1))),
+                update(d, entry(3, shot(c, 1))),
+                update(d, group(2)),
+                update(d, member(c, 1, 2)),
+            ]
+        };
+        list.extend([
             update(i, entry(4, shot(c, 4))),
             update(m, counted(1, 200)),
             update(m, of_route(1, 2, b"c")),
@@ -177,9 +186,20 @@ async fn a_batch_that_must_be_whole_is_taken_back_whole() {
             update(m, default(2)),
             update(m, cell(c, 1, 2)),
             update(m, cell(c, 2, 2)),
-        ]
+        ]);
+        list
     };
-    let (before, mut changes) = (before, change(&c));
+    before.extend(if one_shots {
+        vec![update(i, entry(2, shot(&c, 1))), update(i, entry(3, shot(&c, 1)))]
+    } else {
+        vec![
+            update(i, member(&c, 1, 1)),
+            update(i, group(1)),
+            update(i, entry(2, A::ActionProfileGroupId(1))),
+            update(i, entry(3, A::ActionProfileMemberId(1))),
+        ]
+    });
+    let changes = change(&c);
     // Made before anything borrows the controller again.
     let wrong = update(m, cell(&c, 1000, 1));
     let mut c2 = c;
@@ -188,20 +208,20 @@ async fn a_batch_that_must_be_whole_is_taken_back_whole() {
     for atomicity in [Atomicity::RollbackOnError, Atomicity::DataplaneAtomic] {
         let mut batch = changes.clone();
         batch.push(wrong.clone());
+        let failed = format!("updates[{}] failed", changes.len());
         let status = c2.write_with(batch, atomicity).await.unwrap_err();
         let errors = errors(&status);
         assert_eq!(errors[changes.len()].0, Code::OutOfRange);
         assert!(
-            errors[..changes.len()].iter().all(|(code, m)| *code == Code::Aborted && m.contains("updates[23] failed")),
+            errors[..changes.len()].iter().all(|(code, m)| *code == Code::Aborted && m.contains(&failed)),
             "{errors:?}"
         );
         assert_eq!(everything(&mut c2).await, as_it_was);
     }
-    // The data plane too is as it was: the group's member, the one-shot set's.
-    assert_eq!(net.frame(1, ethernet(9 << 40, 1, 1)).await[0].0, 1);
+    // The data plane too is as it was: the group's member, the member, the one-shot sets'.
+    assert_eq!(net.frame(1, ethernet(9 << 40, 1, 2)).await[0].0, 1);
     assert_eq!(net.frame(1, ethernet(9 << 40, 1, 3)).await[0].0, 1);
     // Without the wrong one it goes in.
-    changes.truncate(23);
     c2.write_with(changes, Atomicity::DataplaneAtomic).await.unwrap();
     assert_ne!(everything(&mut c2).await, as_it_was);
     assert_eq!(net.frame(1, ethernet(9 << 40, 1, 4)).await[0].0, 4);

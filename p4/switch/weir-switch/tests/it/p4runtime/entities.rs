@@ -419,19 +419,34 @@ async fn members_groups_and_one_shot_sets() {
         })
     };
     let shot = entry(&c, 0x801, of(&c, &[(8, 2), (9, 1)]));
+    // A selector's entries are of one style (9.2.3).
+    assert_eq!(c.refused(Type::Insert, shot.clone()).await.0, Code::InvalidArgument);
+    assert_eq!(c.refused(Type::Modify, entry(&c, 0x800, of(&c, &[(8, 1)]))).await.0, Code::InvalidArgument);
+    for (style, e) in [
+        ("group", entry(&c, 0x800, A::ActionProfileGroupId(1))),
+        ("group", group(1, &[], 0)),
+        ("member", member(&c, 1, 0)),
+    ] {
+        c.write(Type::Delete, e).await.unwrap();
+        assert_eq!(c.refused(Type::Insert, shot.clone()).await.0, Code::InvalidArgument, "after a {style}");
+    }
+    c.write(Type::Delete, member(&c, 2, 0)).await.unwrap();
     c.insert(shot.clone()).await;
+    assert_eq!(c.refused(Type::Insert, member(&c, 1, 5)).await.0, Code::InvalidArgument);
+    assert_eq!(c.refused(Type::Insert, group(1, &[], 4)).await.0, Code::InvalidArgument);
     assert!(matches!(ports(net.frame(1, ethernet(1, 1, 0x801)).await)[..], [8] | [9]));
     let members = E::ActionProfileMember(v1::ActionProfileMember::default());
-    assert_eq!(c.read(members.clone()).await.len(), 2);
+    assert!(c.read(members.clone()).await.is_empty());
     let balance = || table(v1::TableEntry { ..Default::default() });
     assert!(c.read(balance()).await.contains(&shot));
     let (code, message) = c.refused(Type::Insert, entry(&c, 0x802, of(&c, &[(8, 8), (9, 1)]))).await;
     assert!(code == Code::InvalidArgument && message.contains("above the group's limit of 8"), "{message}");
-    // 2 members and the set's 2 leave room for 4 of 8.
-    let (code, message) = c.refused(Type::Insert, entry(&c, 0x802, of(&c, &[(1, 1); 5]))).await;
+    // The set's 2 leave room for 6 of 8.
+    let (code, message) = c.refused(Type::Insert, entry(&c, 0x802, of(&c, &[(1, 1); 7]))).await;
     assert!(code == Code::ResourceExhausted && message.contains("room for 8"), "{message}");
     c.write(Type::Delete, shot).await.unwrap();
     c.insert(entry(&c, 0x802, of(&c, &[(1, 1); 5]))).await;
+    c.insert(entry(&c, 0x803, of(&c, &[(1, 1); 2]))).await;
     // The set that is replaced makes room for the new one.
     c.modify(entry(&c, 0x802, of(&c, &[(2, 1); 6]))).await;
     assert_eq!(ports(net.frame(1, ethernet(1, 1, 0x802)).await), [2]);

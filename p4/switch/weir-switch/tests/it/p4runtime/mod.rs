@@ -7,6 +7,7 @@
 mod batches;
 mod certificates;
 mod entities;
+mod idle;
 mod net;
 mod pipelines;
 mod rights;

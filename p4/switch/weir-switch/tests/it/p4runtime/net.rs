@@ -72,6 +72,15 @@ impl Net {
         self.handle.call(job).await.unwrap()
     }
 
+    /// Sets the device's clock forward; it stands still until real time is there too.
+    pub async fn pass(&self, ns: u64) {
+        let job = move |d: &mut Device| {
+            let now_ns = d.now_ns();
+            d.tick(now_ns + ns);
+        };
+        self.handle.call(job).await.unwrap();
+    }
+
     /// Keeps the packet thread until what is given is dropped.
     pub fn hold(&self) -> std::sync::mpsc::Sender<()> {
         let (held, released) = std::sync::mpsc::channel::<()>();
