@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from commands import OURS, REPO
-from stages import program_of
+from page_commands import OURS, REPO
+from page_stages import program_of
 
 PARSED = ("experiment", "evaluate", "together", "demo", "bench", "replay")
 """Commands of the lab, whose parser runs by itself (`weirlab.cli --check`)."""

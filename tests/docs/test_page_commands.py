@@ -6,17 +6,17 @@ import os
 import re
 import subprocess
 
-import commands
-import programs
+import page_commands as commands
+import page_programs as programs
 import pytest
-from stages import HOSTS, Stage
+from page_stages import HOSTS, Stage
 
 RUN = sorted({block.page for block in commands.blocks() if block.marker and block.marker["host"]})
 
 
 def test_every_command_runs_or_has_a_reason():
     without = [block.place for block in commands.blocks() if block.marker is None]
-    assert not without, "give a marker (tests/docs/commands.py) to the commands of these places"
+    assert not without, "give a marker (tests/docs/page_commands.py) to the commands of these places"
 
 
 def test_markers_name_what_is_there():

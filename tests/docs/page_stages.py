@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from commands import REPO, simple_commands
+from page_commands import REPO, simple_commands
 
 PATIENCE_S = 60
 LINKED = ("controller", "mininet", "p4", "build", "xdp")

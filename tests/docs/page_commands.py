@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of the pages: code blocks, their markers, and their statements.
 
-A block with commands has a marker on the line before it, an HTML comment: `run: HOST` (a host of stages.py),
+A block with commands has a marker on the line before it, an HTML comment: `run: HOST` (a host of page_stages.py),
 `run by FILE` (a test that runs the lines of the block), or `not run: REASON` (a key of REASONS). Words in capitals
 are for the reader to fill in.
 """
