@@ -61,6 +61,10 @@ TABLE = (
     ("long", "tests/lab/test_experiment_cache.py"),
     ("default", "tests/lab/test_experiment_cache.py::test_more_seeds"),
     ("long", "tests/lab/test_installations.py"),
+    # Checks of what pages say that take more than a few seconds.
+    ("long", "tests/lab/test_links_and_pacing_lab.py::test_beside_a_flood"),
+    ("long", r"tests/docs/test_page_commands.py::test_the_commands_of_a_page.*p4-switch"),
+    ("long", "mininet/tests/evaluation/test_committed_pages.py::test_a_page_fits"),
     # Other releases: of Linux, Debian and Python.
     ("long", "mininet/tests/lab/test_lab_kernel.py::test_(dualpi2|a_line_for_tc|ends_of_the_ranges)"),
     ("long", "tests/setup/test_other_release.py"),

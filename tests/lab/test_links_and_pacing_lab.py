@@ -139,3 +139,13 @@ def test_the_rate_follows_a_file_and_no_packet_is_lost_by_it(experiment):
     assert len(out_s) >= 1
     for at, later in out_s:
         assert np.count_nonzero((t_us > at * 1e6 + 20_000) & (t_us < later * 1e6 - 100_000)) <= 4
+
+
+def test_beside_a_flood_the_law_is_between_pie_and_flow_queues(experiment):
+    """docs/use/router.md has the figures; here is their order."""
+    flood = (paths.clone() / "mininet" / "scenarios" / "flood.toml").read_text("utf-8")
+    metrics = metrics_of(experiment("--json", "--seeds", "1", text=flood))
+    kept = {name: found["goodput_group_0_mbit_s"] for name, found in metrics.items()}
+    lost = {name: found["voice_loss_percent"] for name, found in metrics.items()}
+    assert kept["pie"] < kept["tuned"] < min(kept["cake"], kept["fq_codel"])
+    assert lost["pie"] > lost["tuned"] > max(lost["cake"], lost["fq_codel"])

@@ -112,3 +112,55 @@ def test_the_example_with_three_hosts(switch):
     assert done.returncode == 0, done.stderr
     assert "pingall: 0 % lost" in done.stdout
     assert "10.0.0.3/32" in done.stdout
+
+
+CROSS = """
+#include <core.p4>
+#include <v1model.p4>
+struct none_t {}
+parser P(packet_in p, out none_t h, inout none_t m, inout standard_metadata_t s) { state start { transition accept; } }
+control Check(inout none_t h, inout none_t m) { apply {} }
+control In(inout none_t h, inout none_t m, inout standard_metadata_t s) {
+    apply { if (s.ingress_port == 1) { s.egress_spec = 2; } else { s.egress_spec = 1; } }
+}
+control Out(inout none_t h, inout none_t m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in none_t h) { apply {} }
+V1Switch(P(), Check(), In(), Out(), Check(), D()) main;
+"""
+TWO_HOSTS = """
+import sys
+from mininet.net import Mininet
+from mininet.topo import Topo
+from weirlab.lab.p4switch import P4Switch
+
+class TwoHosts(Topo):
+    def build(self):
+        s1 = self.addSwitch("s1", cls=P4Switch, **eval(sys.argv[1]))
+        self.addLink(self.addHost("h1", ip="10.0.0.1/24"), s1, port2=1)
+        self.addLink(self.addHost("h2", ip="10.0.0.2/24"), s1, port2=2)
+
+Mininet.inited = True
+net = Mininet(topo=TwoHosts(), controller=None)
+net.start()
+lost = net.pingAll()
+net.stop()
+sys.exit(1 if lost else 0)
+"""
+
+
+@pytest.mark.parametrize(("keyword", "status"), [("p4", 0), ("program", 0), ("p4_program", 1)])
+def test_a_switch_of_stock_mininet_runs_the_program_that_it_is_given(tmp_path, keyword, status):
+    """Packets pass, or the parameter is rejected: no program is ignored."""
+    if os.geteuid():
+        pytest.skip("needs root, for Mininet")
+    if not (REPO / "build" / "bin" / "weir-switch").exists():
+        pytest.skip("weir-switch is not built; ./run test builds it")
+    (tmp_path / "cross.p4").write_text(CROSS)
+    given = repr({keyword: str(tmp_path / "cross.p4"), "switch": "embedded"})
+    done = subprocess.run(
+        ["unshare", "-nmpf", "--kill-child", "--mount-proc", sys.executable, "-c", TWO_HOSTS, given],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": f"{REPO / 'mininet'}:{REPO / 'controller'}"},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout + done.stderr
+    assert ("give program" in done.stderr) == (status == 1)

@@ -19,7 +19,9 @@ RECEIVERS = 3
 
 def readme_lines() -> list[str]:
     """Of the block of commands in README.md that has the script; without `sudo`, since tests are root."""
-    blocks = re.findall(r"^```\n(.*?)^```$", (REPO / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```$", (REPO / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     (block,) = (block for block in blocks if SCRIPT in block)
     return [line.split("#")[0].strip().removeprefix("sudo ") for line in block.splitlines()]
 

@@ -7,7 +7,18 @@ import pytest
 
 from weirlab import paths
 from weirlab.lab.net import NetError
-from weirlab.lab.p4switch import DeviceClock, Queue, Target, aqm_line, choose
+from weirlab.lab.p4switch import (
+    ALIASES,
+    MININET_KEYWORDS,
+    REMEDIES,
+    DeviceClock,
+    P4Node,
+    Queue,
+    Target,
+    aqm_line,
+    choose,
+    own_keywords,
+)
 
 TWO_PORTS = {1: "a", 2: "b"}
 
@@ -63,6 +74,44 @@ def test_what_can_not_be_is_said(make, said):
     with pytest.raises(NetError) as caught:
         make()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["p4", "p4_src", "program"])
+def test_a_program_has_one_parameter_and_its_usual_names(key):
+    params = {key: "a.p4", "listenPort": 6654}
+    assert own_keywords(params, MININET_KEYWORDS) == {"program": "a.p4"}
+    assert params == {"listenPort": 6654}
+
+
+@pytest.mark.parametrize(
+    ("params", "named"),
+    [
+        ({"p4": "a.p4", "program": "b.p4"}, "program"),
+        ({"json_path": "a.json"}, "program="),
+        ({"grpc_port": 50051}, "grpc="),
+        ({"sw_path": "simple_switch_grpc"}, "switch="),
+        ({"confg": "s1.toml"}, "give config"),
+        ({"nothing_like_it": 1}, "device_id"),
+    ],
+)
+def test_an_unknown_parameter_is_rejected_with_the_right_one(params, named):
+    with pytest.raises(NetError) as caught:
+        own_keywords(params, MININET_KEYWORDS)
+    assert named in str(caught.value)
+
+
+def test_parameters_of_others_lead_to_ones_that_exist():
+    assert set(ALIASES.values()) <= set(P4Node.OWN)
+    assert {remedy.split("=")[0] for remedy in REMEDIES.values()} <= set(P4Node.OWN)
+
+
+def test_a_program_without_config_starts_with_the_embedded_target_only(tmp_path):
+    target = Target(TWO_PORTS, program=tmp_path / "a.p4")
+    argv = target.embedded("weir-switch")
+    assert argv[argv.index("--p4") + 1] == str(tmp_path / "a.p4")
+    assert "--no-p4" not in argv
+    with pytest.raises(NetError, match="program"):
+        target.bmv2("simple_switch_grpc")
 
 
 def program(folder, name: str) -> str:

@@ -8,6 +8,7 @@ P4Runtime server answers, and, if given a `config`, deploy it with the controlle
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 import signal
@@ -29,6 +30,22 @@ from weirlab.lab.net import LabNode, NetError, Plan, in_namespace, offloads_off
 
 TARGETS = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
 BMV2_CLI = "simple_switch_CLI"
+ALIASES = {"p4": "program", "p4_src": "program"}  # of other projects' switch classes
+REMEDIES = {
+    **dict.fromkeys(("json", "json_path"), "program=FILE.p4 (deploy=(...) for compiled files)"),
+    **dict.fromkeys(("grpc_port", "grpcport"), 'grpc="127.0.0.1:PORT"'),
+    **dict.fromkeys(("sw_path", "target_name"), 'switch="embedded" or "bmv2"'),
+    **dict.fromkeys(("pcap_dump", "pktdump"), "pcap=FOLDER"),
+    **dict.fromkeys(("log_file", "log_console", "enable_debugger", "verbose"), "log=FILE"),
+    "thriftport": "thrift_port",
+    "cpuport": "cpu_port",
+    "priority_queues_num": "queues",
+}
+"""Keywords of other projects' switch classes whose values differ in form, and what to give instead."""
+MININET_KEYWORDS = frozenset(
+    ("dpid", "opts", "listenPort", "inNamespace", "isSwitch", "privateDirs", "waitExited", "batch", "mac", "ip", "lo")
+)
+LAB_KEYWORDS = frozenset(("forwards", "rules", "routes", "ip_lines", "tc_lines"))
 LOOPBACK = ("127.", "[::1]:")
 READY_LIMIT_S = 30.0
 STOP_LIMIT_S = 10.0
@@ -68,6 +85,7 @@ class Target:
     cpu_port: int | None = None
     pcap: Path | None = None
     seed: int | None = None
+    program: Path | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.queues) - set(self.ports))
@@ -76,7 +94,8 @@ class Target:
 
     def embedded(self, binary: str) -> list[str]:
         """weir-switch's command line."""
-        argv = [binary, "--device-id", str(self.device_id), "--grpc-server-addr", self.grpc, "--no-p4"]
+        argv = [binary, "--device-id", str(self.device_id), "--grpc-server-addr", self.grpc]
+        argv += ["--p4", str(self.program)] if self.program is not None else ["--no-p4"]
         for port, device in sorted(self.ports.items()):
             argv += ["-i", f"{port}@{device}"]
         argv += [] if self.grpc.startswith(LOOPBACK) else ["--insecure-listen"]
@@ -97,6 +116,8 @@ class Target:
 
     def bmv2(self, binary: str) -> list[str]:
         """simple_switch_grpc's command line; what stands after `--` is for simple_switch itself."""
+        if self.program is not None:
+            raise NetError("program: BMv2 takes compiled programs only; give config, with which p4c compiles it")
         if self.depth_packets is not None:
             raise NetError("depth_packets: BMv2 has no depth for all queues; give each port's in queues")
         argv = [binary, "--device-id", str(self.device_id), "--thrift-port", str(self.thrift_port), "--no-p4"]
@@ -173,6 +194,22 @@ def choose(switch: str) -> tuple[str, str]:
     raise NetError("; ".join(missing.values()) if switch == "auto" else missing[switch])
 
 
+def own_keywords(params: dict[str, Any], others: frozenset[str]) -> dict[str, Any]:
+    """Take a P4 switch's own keywords out of `params`. Raises NetError for one that neither the switch nor its base
+    class has: Mininet keeps any keyword and ignores it."""
+    own: dict[str, Any] = {}
+    for key in [key for key in params if key not in others]:
+        name = ALIASES.get(key, key)
+        if name not in P4Node.OWN:
+            near = difflib.get_close_matches(key, P4Node.OWN, n=1)
+            remedy = REMEDIES.get(key) or (near[0] if near else f"one of {', '.join(P4Node.OWN)}")
+            raise NetError(f"{key}: a P4 switch has no such parameter; give {remedy}")
+        if name in own:
+            raise NetError(f"{key}: {name} is given twice")
+        own[name] = params.pop(key)
+    return own
+
+
 class P4Node:
     """What both kinds of node do. The class beside it gives `name`, `intfs`, `popen` and `namespace_path`."""
 
@@ -180,10 +217,16 @@ class P4Node:
     intfs: dict[int, Any]
     popen: Callable[..., subprocess.Popen]
 
+    OWN = (
+        "switch", "program", "queues", "depth_packets", "config", "deploy", "device_id", "grpc", "thrift_port",
+        "cpu_port", "pcap", "seed", "log", "management",
+    )  # fmt: skip
+
     def set_up(
         self,
         *,
         switch: str = "auto",
+        program: str | os.PathLike | None = None,
         queues: Mapping[int, Queue] | None = None,
         depth_packets: int | None = None,
         config: str | os.PathLike | None = None,
@@ -197,11 +240,17 @@ class P4Node:
         log: str | os.PathLike | None = None,
         management: str = "",
     ) -> None:
-        """`config` is a file for `weir p4 deploy`, `deploy` more words for it. `log` takes what the target says
-        (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random numbers.
-        `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same.
+        """`program` is P4 source: that of `config`, or, without `config`, of a switch that a controller of your own
+        configures. `config` is a file for `weir p4 deploy`, `deploy` more words for it. `log` takes what the target
+        says (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random
+        numbers. `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same.
         `management` is an interface that is no port, by which a controller elsewhere reaches `grpc`."""
         self.kind, self.program = choose(switch)
+        if program is not None and not Path(program).is_file():
+            raise NetError(f"program: {os.fspath(program)}: no such file")
+        started_with = Path(program) if program is not None and config is None else None
+        if program is not None and config is not None:
+            deploy = ("--program", os.fspath(program), *deploy)
         self.config_file, self.deploy_words, self.management = config, deploy, management
         self.options: dict[str, Any] = {
             "queues": dict(queues or {}),
@@ -212,6 +261,7 @@ class P4Node:
             "cpu_port": cpu_port,
             "pcap": Path(pcap) if pcap is not None else None,
             "seed": seed,
+            "program": started_with,
         }
         self.process: subprocess.Popen | None = None
         self.log = Path(log) if log is not None else None
@@ -354,13 +404,8 @@ class P4Switch(P4Node, Switch):
     would also answer and route what comes in at the ports.
     """
 
-    OWN = (
-        "switch", "queues", "depth_packets", "config", "deploy", "device_id", "grpc", "thrift_port", "cpu_port", "pcap",
-        "seed", "log", "management",
-    )  # fmt: skip
-
     def __init__(self, name: str, **params: Any) -> None:
-        own = {key: params.pop(key) for key in self.OWN if key in params}
+        own = own_keywords(params, MININET_KEYWORDS)
         self.set_up(**own)
         super().__init__(name, **{**params, "inNamespace": True})
         if "device_id" not in own:
@@ -383,7 +428,7 @@ class LabP4Switch(P4Node, LabNode):
     """For LabNet: `LabNet(topo, switch=LabP4Switch)`, and `addSwitch("sw", switch="embedded")` in the topology."""
 
     def __init__(self, name: str, plan: Plan, **params: Any) -> None:
-        self.set_up(**{key: params.pop(key) for key in P4Switch.OWN if key in params})
+        self.set_up(**own_keywords(params, MININET_KEYWORDS | LAB_KEYWORDS))
         super().__init__(name, plan, **params)
 
     def namespace_path(self) -> str:

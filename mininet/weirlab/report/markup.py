@@ -35,7 +35,8 @@ figcaption, caption { font-size: .9rem; text-align: left }
 caption { padding-bottom: .6rem }
 .wide { overflow-x: auto }
 .wide th[scope=row], .wide thead th:first-child { position: sticky; left: 0; background: var(--page) }
-table.even { table-layout: fixed }
+@media (min-width: 801px) { table.even { table-layout: fixed } }
+table.even th[scope=row] { white-space: normal }
 table.many th, table.many td { padding: .28rem .45rem }
 table.many .pm { display: block; font-size: .82em }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
@@ -57,7 +58,6 @@ figure svg { width: 100%; height: auto; display: block }
 svg text { font-family: inherit }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1.5rem }
 .pair figure { margin: 0 }
-@media (max-width: 800px) { .pair { grid-template-columns: 1fr } }
 pre { background: var(--panel); padding: .7rem 1rem; overflow-x: auto; border-radius: 4px; font-size: .88rem }
 .bad { color: var(--bad); font-weight: 600 }
 .good { color: var(--good) }
@@ -65,6 +65,16 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; 
 dd { margin: 0 }
 details { margin: .8rem 0 }
 summary { cursor: pointer }
+p, li, dd, dt, caption, figcaption, h1, h2, h3, h4 { overflow-wrap: anywhere }
+@media (max-width: 800px) {
+  body { padding: 1rem .8rem 3rem }
+  .pair, dl { grid-template-columns: minmax(0, 1fr) }
+  .wide table { font-size: .85rem }
+  .wide th, .wide td { padding: .2rem .4rem }
+  .wide th[scope=row] { white-space: normal; min-width: 7rem }
+  figure { overflow-x: auto }
+  figure svg { min-width: 680px }
+}
 """
 PAGE_COLOURS = {
     "panel": ("#f3f4f7", "#20252b"),

@@ -17,8 +17,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 from weirlab.metrics.estimate import Estimate
 from weirlab.report.words import Variant
 
-# One hue for each discipline, strategy, window rule or path in every plot, light and dark scheme; after Okabe and Ito,
-# told apart by lightness too.
+# One hue for each discipline, sender, strategy, window rule or path in every plot, light and dark scheme; after Okabe
+# and Ito, told apart by lightness too.
 HUES: dict[str, tuple[str, str]] = {
     "pfifo": ("#6b6f76", "#a9b0ba"),
     "pie": ("#c8500a", "#ff9150"),
@@ -46,6 +46,22 @@ HUES: dict[str, tuple[str, str]] = {
     "static": ("#6b6f76", "#a9b0ba"),
     "double": ("#c8500a", "#ff9150"),
     "fast": ("#b8509a", "#eaa3d9"),
+    "cubic": ("#c8500a", "#ff9150"),
+    "reno": ("#8a6d00", "#e0bd3a"),
+    "bbr2_gcongestion": ("#005a94", "#5cb6f2"),
+    "pbq": ("#b00030", "#ff7488"),
+    "pbq-paper": ("#b8509a", "#eaa3d9"),
+    "noq-bbr3": ("#5b7f00", "#a9cf45"),
+    "noq-cubic": ("#7a5a3c", "#d6b48f"),
+    "tcp-cubic": ("#e08a55", "#ffc7a3"),
+    "tcp-reno": ("#b59a2e", "#f3dc8a"),
+    "tcp-bbr": ("#4b9bd1", "#a6d6fa"),
+    "tcp-vegas": ("#00805b", "#43cf9f"),
+    "tcp-bic": ("#5a4fcf", "#a9a2ff"),
+    "tcp-lp": ("#6b6f76", "#a9b0ba"),
+    "tcp-westwood": ("#00788a", "#56dcee"),
+    "tcp-illinois": ("#7a3b00", "#e3a15f"),
+    "tcp-dctcp": ("#7d2f68", "#ffcdf2"),
     "path-1": ("#005a94", "#5cb6f2"),
     "path-2": ("#c8500a", "#ff9150"),
     "path-3": ("#00805b", "#43cf9f"),
@@ -112,6 +128,12 @@ def png_style() -> dict[Any, Any]:
 def look(place: int) -> tuple[Any, str]:
     """Dash and marker of the variant in that column."""
     return DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
+
+
+def sender_hue(label: str, cc: str, tcp: bool) -> str:
+    """Hue of a sender: that of its label, else of its congestion control; the kernel's have names of their own."""
+    names = (label, f"tcp-{cc}" if tcp else cc)
+    return next((name for name in names if name in HUES), "other")
 
 
 def svg(figure: Figure, name: str, title: str) -> str:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import generated_access as made
 import pytest
 from generated_samples import write
+from page_layout import assert_fits
 from page_outline import checked_page, printed
 
 from weirlab import paths
@@ -167,3 +168,8 @@ def test_a_failed_run_is_told(tmp_path):
 def test_a_run_in_a_few_words(tmp_path, make, words):
     folder = make(tmp_path, seeds=1)
     assert words in topology_of(folder.topology).headline(summarise(folder).runs[0].metrics)
+
+
+@pytest.mark.parametrize("make", [table5, windows, handover])
+def test_a_page_fits_narrow_and_zoomed_windows(tmp_path, make):
+    assert_fits(write_html(make(tmp_path)).read_text(encoding="utf-8"))

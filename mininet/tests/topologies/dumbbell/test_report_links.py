@@ -4,6 +4,7 @@
 import re
 
 import pytest
+from page_layout import assert_fits
 from page_outline import Outline
 from test_report import filled, printed
 
@@ -55,3 +56,14 @@ def test_other_scenarios_show_none_of_it(tmp_path):
     for word in ("Way back", "Voice", "Game", "capacity", "return_", "voice_", "rate, Mbit/s"):
         assert word not in page
         assert word not in printed(folder)
+
+
+@pytest.mark.parametrize("name", ["pid-delay-table2", "cc-loss", "voice-game"])
+def test_a_page_fits_narrow_and_zoomed_windows(tmp_path, name):
+    assert_fits(write_html(filled(tmp_path, name, seeds=2)).read_text(encoding="utf-8"))
+
+
+def test_each_sender_has_a_colour_of_its_own(tmp_path):
+    page = write_html(filled(tmp_path, "cc-loss", seeds=1)).read_text(encoding="utf-8")
+    heads = dict(re.findall(r'var\(--([\w-]+)\)"></span>([\w-]+)</th>', page))
+    assert {label: hue for hue, label in heads.items()} == {name: name for name in ("cubic", "bbr2_gcongestion", "pbq")}

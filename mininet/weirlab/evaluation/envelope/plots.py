@@ -23,7 +23,9 @@ LABELS = {
     "fct_mean_ms": "completion time of short transfers, ms",
 }
 PANEL_INCHES = (3.7, 3.5)
-LABEL_SIZE = 6.5
+LABEL_SIZE = 8
+LABEL_AREA = PANEL_INCHES[0] * 60, PANEL_INCHES[1] * 60
+"""About the points within a panel's axes."""
 LEGEND_COLUMNS = 10
 
 
@@ -43,7 +45,7 @@ def draw_plane(
     ax: Axes, scenario: ScenarioCurves, plane: Plane, kinds: dict[str, str], colour: Callable[[str], str]
 ) -> None:
     """Delays to the right, goodput or loss upwards, so that better is up and to the left (loss: its axis is turned)."""
-    everywhere = []
+    everywhere, labels = [], []
     for variant, settings in scenario.figures.items():
         curve = scenario.curves[plane.name].get(variant)
         if curve is None:
@@ -63,14 +65,28 @@ def draw_plane(
             filled = colour(variant) if setting.words in on else "none"
             ax.plot(*at, MARKS.get(variant, "h"), color=colour(variant), markersize=4.5 if ours else 3.5,
                     markerfacecolor=filled, markeredgewidth=0.7, zorder=4 if ours else 2.5)  # fmt: skip
-            ax.annotate(setting.words.split(" ")[0], at, xytext=(2.5, 2.5), textcoords="offset points",
-                        fontsize=LABEL_SIZE, color=colour(variant), zorder=5, clip_on=True)  # fmt: skip
+            labels.append((not ours, at, setting.words.split(" ")[0], colour(variant)))
     plane_scales(ax, everywhere)
     if plane.x_sign < 0 and everywhere:
         most = max(value for _, value in everywhere)
         ax.set_ylim(1.1 * most or 1.0, -0.05 * most)
     ax.set_xlabel(LABELS.get(plane.y, plane.y))
     ax.set_ylabel(LABELS.get(plane.x, plane.x))
+    label_points(ax, [label[1:] for label in sorted(labels, key=lambda label: label[0])])
+
+
+def label_points(ax: Axes, labels: Sequence[tuple[tuple[float, float], str, str]]) -> None:
+    """Labels beside points, the first first; one that would lie on another is left out."""
+    taken: list[tuple[float, float, float]] = []
+    for at, words, colour in labels:
+        x, y = ax.transLimits.transform(ax.transScale.transform(at)) * LABEL_AREA
+        width = LABEL_SIZE * len(words)
+        if not (0 <= x <= LABEL_AREA[0] - width and 0 <= y <= LABEL_AREA[1] - 2 * LABEL_SIZE):
+            continue
+        if all(x + width < left or left + wide < x or abs(y - low) > 1.6 * LABEL_SIZE for left, low, wide in taken):
+            taken.append((x, y, width))
+            ax.annotate(words, at, xytext=(2.5, 2.5), textcoords="offset points", fontsize=LABEL_SIZE, color=colour,
+                        zorder=5, clip_on=True)  # fmt: skip
 
 
 def legend_plot(variants: Sequence[str]) -> Figure:

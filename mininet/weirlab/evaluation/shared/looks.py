@@ -44,24 +44,6 @@ MARKS = {
     "tcp-westwood": "<",
     "tcp-illinois": "^",
 }
-# Congestion controls have the hues of disciplines, which no picture has beside them. The kernel's are hollow.
-CONTROL_HUES = {
-    "pbq": "auto",
-    "pbq-paper": "paper",
-    "bbr2_gcongestion": "tuned",
-    "cubic": "pie",
-    "reno": "red",
-    "noq-bbr3": "fq_codel",
-    "noq-cubic": "fq_pie",
-    "tcp-cubic": "pie",
-    "tcp-reno": "red",
-    "tcp-bbr": "tuned",
-    "tcp-vegas": "codel",
-    "tcp-bic": "cake",
-    "tcp-lp": "pfifo",
-    "tcp-westwood": "p4-tuned",
-    "tcp-illinois": "p4-auto",
-}
 HOLLOW = ("-half", "-5ms")  # endings of disciplines that stand beside themselves at another target
 
 
@@ -76,7 +58,7 @@ def png_colour(name: str) -> str:
 
 
 def hue(variant: str) -> str:
-    return variant if variant in HUES else CONTROL_HUES.get(variant, "other")
+    return variant if variant in HUES else "other"
 
 
 def hollow(variant: str) -> bool:
@@ -121,7 +103,8 @@ def panels(scenarios: Sequence[S], columns: int) -> tuple[Figure, Iterator[tuple
     """A figure with a panel for each scenario; and each panel, its scenario, whether it is one of the lowest and
     whether it is one of the leftmost."""
     rows = -(-len(scenarios) // columns)
-    figure = Figure(figsize=(11, 0.4 + 2.25 * rows))
+    figure = Figure(figsize=(11, 0.4 + 2.25 * rows), layout="constrained")
+    figure.get_layout_engine().set(h_pad=0.12)  # type: ignore[union-attr, call-arg]  # numbers of a row, titles of the next
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes[len(scenarios) :]:
         ax.set_visible(False)

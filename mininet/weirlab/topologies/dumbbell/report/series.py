@@ -15,6 +15,7 @@ from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST
 from weirlab.topologies.dumbbell.report.decisions import read_decisions
 from weirlab.topologies.dumbbell.samples import RECEIVER, Samples, read_samples
+from weirlab.topologies.dumbbell.senders import compared, under_test
 
 DELAY_BIN_S = 0.5
 GOODPUT_BIN_S = 1.0
@@ -52,6 +53,9 @@ def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
         hue = "auto" if spec["aqm"].get("tune") else hue
         hue = f"p4-{hue}" if spec["aqm"]["qdisc"] == "p4" else hue
         hue = hue if hue in HUES else "other"
+        if compared(spec):
+            tested = spec["flows"][under_test(spec)[0]]
+            hue = plots.sender_hue(label, tested.get("cc", ""), tested["kind"].startswith("tcp"))
         variants.append(Variant(label, spec, runs, series, hue, *plots.look(len(variants))))
     return variants
 
