@@ -36,7 +36,7 @@ LAYERS = {
     "p4/switch/weir-p4/src/check": (
         *("limits", "types", "notes", "values", "context", "prelude"),
         *("resolve", "expressions", "calls", "statements", "externs"),
-        *("target_limits", "blocks", "declarations", "p4info"),
+        *("def_use", "target_limits", "blocks", "declarations", "p4info"),
     ),
     "p4/switch/weir-p4/src/exec": (
         *("change", "hash", "lpm", "meter", "packet", "memory", "table", "state", "interpreter"),

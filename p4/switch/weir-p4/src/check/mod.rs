@@ -6,6 +6,7 @@ mod blocks;
 mod calls;
 mod context;
 mod declarations;
+mod def_use;
 mod expressions;
 mod externs;
 mod limits;
@@ -51,6 +52,7 @@ pub fn compile(decls: &[Decl], diagnostics: &mut Diagnostics) -> Option<Program>
         context.diagnostics.error(span, m);
         return None;
     }
+    def_use::warn(decls, context.diagnostics);
     context.program.info = Arc::new(context.p4info().ok()?);
     Some(context.program)
 }

@@ -43,3 +43,16 @@ fn an_expected_packet_that_is_no_hex_fails_by_its_line() {
     }
     std::fs::remove_file(&file).expect("the file is there");
 }
+
+#[test]
+fn a_prefix_longer_than_its_key_fails_by_its_line() {
+    let file = std::env::temp_dir().join(format!("weir-stf-prefix-{}.stf", std::process::id()));
+    for (length, code) in [(32, Some(0)), (33, Some(1)), (240, Some(1))] {
+        let text = format!("# prefix\nadd ipv4_lpm hdr.ipv4.dst:0x0a000000/{length} set_next_hop(next_hop:1)\n");
+        std::fs::write(&file, text).expect("a file can be written");
+        let (got, said) = weir_stf(&["--p4", "p4/pid_delay.p4", &file.to_string_lossy()]);
+        assert_eq!(got, code, "/{length}: {said}");
+        assert_eq!(got == Some(1), said.contains("line 2"), "/{length}: {said}");
+    }
+    std::fs::remove_file(&file).expect("the file is there");
+}

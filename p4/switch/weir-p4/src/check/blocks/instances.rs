@@ -48,6 +48,9 @@ impl Context<'_> {
             }
             ValueKind::Type(TypeDef::Ty(ty @ Ty::Package(_))) => {
                 let Ty::Package(p) = &ty else { return Ok(()) };
+                if decl.name.text == "main" && p.name != "V1Switch" {
+                    return self.other_architecture(&p.name, span);
+                }
                 let mut vals: Vec<Option<TypedValue>> = vec![None; p.params.len()];
                 for (i, a) in args.iter().enumerate() {
                     let at = match &a.name {

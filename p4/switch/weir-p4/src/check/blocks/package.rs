@@ -4,13 +4,17 @@ use crate::bytecode::program::StdMeta;
 use crate::check::prelude::*;
 
 impl Context<'_> {
+    pub fn other_architecture<T>(&mut self, package: &str, span: Span) -> Checked<T> {
+        let help = "the embedded switch runs the v1model architecture: `V1Switch(...) main;`";
+        self.err_help(span, format!("unsupported: architecture `{package}`"), help)
+    }
+
     pub fn build_main(&mut self, ty: &Ty, args: Vec<TypedValue>, span: Span) -> Checked<()> {
         let Ty::Package(p) = ty else {
             return self.err(span, "`main` is not a package");
         };
         if p.name != "V1Switch" {
-            let help = "the embedded switch runs the v1model architecture: `V1Switch(...) main;`";
-            return self.err_help(span, format!("unsupported: architecture `{}`", p.name), help);
+            return self.other_architecture(&p.name, span);
         }
         let mut blocks = Vec::new();
         for (v, q) in args.into_iter().zip(&p.params) {

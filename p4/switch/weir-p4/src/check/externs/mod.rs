@@ -172,7 +172,17 @@ impl Context<'_> {
     }
 
     fn field_list(&mut self, a: &ArgumentValue, span: Span) -> Checked<Expression> {
-        self.scalar_arg(a, span)
+        let index = self.scalar_arg(a, span)?;
+        // Lists are known once the package is; 0 is the usual index of none.
+        if self.phase != Phase::Unknown
+            && let Expression::Const(v) = &index
+        {
+            let index = v.low() as u64;
+            if index != 0 && !self.program.field_lists.iter().any(|(declared, _)| *declared == index) {
+                self.diagnostics.warn(span, format!("no metadata field has @field_list({index}); the list is empty"));
+            }
+        }
+        Ok(index)
     }
 
     fn bits(&mut self, ty: &Ty, span: Span) -> Checked<u32> {

@@ -352,7 +352,12 @@ impl Parser<'_> {
                     self.i += 1;
                 }
             }
-            out.push(Annotation { name, body, structured: close == "]" });
+            let structured = close == "]";
+            let is_string = matches!(body[..], [Token { tok: TokenKind::Str(_), .. }]);
+            if name.text == "name" && !structured && !is_string {
+                return self.fail(name.span, "@name needs one string", Some("write `@name(\"NAME\")`"));
+            }
+            out.push(Annotation { name, body, structured });
         }
         Ok(out)
     }
