@@ -2,6 +2,7 @@
 """Answers that HTTP allows: any success, long headers, and one that takes its time."""
 
 import pytest
+import scripted
 from quic_rig import INCOMPLETE, NOT_SERVED, client
 
 
@@ -54,3 +55,21 @@ def test_pauses_longer_than_the_idle_timeout(servers):
         args = ["--alpn", alpn, "--idle-timeout-ms", 1000, "--duration-s", 4]
         report = servers("weir").get("/bytes/10/every/2500", *args).good()
         assert report["total"]["bytes"] >= 10
+
+
+def test_keys_that_are_updated(authority):
+    """By the server, in the middle of a response (RFC 9001 6)."""
+    pytest.importorskip("aioquic")
+    made = authority.issue("127.0.0.1")
+    server = scripted.Scripted(made.cert, made.key)
+
+    def update(quic):
+        quic.request_key_update()
+        quic.send_stream_data(scripted.REQUEST, scripted.frame(scripted.DATA, bytes(50_000)), True)
+
+    try:
+        with server.saying(scripted.Script(scripted.ok(50_000), fin=False, then=update)):
+            report = client(server.url("/"), "--ca", authority.ca, "--json").good()
+        assert report["total"]["bytes"] == 50_000
+    finally:
+        server.close()

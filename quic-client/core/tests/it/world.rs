@@ -210,19 +210,8 @@ impl PacketSink for Out {
 }
 
 impl World {
-    /// Runs it until the client's session and connection have ended: as [`World::stop_at`] says, or well.
-    pub fn run(&self) -> Seen {
-        let start = clock::start();
-        let peer: SocketAddr = "10.9.9.9:4433".parse().unwrap();
-        let id = |n: u8| ConnectionId::from_vec(vec![n; 16]);
-        let client = quiche::connect(None, &id(0xc0), local(0), peer, &mut config(false, self.algorithm)).unwrap();
-        let accepted = quiche::accept(&id(0x50), None, peer, local(0), &mut config(true, self.algorithm)).unwrap();
-        let spec = |n: usize| PathSpec { id: PathId(n as u32), name: format!("wan{n}"), local: local(n), peer };
-        let strategy = StrategyKind::named(self.strategy).unwrap();
-        let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
-        let others = (1..self.links.len()).map(spec).collect();
-        let routes = Routes::new(spec(0), others, Standby::Validated, choice);
-        let plan = Plan {
+    fn plan(&self, start: Instant) -> Plan {
+        Plan {
             flow: 0,
             tell_flow: false,
             authority: "10.9.9.9:4433".to_owned(),
@@ -238,7 +227,22 @@ impl World {
             idle_timeout: Duration::from_secs(30),
             max_bytes: None,
             read_timeout: None,
-        };
+        }
+    }
+
+    /// Runs it until the client's session and connection have ended: as [`World::stop_at`] says, or well.
+    pub fn run(&self) -> Seen {
+        let start = clock::start();
+        let peer: SocketAddr = "10.9.9.9:4433".parse().unwrap();
+        let id = |n: u8| ConnectionId::from_vec(vec![n; 16]);
+        let client = quiche::connect(None, &id(0xc0), local(0), peer, &mut config(false, self.algorithm)).unwrap();
+        let accepted = quiche::accept(&id(0x50), None, peer, local(0), &mut config(true, self.algorithm)).unwrap();
+        let spec = |n: usize| PathSpec { id: PathId(n as u32), name: format!("wan{n}"), local: local(n), peer };
+        let strategy = StrategyKind::named(self.strategy).unwrap();
+        let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
+        let others = (1..self.links.len()).map(spec).collect();
+        let routes = Routes::new(spec(0), others, Standby::Validated, choice);
+        let plan = self.plan(start);
         let timebase = Timebase::new(start, 0);
         let uploads = matches!(self.action, Action::Upload(_));
         let control = |sends: bool| if sends { (self.control)() } else { Box::new(QuicheOwn) };
