@@ -210,20 +210,27 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
         return 0
 
     summaries: list[Summary] = []
-    failures = 0
+    failures = missed = 0
     asked: list[Mapping[str, Any]] = []
     for scenario, runs in chosen:
         summary, page, failed, told = run_scenario(args, scenario, runs)
         summaries.append(summary)
         asked += [{"scenario": scenario.name, **each} for each in told]
         for failure in (*failed, *summary.failures):
-            print(f"FAILED: {failure}", file=sys.stderr)
+            print(f"RUN FAILED: {failure}", file=sys.stderr)
             failures += 1
+        for line in summary.missed:
+            print(f"TARGET MISSED: {line}", file=sys.stderr)
+            missed += 1
         if page is not None:
             print(page, file=sys.stderr if args.json else sys.stdout, flush=True)
     if args.json:
         sys.stdout.write(runs_json(*summaries, asked=asked))
-    return 1 if failures else 0
+    return 1 if failures else STATUS_MISSED if missed else 0
+
+
+STATUS_MISSED = 3
+"""Exit status of runs that are all sound, some of which missed a target."""
 
 
 def run_scenario(

@@ -144,8 +144,8 @@ def test_a_run_that_fails_holds_up_nothing(experiment):
     text = QUICK + f'[variants.red]\nqdisc = "p4"\nprofile = "tuned"\nprogram = "{program}"\n'
     done = experiment("--json", "--seeds", "1", text=text, cache="cache")
     assert done.returncode == 1
-    (failed,) = (line for line in done.stderr.splitlines() if line.startswith("FAILED: "))
-    assert failed.startswith("FAILED: small/red/1: ")
+    (failed,) = (line for line in done.stderr.splitlines() if line.startswith("RUN FAILED: "))
+    assert failed.startswith("RUN FAILED: small/red/1: ")
     left = experiment.folder / "cache" / "failed" / "small" / "red" / "seed-1"
     assert str(left) in failed
     assert (left / "stderr").is_file()

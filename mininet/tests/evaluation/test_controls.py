@@ -515,7 +515,7 @@ def test_part_of_a_suite_has_a_report_that_can_be_made_again(tiny, tmp_path, cap
     out = tmp_path / "out"
     words = ["evaluate", "--suite", str(tiny), "--variants", "pbq", "cubic"]
     report(state, cli.parser().parse_args([*words, "--out", str(out)]))
-    assert sorted(path.name for path in out.iterdir()) == ["all.csv", "cc.html", "cc.png", "report.md"]
+    assert sorted(path.name for path in out.iterdir()) == ["all.csv", "cc.html", "cc.png", "made.json", "report.md"]
     assert "runs of the congestion controls are missing: " in (out / "report.md").read_text()
     assert str(out / "cc.html") in capsys.readouterr().out
     assert cli.main([*words, "--from", str(out), "--out", str(tmp_path / "again")]) == 0

@@ -324,7 +324,8 @@ def test_part_of_an_envelope_has_a_report_that_can_be_made_again(plan, tmp_path,
     out = tmp_path / "out"
     args = cli.parser().parse_args(["evaluate", "--suite", "envelope", "--out", str(out)])
     report(state, args)
-    assert sorted(path.name for path in out.iterdir()) == ["envelope.html", "envelope.png", "flows.csv", "report.md"]
+    made = ["envelope.html", "envelope.png", "flows.csv", "made.json", "report.md"]
+    assert sorted(path.name for path in out.iterdir()) == made
     text = (out / "report.md").read_text()
     assert "**Incomplete**: 2299 of 2304 runs of the envelope are missing: 144 of red, 335 of pie" in text
     assert str(out / "envelope.html") in capsys.readouterr().out

@@ -538,9 +538,9 @@ def test_a_run_that_fails_holds_up_nothing(tiny, exact):
     bad.write_text(bad.read_text() + f'[variants.red]\nqdisc = "p4"\nprofile = "tuned"\nprogram = "{program}"\n')
     done = subprocess.run(command(tiny, "--only", "tiny/*/1"), capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    failed = [line for line in done.stderr.splitlines() if line.startswith("FAILED: ")]
+    failed = [line for line in done.stderr.splitlines() if line.startswith("RUN FAILED: ")]
     assert len(failed) == 1
-    assert failed[0].startswith("FAILED: tiny/red/1: ")
+    assert failed[0].startswith("RUN FAILED: tiny/red/1: ")
     assert (tiny.parent / "cache" / "failed" / "tiny" / "red" / "seed-1" / "stderr").is_file()
     assert len((tiny.parent / "out" / "few.csv").read_text().splitlines()) == 3
     told = "**Incomplete**: 4 of 6 runs of the matrix are missing: 2 of red, 1 of pfifo, 1 of pie."

@@ -10,7 +10,7 @@ from weirlab import cli, paths
 from weirlab.evaluation.matrix.analysis import analyse
 from weirlab.evaluation.matrix.text import batches_told, differ, results_md, run_counts, summary_rows
 from weirlab.evaluation.plan import load_plan
-from weirlab.evaluation.report import about, missing_notes
+from weirlab.evaluation.report import TEXT, about, made_of, missing_notes, stated
 from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT, RunRow
 from weirlab.evaluation.tables import COLUMNS, batches_in, derived, rows_of, text_of
@@ -115,7 +115,7 @@ def test_the_results_are_what_the_tables_say(plan):
     in_order = [scenario.name for scenario in found.scenarios if scenario.name in pictures]
     later = [batch.name for batch in batches[1:]]
     text = results_md(found, in_order, missing_notes(plan, rows), later)
-    assert text == (RESULTS / "report.md").read_text(encoding="utf-8")
+    assert stated(TEXT, text, made_of(RESULTS)) == (RESULTS / "report.md").read_text(encoding="utf-8")
     page = (RESULTS / "matrix.html").read_text(encoding="utf-8")
     for _, cells in summary_rows(found):
         assert "".join(f"<td>{cell}</td>" for cell in cells) in page

@@ -9,7 +9,7 @@ from weirlab.metrics.samples import SamplesError
 from weirlab.run.runner import finish
 from weirlab.run.scenarios import load_scenario
 from weirlab.store.documents import ResultsError
-from weirlab.store.folder import ResultsFolder, runs_json, summarise
+from weirlab.store.folder import ResultsFolder, RunResult, Summary, runs_json, summarise
 
 SCENARIO = """\
 [scenario]
@@ -137,3 +137,20 @@ def test_missing_and_damaged_files_are_named(tmp_path, scenario):
         summarise(folder)
     with pytest.raises(ResultsError, match="not a results folder"):
         ResultsFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("failures", "missed", "state"),
+    [
+        ((), (), "valid"),
+        (("a",), ("a",), "target missed"),
+        (("a", "b"), ("a",), "run failed"),
+        (("b",), (), "run failed"),
+    ],
+)
+def test_a_run_has_one_of_three_states(failures, missed, state):
+    run = RunResult("s", "v", 1, {}, failures, missed)
+    assert run.state == state
+    summary = Summary((run,), {}, ())
+    assert json.loads(runs_json(summary))["runs"][0]["state"] == state
+    assert len(summary.failures) + len(summary.missed) == len(failures)

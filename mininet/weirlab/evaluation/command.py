@@ -25,6 +25,7 @@ from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run
 from weirlab.store.cache import Cache
 from weirlab.store.documents import dumps
+from weirlab.store.folder import FAILED, VALID
 
 
 def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int], cores: int) -> None:
@@ -87,7 +88,7 @@ def main_evaluate(args: argparse.Namespace) -> int:
         sys.stdout.write(json_document(state))
     report(state, args)
     for line in state.failed:
-        print(f"FAILED: {line}", file=sys.stderr)
+        print(f"RUN FAILED: {line}", file=sys.stderr)
     return 1 if state.failed else 0
 
 
@@ -130,7 +131,7 @@ def json_document(state: State) -> str:
     runs = [
         {"group": done.group, "scenario": done.run.scenario, "variant": done.variant,
          "setting": done.setting and done.setting.document, "seed": done.run.seed, "metrics": done.metrics,
-         "failures": done.failures}
+         "failures": done.failures, "state": FAILED if done.failures else VALID}
         for run in state.wanted if (done := state.done.get(name_of(run)))
     ]  # fmt: skip
     missing = [words_of(run) for run in state.wanted if name_of(run) not in state.done]

@@ -11,6 +11,8 @@ controls.
 from __future__ import annotations
 
 import argparse
+import html
+import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,9 +36,11 @@ from weirlab.evaluation.state import Done, State
 from weirlab.lab.kernels import LAB_KERNEL
 from weirlab.metrics.samples import SamplesError
 from weirlab.scenario.model import Run
-from weirlab.store import atomic
+from weirlab.store import atomic, provenance
+from weirlab.store.documents import dumps, read_json
 
 TEXT = "report.md"
+MADE = "made.json"  # version and commit with which the tables of a folder were measured
 COURSE_SOURCES = ("mininet/weirlab/evaluation/matrix/courses.py",)
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
 
@@ -93,7 +97,7 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         over_time = matrix_courses.pictures(courses(state, there))
         files = matrix_files(matrix.analyse(ordered, about(plan)), list(over_time), notes, [])
         files |= {f"{name}-over-time.png": picture for name, picture in over_time.items()}
-    write(out, {**tables, **files}, said)
+    write(out, {**tables, **files}, said, dumps({"weir": provenance.weir()}))
     return True
 
 
@@ -107,13 +111,14 @@ def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
     notes = missing_notes(plan, rows)
     out = out or partial(plan)
     if plan.suite in OTHERS:
-        write(out, OTHERS[plan.suite](plan, rows, notes), sys.stdout)
+        write(out, OTHERS[plan.suite](plan, rows, notes), sys.stdout, made_of(folder))
         return
     found = matrix.analyse(rows, about(plan))
     of_group = [s.name for group in plan.groups if group.name == OVER_TIME for s in group.scenarios]
     pictures = [name for name in of_group if (folder / f"{name}-over-time.png").is_file()]
     copied = {f"{name}-over-time.png": (folder / f"{name}-over-time.png").read_bytes() for name in pictures}
-    write(out, {**copied, **matrix_files(found, pictures, notes, [batch.name for batch in batches[1:]])}, sys.stdout)
+    write(out, {**copied, **matrix_files(found, pictures, notes, [batch.name for batch in batches[1:]])}, sys.stdout,
+          made_of(folder))  # fmt: skip
 
 
 def missing_notes(plan: Plan, rows: Iterable[RunRow]) -> list[str]:
@@ -151,10 +156,31 @@ def controls_files(plan: Plan, rows: Sequence[RunRow], notes: Sequence[str]) -> 
 OTHERS = {ENVELOPE: envelope_files, CONTROLS: controls_files}  # suites that are no matrix
 
 
-def write(out: Path, files: Mapping[str, str | bytes], said: TextIO) -> None:
-    """Write all files of a report, or none, and tell where its text and page are. Raises OSError."""
+def made_of(folder: Path) -> str:
+    """What the tables in a folder were measured with; empty if the folder does not say. Raises ResultsError."""
+    return dumps(read_json(folder / MADE)) if (folder / MADE).is_file() else ""
+
+
+def stated(name: str, content: str | bytes, made: str) -> str | bytes:
+    """A report's text or page with what it was made with as its last line."""
+    if not made or isinstance(content, bytes):
+        return content
+    words = f"Measured with Weir {json.loads(made)['weir']}."
+    if name == TEXT:
+        return f"{content.rstrip()}\n\n{words}\n"
+    return (
+        content.replace("</main>", f'<p class="dim">{html.escape(words)}</p>\n</main>')
+        if name.endswith(".html")
+        else content
+    )
+
+
+def write(out: Path, files: Mapping[str, str | bytes], said: TextIO, made: str) -> None:
+    """Write all files of a report, or none, and tell where its text and page are. `made` is the content of MADE. Raises
+    OSError."""
     out.mkdir(parents=True, exist_ok=True)
-    atomic.write_all({out / name: content for name, content in files.items()})
+    content = {name: stated(name, text, made) for name, text in files.items()} | ({MADE: made} if made else {})
+    atomic.write_all({out / name: text for name, text in content.items()})
     print(*(out / name for name in files if name == TEXT or name.endswith(".html")), sep="\n", file=said)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from weirlab.metrics.estimate import Estimate
 from weirlab.report.plots import HUES, INKS
-from weirlab.report.words import BAD, NOTHING, Rows, Variant, estimated, measured, paper_figure, shown
+from weirlab.report.words import BAD, NOTHING, TARGET_MISSED, Rows, Variant, estimated, measured, paper_figure, shown
 from weirlab.store.folder import Summary
 
 CSS = """
@@ -60,6 +60,7 @@ svg text { font-family: inherit }
 .pair figure { margin: 0 }
 pre { background: var(--panel); padding: .7rem 1rem; overflow-x: auto; border-radius: 4px; font-size: .88rem }
 .bad { color: var(--bad); font-weight: 600 }
+.missed { color: var(--missed); font-weight: 600 }
 .good { color: var(--good) }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.2rem; margin: .5rem 0 }
 dd { margin: 0 }
@@ -79,6 +80,7 @@ p, li, dd, dt, caption, figcaption, h1, h2, h3, h4 { overflow-wrap: anywhere }
 PAGE_COLOURS = {
     "panel": ("#f3f4f7", "#20252b"),
     "bad": ("#b3261e", "#ff8a80"),
+    "missed": ("#7a5200", "#f0c060"),
     "good": ("#1b6e3c", "#7fd6a0"),
 }
 
@@ -122,19 +124,24 @@ def what_ran(common: Sequence[str], variants: Sequence[Variant], words: Callable
     return f"<details><summary>{summary}</summary>{listed}<dl>{rows}</dl></details>"
 
 
+def _kind(line: str) -> str:
+    """Class of a check that did not pass; empty for others."""
+    return "bad" if line.startswith(BAD) else "missed" if line.startswith(TARGET_MISSED) else ""
+
+
 def failed_checks(lines: Sequence[str]) -> str:
     """Those checks that must be known before any figure is read; empty if all is well."""
-    items = "".join(f'<li class="bad">{html.escape(line)}</li>' for line in lines if line.startswith(BAD))
+    marked = [(kind, line) for line in lines if (kind := _kind(line))]
+    items = "".join(f'<li class="{kind}">{html.escape(line)}</li>' for kind, line in marked)
     return f"<ul>{items}</ul>" if items else ""
 
 
 def checks(lines: Sequence[str]) -> str:
     """Lines of checks, coloured by how they went."""
     items = []
-    failed = any(line.startswith(BAD) for line in lines)
+    failed = any(_kind(line) for line in lines)
     for line in lines:
-        bad = line.startswith(BAD)
-        kind = "bad" if bad else "dim" if line.startswith("NOTE") or failed else "good"
+        kind = _kind(line) or ("dim" if line.startswith("NOTE") or failed else "good")
         items.append(f'<li class="{kind}">{html.escape(line)}</li>')
     return f"<section><h2>Checks</h2><ul>{''.join(items)}</ul></section>"
 

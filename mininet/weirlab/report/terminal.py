@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import BAD, Rows, estimated, measured, paper_figure, shown
+from weirlab.report.words import BAD, TARGET_MISSED, Rows, estimated, measured, paper_figure, shown
 from weirlab.store.folder import Summary
 
 
@@ -32,9 +32,10 @@ def print_chunks(console: Console, corner: str, labels: Sequence[str], rows: Cal
 
 
 def print_checks(console: Console, lines: Sequence[str]) -> None:
-    """Lines of checks, those that aren't well in red."""
+    """Lines of checks, failed runs in red, missed targets in yellow."""
     for line in lines:
-        console.print(escape(line), style="bold red" if line.startswith(BAD) else "")
+        style = "bold red" if line.startswith(BAD) else "bold yellow" if line.startswith(TARGET_MISSED) else ""
+        console.print(escape(line), style=style)
 
 
 def result_cells(rows: Rows, summary: Summary, paper: Mapping[str, Any], labels: Sequence[str]) -> Iterable[list[str]]:

@@ -11,7 +11,8 @@ from weirlab.store.folder import RunResult, Summary
 # Rows of a table: metric, label, unit, decimals; a None starts a group.
 Rows = Sequence[tuple[str | None, str, str, int]]
 NOTHING = "\N{EN DASH}"  # shown where a run has nothing to measure a figure by
-BAD = ("FAILED", "MISSING")  # how a check line starts that isn't well
+RUN_FAILED, TARGET_MISSED, RUN_MISSING = "RUN FAILED", "TARGET MISSED", "MISSING"
+BAD = (RUN_FAILED, RUN_MISSING)  # beginnings of lines about runs without figures, or with doubtful ones
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,11 @@ def fixed(value: float, decimals: int) -> str:
 
 def failed_lines(summary: Summary) -> list[str]:
     """What is missing, and the checks that failed."""
-    lines = [f"MISSING: {variant}, seed {seed} was planned and has no result" for variant, seed in summary.missing]
-    return lines + [f"FAILED: {line}" for line in summary.failures]
+    lines = [
+        f"{RUN_MISSING}: {variant}, seed {seed} was planned and has no result" for variant, seed in summary.missing
+    ]
+    lines += [f"{RUN_FAILED}: {line}" for line in summary.failures]
+    return lines + [f"{TARGET_MISSED}: {line}" for line in summary.missed]
 
 
 def chance_lines(summary: Summary) -> list[str]:

@@ -35,10 +35,11 @@ class Experiment(Series):
     def finish(self, run: Run, found: dict[str, Any]) -> None:
         """Raises NoRoom."""
         entry = self.whole[self.keys.run(run.spec)]
-        failures = topology_of(run.spec["topology"]).failures(found)
+        topology = topology_of(run.spec["topology"])
+        checked = tuple(topology.failures(found)), tuple(topology.missed(found))
         try:
             self.results.take(run, entry)
-            self.results.keep(RunResult(run.scenario, run.variant, run.seed, found, tuple(failures)))
+            self.results.keep(RunResult(run.scenario, run.variant, run.seed, found, *checked))
         except OSError as error:
             if error.errno in disk.FULL:
                 needed = sum((entry.folder / name).stat().st_size for name in entry.digests)

@@ -91,7 +91,8 @@ def finish(results: ResultsFolder, run: Run) -> RunResult:
     """Compute a run's metrics from its samples and keep them. Raises SamplesError for unusable samples."""
     topology = topology_of(run.spec["topology"])
     found = topology.compute(samples_path(results.run_path(run.variant, run.seed)), run.spec)
-    result = RunResult(run.scenario, run.variant, run.seed, found, tuple(topology.failures(found)))
+    checked = tuple(topology.failures(found)), tuple(topology.missed(found))
+    result = RunResult(run.scenario, run.variant, run.seed, found, *checked)
     results.keep(result)
     return result
 

@@ -135,7 +135,7 @@ def follow(series: Series, missing: Sequence[Run], costs: Costs, jobs: int, endi
             del left[name_of(run)]
             if isinstance(found, Exception):
                 series.failed.append(f"{words_of(run)}: {found}")
-                said = f"FAILED: {found}"
+                said = f"RUN FAILED: {found}"
             else:
                 costs.learn(run, wall_s)
                 series.finish(run, found)

@@ -17,7 +17,7 @@ Summaries hold nothing of the clock and no path, so the same samples give the sa
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,13 +36,26 @@ SCENARIO_FACTS = ("name", "title", "description", "duration_s", "warmup_s", "ref
 
 @dataclass(frozen=True)
 class RunResult:
-    """One finished run: flat metrics by name, and the checks it failed."""
+    """One finished run: flat metrics by name, the checks it failed, and those of them that are `missed` targets: the
+    measurement is sound, but an application did not get all that it wanted."""
 
     scenario: str
     variant: str
     seed: int
     metrics: dict[str, Any]
     failures: tuple[str, ...]
+    missed: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """VALID, MISSED or FAILED."""
+        if not self.failures:
+            return VALID
+        return MISSED if set(self.failures) <= set(self.missed) else FAILED
+
+
+VALID, MISSED, FAILED = "valid", "target missed", "run failed"
+"""States of a run, in text, JSON and pages."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +68,16 @@ class Summary:
 
     @property
     def failures(self) -> list[str]:
-        """One line for each check that a run failed."""
-        return [f"{run.variant}, seed {run.seed}: {line}" for run in self.runs for line in run.failures]
+        """One line for each check that a run failed, but for missed targets."""
+        return self._lines(lambda run: [line for line in run.failures if line not in run.missed])
+
+    @property
+    def missed(self) -> list[str]:
+        """One line for each target that a run missed."""
+        return self._lines(lambda run: run.missed)
+
+    def _lines(self, of: Callable[[RunResult], Sequence[str]]) -> list[str]:
+        return [f"{run.variant}, seed {run.seed}: {line}" for run in self.runs for line in of(run)]
 
 
 @dataclass(frozen=True)
@@ -161,7 +182,7 @@ def summarise(folder: ResultsFolder) -> Summary:
     for variant, seed in folder.meta["runs"]:
         if folder.finished(variant, seed):
             kept = read_json(folder.run_path(variant, seed) / "summary.json")
-            runs.append(RunResult(**{**kept, "failures": tuple(kept["failures"])}))
+            runs.append(RunResult(**{**kept, **{key: tuple(kept.get(key, ())) for key in ("failures", "missed")}}))
         else:
             missing.append((variant, seed))
     by_variant: dict[str, list[RunResult]] = {}
@@ -185,7 +206,7 @@ def summarise(folder: ResultsFolder) -> Summary:
 
 def runs_json(*summaries: Summary, asked: Sequence[Mapping[str, Any]] = ()) -> str:
     """The runs of all these as one JSON document, for `--json`, and what was asked of them together."""
-    runs = {"runs": [asdict(run) for summary in summaries for run in summary.runs]}
+    runs = {"runs": [{**asdict(run), "state": run.state} for summary in summaries for run in summary.runs]}
     return dumps({**runs, "asked": list(asked)} if asked else runs)
 
 

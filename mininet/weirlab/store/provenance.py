@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from weir import __version__
 from weirlab import paths
 
 
@@ -23,8 +24,13 @@ def versions() -> dict[str, str]:
     lock = paths.clone() / "quic-client" / "Cargo.lock"
     quiche = re.search(r'name = "quiche"\nversion = "([^"]+)"', lock.read_text("utf-8")) if lock.is_file() else None
     found["quiche"] = quiche[1] if quiche else "unknown"
-    found["weir"] = _git_commit()
+    found["weir"] = weir()
     return found
+
+
+def weir() -> str:
+    """Version and commit of Weir, as in `0.6.0 (0123456789ab)`."""
+    return f"{__version__} ({git_commit()})"
 
 
 def host_facts() -> dict[str, Any]:
@@ -38,7 +44,7 @@ def host_facts() -> dict[str, Any]:
     }
 
 
-def _git_commit() -> str:
+def git_commit() -> str:
     """The commit the code is at, with "+changes" if tracked files differ from it."""
     try:
         commit = subprocess.run(

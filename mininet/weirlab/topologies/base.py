@@ -67,6 +67,10 @@ class Topology(ABC):
     def failures(self, metrics: Metrics) -> list[str]:
         """The checks that a run's metrics fail, one line each; empty if they all pass."""
 
+    def missed(self, metrics: Metrics) -> list[str]:
+        """Those of them that say that an application did not get what it wanted, though all was measured well."""
+        return []
+
     @abstractmethod
     def headline(self, metrics: Metrics) -> str:
         """A run's figures in a few words."""

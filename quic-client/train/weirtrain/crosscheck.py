@@ -22,7 +22,7 @@ from torch import nn
 
 from weirlab.metrics.estimate import Estimate, estimate
 from weirlab.store import atomic
-from weirlab.store.provenance import versions
+from weirlab.store.provenance import git_commit
 from weirtrain.env import CongestionEnv
 from weirtrain.learner import Learner, generator
 from weirtrain.policy import Policy
@@ -47,7 +47,7 @@ def run(folder: Path, episodes: int, episode_s: float, seeds: int, say: Callable
     first = folder / "first.weights"
     found: Curves = {"stable-baselines3": [], "ours": []}
     for seed in range(1, seeds + 1):
-        begun = Learner.begin(profile, seed).weights_file(versions()["weir"], "./run train crosscheck")
+        begun = Learner.begin(profile, seed).weights_file(git_commit(), "./run train crosscheck")
         atomic.write(first, begun)
         say(f"seed {seed} of {seeds}")
         found["stable-baselines3"].append(theirs(profile, first, seed, episodes, say))

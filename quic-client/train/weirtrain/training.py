@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from weirlab.store import atomic
-from weirlab.store.provenance import versions
+from weirlab.store.provenance import git_commit
 from weirtrain import checkpoint, curves, weights
 from weirtrain.episodes import for_validation, plan
 from weirtrain.learner import Learner
@@ -44,7 +44,7 @@ class Training:
         be_repeatable()
         self.folder, self.profile, self.command = folder, profile, command
         self.learner = Learner.begin(profile, seed)
-        self.commit = versions()["weir"]
+        self.commit = git_commit()
         self.rows: list[dict[str, float]] = []
         self.validations: list[dict[str, float]] = []
         self.best: bytes | None = None

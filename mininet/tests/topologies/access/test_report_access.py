@@ -160,8 +160,8 @@ def test_a_failed_run_is_told(tmp_path):
     spec = json.loads((run / "spec.json").read_text())
     result = finish(folder, Run("pcm-table5", "ops", 1, spec))
     assert result.failures == ("1 tasks did not end complete; see the outcome in the task lines of the samples",)
-    assert "FAILED: ops, seed 1: 1 tasks did not end" in printed(folder)
-    assert '<li class="bad">FAILED: ops, seed 1' in write_html(folder).read_text(encoding="utf-8")
+    assert "TARGET MISSED: ops, seed 1: 1 tasks did not end" in printed(folder)
+    assert '<li class="missed">TARGET MISSED: ops, seed 1' in write_html(folder).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("make", "words"), [(table5, "best path 25.0 %"), (windows, "goodput"), (handover, "silence")])

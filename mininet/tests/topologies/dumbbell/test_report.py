@@ -108,7 +108,7 @@ def test_results_come_before_what_was_set(folder):
 
 def test_a_check_that_failed_is_told_before_any_figure(tmp_path):
     page = write_html(filled(tmp_path, outside_ms=9, seeds=1, only=["pie"])).read_text(encoding="utf-8")
-    assert page.index('<li class="bad">FAILED') < page.index("<h2>Figures</h2>")
+    assert page.index('<li class="bad">RUN FAILED') < page.index("<h2>Figures</h2>")
 
 
 @pytest.mark.parametrize("only", [["pie", "tuned"], None])
@@ -173,7 +173,7 @@ def test_a_failed_run_is_not_passed_over(tmp_path):
     folder = filled(tmp_path, outside_ms=5.0, seeds=1, only=["tuned"])
     assert "FAILED: tuned, seed 1" in printed(folder)
     text = write_html(folder).read_text(encoding="utf-8")
-    assert '<li class="bad">FAILED: tuned, seed 1' in text
+    assert '<li class="bad">RUN FAILED: tuned, seed 1' in text
     assert "0 of 1 run passed" in text
 
 

@@ -170,8 +170,8 @@ def test_a_receiver_without_the_file_is_told(tmp_path):
     write(run / "samples.jsonl", lines)
     result = finish(folder, Run("made-up", "names", 1, made.spec(receivers=1)))
     assert topology_of("edge").headline(result.metrics) == "no receiver has the file"
-    assert "FAILED: names, seed 1: 1 receivers did not get the file" in printed(folder)
-    assert '<li class="bad">FAILED: names, seed 1' in write_html(folder).read_text(encoding="utf-8")
+    assert "TARGET MISSED: names, seed 1: 1 receivers did not get the file" in printed(folder)
+    assert '<li class="missed">TARGET MISSED: names, seed 1' in write_html(folder).read_text(encoding="utf-8")
 
 
 def test_a_run_in_a_few_words(tmp_path):

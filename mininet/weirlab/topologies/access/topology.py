@@ -29,6 +29,9 @@ class Access(Topology):
     def failures(self, metrics: Metrics) -> list[str]:
         return figures.failures(metrics)
 
+    def missed(self, metrics: Metrics) -> list[str]:
+        return figures.missed(metrics)
+
     def headline(self, metrics: Metrics) -> str:
         if metrics["transfer_time_mean_s"] is not None:
             words = f"transfer {metrics['transfer_time_mean_s']:.3f} s, goodput {metrics['goodput_mbit_s']:.2f} Mbit/s"

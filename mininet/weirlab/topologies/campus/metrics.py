@@ -64,6 +64,10 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
     return metrics_of(read_samples(samples_path, spec), spec)
 
 
+TARGETS = ("requests_failed", "wrong_files")
+"""Metrics that count what applications did not get."""
+
+
 def failures(metrics: Mapping[str, Any]) -> list[str]:
     """The checks that a run's metrics fail, one line each; empty if they all pass."""
     if metrics["kills"]:
@@ -77,6 +81,11 @@ def failures(metrics: Mapping[str, Any]) -> list[str]:
         if metrics[metric]:
             found.append(f"{metrics[metric]} {text}; see the logs in the run's folder")
     return found
+
+
+def missed(metrics: Mapping[str, Any]) -> list[str]:
+    """Those of the failures that are targets missed; the rest make the run's figures doubtful."""
+    return failures({name: value if name in (*TARGETS, "kills") else 0 for name, value in metrics.items()})
 
 
 def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,9 @@ class Campus(Topology):
     def failures(self, metrics: Metrics) -> list[str]:
         return figures.failures(metrics)
 
+    def missed(self, metrics: Metrics) -> list[str]:
+        return figures.missed(metrics)
+
     def headline(self, metrics: Metrics) -> str:
         def told(name: str, unit: str, decimals: int) -> str:
             value = metrics[name]

@@ -91,6 +91,10 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
     return metrics_of(read_samples(samples_path, spec), spec)
 
 
+TARGETS = ("failed_receivers",)
+"""Metrics that count what applications did not get."""
+
+
 def failures(metrics: Mapping[str, Any]) -> list[str]:
     """The checks that a run's metrics fail, one line each; empty if they all pass."""
     found = []
@@ -102,6 +106,11 @@ def failures(metrics: Mapping[str, Any]) -> list[str]:
         if metrics[metric]:
             found.append(f"{metrics[metric]} {text}")
     return found
+
+
+def missed(metrics: Mapping[str, Any]) -> list[str]:
+    """Those of the failures that are targets missed; the rest make the run's figures doubtful."""
+    return failures({name: value if name in TARGETS else 0 for name, value in metrics.items()})
 
 
 def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,9 @@ class Edge(Topology):
     def failures(self, metrics: Metrics) -> list[str]:
         return figures.failures(metrics)
 
+    def missed(self, metrics: Metrics) -> list[str]:
+        return figures.missed(metrics)
+
     def headline(self, metrics: Metrics) -> str:
         if metrics["completion_mean_s"] is None:
             return "no receiver has the file"
