@@ -112,7 +112,8 @@ watched_words() {
 # crates, both of 1000, as measured once.
 meter_cargo() {
   local CURVE=${CURVE:-1000:1000} found share last_x=0 last_y=0 x y
-  found=$(tail -c 2000 "$1" | tr '\r' '\n' | grep -oE '[0-9]+/[0-9]+: ' | tail -n 1) || return 0
+  found=$(tail -c 2000 "$1" | tr '\r' '\n' | grep -aoE '[0-9]+/[0-9]+: ' | tail -n 1) || return 0
+  [ -n "$found" ] || return 0
   found=${found%: }
   share=$((${found%/*} * 1000 / ${found#*/}))
   for point in ${CURVE//,/ }; do

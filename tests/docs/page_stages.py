@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from page_commands import REPO, simple_commands
@@ -98,6 +99,17 @@ class Failed(Exception):
     """A statement that ended with another status than 0, or a program that ended before it had written a line."""
 
 
+def processes_in(holder: subprocess.Popen) -> list[int]:
+    """Those in the network namespace of a process, itself last."""
+    inside = os.readlink(f"/proc/{holder.pid}/ns/net")
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and os.readlink(entry / "ns/net") == inside:
+                found.append(int(entry.name))
+    return sorted(found, key=lambda pid: pid == holder.pid)
+
+
 class Stage:
     def __init__(self, folder: Path):
         self.folder, self.hosts, self.lasting = folder, {}, []
@@ -124,7 +136,9 @@ class Stage:
         for process, _ in reversed(self.lasting):
             self.end(process)
         for holder in self.hosts.values():
-            holder.kill()
+            for pid in processes_in(holder):  # such as the poll process of a law that a page leaves attached
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             holder.wait()
 
     def host(self, name: str) -> subprocess.Popen:
