@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from .files import write_whole
 from .gains import KEYS, REQUIRED, GainError, Gains, Value, differences, of_table
 from .resources import PROFILES
 
@@ -197,7 +198,4 @@ def dumps(gains: Gains) -> str:
 
 def save(gains: Gains, path: str | Path) -> None:
     """Write a profile whole or not at all."""
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
-    part.write_text(dumps(gains), encoding="utf-8")
-    part.replace(path)
+    write_whole(Path(path), dumps(gains).encode())

@@ -43,6 +43,11 @@ class Daemon:
         until(lambda: self.metric("looks_total", dev=dev) >= seen + 2, "two looks", 60)
 
 
+def attachments(rig) -> str:
+    """The folders of what is attached, beside which the daemon's lock lies."""
+    return rig.router.sh("find /sys/fs/bpf/weir -mindepth 1 ! -name 'lock-*' 2>/dev/null || true")
+
+
 def attached(rig, dev: str = "rb") -> bool:
     done = rig.weir("status", dev, "--json", check=False)
     return done.returncode == 0 and not json.loads(done.stdout)["gone"]

@@ -83,7 +83,7 @@ class Holder:
 
     def __init__(self, bpffs: bool = False, sysfs: bool = False):
         mount = "mount -t sysfs sysfs /sys && " if sysfs else ""
-        mount += "mount -t bpf bpf /sys/fs/bpf && " if bpffs else ""
+        mount += "mount -t bpf -o mode=0755 bpf /sys/fs/bpf && " if bpffs else ""
         # it reads our pipe: should we die, it ends
         self.process = subprocess.Popen(
             ["unshare", "-nm", "sh", "-c", f"{mount}ip link set lo up && echo ready && exec cat >/dev/null"],

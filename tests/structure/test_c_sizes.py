@@ -23,7 +23,7 @@ LONG_FUNCTIONS = {
 # xdp/: what stands further up never includes what stands further down. The law's header is below all of it.
 LAYERS = (
     ("include/weir/",),
-    ("lib/error.", "lib/clock.", "lib/version."),
+    ("lib/error.", "lib/output.", "lib/printable.", "lib/clock.", "lib/version."),
     ("lib/gains/", "lib/net/"),
     ("lib/pins/",),
     ("lib/hooks/", "lib/signal/"),

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "printable.h"
+
+#define LINE_LEN 8000
+
 static char *sink;
 static size_t sink_size;
 
@@ -14,6 +18,14 @@ void weir_error_into(char *text, size_t size)
 {
 	sink = text;
 	sink_size = size;
+}
+
+static void __attribute__((format(printf, 1, 0))) print_line(const char *format, va_list args)
+{
+	char line[LINE_LEN];
+
+	vsnprintf(line, sizeof(line), format, args);
+	weir_print(stderr, "%s: %s\n", program_invocation_short_name, line);
 }
 
 int weir_error(const char *format, ...)
@@ -26,11 +38,9 @@ int weir_error(const char *format, ...)
 		va_end(args);
 		return -1;
 	}
-	fprintf(stderr, "%s: ", program_invocation_short_name);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	print_line(format, args);
 	va_end(args);
-	fputc('\n', stderr);
 	return -1;
 }
 
@@ -38,11 +48,9 @@ void weir_note(const char *format, ...)
 {
 	va_list args;
 
-	fprintf(stderr, "%s: ", program_invocation_short_name);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	print_line(format, args);
 	va_end(args);
-	fputc('\n', stderr);
 }
 
 const char *weir_reason(int error)

@@ -240,7 +240,7 @@ static int clear(const char *path, const struct weir_meta *about, const char *de
 
 struct sweep {
 	const struct weir_place *place;
-	const char *netns;
+	const char *pins, *netns;
 };
 
 static int clear_namesake(const char *path, void *context)
@@ -257,7 +257,7 @@ static int clear_namesake(const char *path, void *context)
 	if (!weir_place_same_netns(&place, s->place) || place.ifindex == s->place->ifindex ||
 	    strcmp(place.name, s->place->name))
 		return 0;
-	result = weir_locks_take(&locks, &place, s->netns, NULL, "", 0);
+	result = weir_locks_take(&locks, s->pins, &place, s->netns, NULL, "", 0);
 	if (result) /* somebody is at work on it, and will clear it */
 		return result < 0 ? -1 : 0;
 	result = weir_meta_read(path, &about) ? clear(path, &about, place.name, s->netns) : 0;
@@ -267,7 +267,7 @@ static int clear_namesake(const char *path, void *context)
 
 int weir_clear_leftovers(const char *pins, const struct weir_place *place, const char *netns)
 {
-	struct sweep sweep = {.place = place, .netns = netns};
+	struct sweep sweep = {.place = place, .pins = pins, .netns = netns};
 	struct weir_meta about;
 	char path[PATH_MAX];
 

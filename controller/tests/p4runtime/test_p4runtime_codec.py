@@ -2,6 +2,7 @@
 """Entities by names to P4Runtime's messages and back."""
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from weir.p4runtime import client, codec, words
 from weir.p4runtime import entities as e
 from weir.p4runtime.connection import parse_address
-from weir.p4runtime.messages import rpc, v1
-from weir.p4runtime.p4info import P4Info
+from weir.p4runtime.messages import config, rpc, v1
+from weir.p4runtime.p4info import ITEMS_MOST, P4Info
 from weir.p4runtime.values import (
     P4RuntimeError,
     Varbit,
@@ -265,6 +266,28 @@ def test_short_names_find_what_only_one_has() -> None:
         INFO.digests["x"]
     with pytest.raises(P4RuntimeError, match="speaks of table 0x2000009"):
         INFO.tables.by_id(0x2000009)
+
+
+def test_a_strangers_p4info_is_bounded() -> None:
+    """The memory for it does not go by the square of a name's length, nor without a limit by the number of items."""
+    table = config.P4Info()
+    table.tables.add().preamble.id = 0x2000001
+    for parts in (500, 20_000):
+        table.tables[0].preamble.name = ".".join("a" * parts)
+        tracemalloc.start()
+        try:
+            if parts == 500:
+                assert P4Info(table).tables["a.a"].id == 0x2000001
+            else:
+                with pytest.raises(P4RuntimeError):
+                    P4Info(table).tables  # noqa: B018
+            assert tracemalloc.get_traced_memory()[1] < 256 * len(table.tables[0].preamble.name)
+        finally:
+            tracemalloc.stop()
+    for number in range(ITEMS_MOST):
+        table.actions.add().preamble.id = number
+    with pytest.raises(P4RuntimeError):
+        P4Info(table)
 
 
 FWD = e.Call("forward", {"port": 1, "dmac": 2})

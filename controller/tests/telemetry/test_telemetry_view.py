@@ -2,6 +2,7 @@
 """Telemetry that is broken in every way it can be, the view of many queues, and what Prometheus is told."""
 
 import ast
+import contextlib
 import json
 import socket
 import threading
@@ -18,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from weir.dataplane.base import Down, GainsChanged, Note, Sample, Up
 from weir.resources import PROFILES
 from weir.settings import load
-from weir.telemetry.http import CONNECTIONS_MOST
+from weir.telemetry.http import CONNECTIONS_MOST, serve
 from weir.telemetry.prometheus import MetricsAddressError, MetricsError, MetricsServer, parse_address
 from weir.telemetry.track import BACK, GAP, REPEAT, RESET, Track
 from weir.telemetry.view import ACTIONS, Decision, View
@@ -341,6 +342,30 @@ def test_decisions_are_json_as_the_tuner_writes_them() -> None:
     view = View()
     view.take(Decision(json.loads(json.dumps({**DECISION, "k": "effect", "verdict": "kept"}))), 1.0)
     assert view.ports["s1", "2"].effect["verdict"] == "kept"
+
+
+def test_new_connections_do_not_end_one_that_is_answered() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def app(_environ, start) -> list[bytes]:
+        asked.set()
+        assert go_on.wait(60)
+        start("200 OK", [("Content-Type", "text/plain")])
+        return [b"all of it"]
+
+    server, _thread = serve(("127.0.0.1", 0), app)
+    with contextlib.ExitStack() as held:
+        held.callback(server.server_close)
+        held.callback(server.shutdown)
+        scrape = held.enter_context(socket.create_connection(server.server_address))
+        scrape.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert asked.wait(60)
+        silent = [
+            held.enter_context(socket.create_connection(server.server_address)) for _ in range(4 * CONNECTIONS_MOST)
+        ]
+        assert silent[0].recv(1) == b""
+        go_on.set()
+        assert scrape.makefile("rb").read().endswith(b"all of it")
 
 
 def test_who_only_holds_connections_keeps_no_scrape_out() -> None:

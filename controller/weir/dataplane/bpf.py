@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import select
+import stat
 import subprocess
 import threading
 import time
@@ -26,6 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .. import coupled
+from ..files import open_private
 from ..gains import KEYS, Gains, Value, of_table
 from .base import (
     DataPlaneError,
@@ -621,13 +623,16 @@ def _no_netns(netns: str) -> str:
 def run_folder(name: str) -> Path:
     """Where controllers of this machine meet, and leave word for the next. Raises DataPlaneError."""
     own = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() else "/run"
-    if not own:
+    service = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0] if os.geteuid() else ""
+    if not (own or service):
         raise DataPlaneError(
             f"device {name}: no place for a controller's files: not root, and XDG_RUNTIME_DIR is not set"
         )
-    folder = Path(own) / "weir"
+    folder = Path(service) if service else Path(own or "") / "weir"
     try:
         folder.mkdir(mode=0o755, exist_ok=True)
+        if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise DataPlaneError(f"device {name}: {folder}: other users can write to it")
     except OSError as error:
         raise DataPlaneError(f"device {name}: {folder}: {error.strerror}") from None
     return folder
@@ -636,7 +641,7 @@ def run_folder(name: str) -> Path:
 def _locked(path: Path) -> tuple[int | None, str | None]:
     """(descriptor, None) when the lock is ours now, (None, who has it) when not. It ends with the process."""
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = open_private(path)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

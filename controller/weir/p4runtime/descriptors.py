@@ -9,7 +9,6 @@ file beside this one, and then needs no package of PyPI.
 
 import ast
 import importlib
-import os
 import sys
 from functools import cache
 from importlib import metadata
@@ -18,6 +17,8 @@ from pathlib import Path
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
+
+from ..files import write_whole
 
 PACKAGE = "p4runtime"
 ROOTS = ("p4/v1/p4runtime.proto", "google/rpc/code.proto")
@@ -129,12 +130,7 @@ def write(path: Path) -> None:
     if path.exists() and path.read_bytes() == data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, data)
 
 
 def main(arguments: list[str]) -> int:

@@ -2,6 +2,7 @@
 """A P4Info by names: tables, actions, fields and the rest, found as a person would write them. Pure."""
 
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,11 +10,13 @@ from typing import Generic, TypeVar
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as AnyMessage
 
 from .messages import Message, config
 from .values import P4RuntimeError
 
 _KINDS = {value: name.lower() for name, value in config.MatchField.MatchType.items()}
+_NAMES_SHOWN = 32  # in a message
 _COUNTER_UNITS = {value: name.lower() for name, value in config.CounterSpec.Unit.items()}
 
 
@@ -79,6 +82,12 @@ class Resource:
 Item = TypeVar("Item", Table, Action, Resource)
 
 
+NAME_BYTES_MOST = 1024
+ITEMS_MOST = 16_384
+BYTES_MOST = 2 << 20
+"""Bounds of a P4Info, which a switch sends: the longest name and alias, the number of items, the size of it all."""
+
+
 class Names(Generic[Item]):
     """Items of one kind, by full name, alias, or the last parts of the name where only one item has them."""
 
@@ -86,16 +95,20 @@ class Names(Generic[Item]):
         self.kind = kind
         self._by_id: dict[int, Item] = {item.id: item for item in items}
         self._by_name: dict[str, Item] = {item.name: item for item in self._by_id.values()}
-        suffixes: dict[str, list[Item]] = {}
         for item in self._by_id.values():
+            if len(item.name.encode()) > NAME_BYTES_MOST or len(item.alias.encode()) > NAME_BYTES_MOST:
+                raise P4RuntimeError(
+                    f"the P4Info has a {kind} with a name of more than {NAME_BYTES_MOST} bytes: {item.name[:40]!r}..."
+                )
             if item.alias:
                 self._by_name.setdefault(item.alias, item)
-            parts = item.name.split(".")
-            for start in range(1, len(parts)):
-                suffixes.setdefault(".".join(parts[start:]), []).append(item)
-        for name, found in suffixes.items():
-            if len(found) == 1:
-                self._by_name.setdefault(name, found[0])
+
+    def _find(self, name: str) -> Item | None:
+        """Last parts of names are searched for and not kept: a name has many, and their length goes by its square."""
+        if name in self._by_name:
+            return self._by_name[name]
+        found = [item for item in self._by_id.values() if item.name.endswith(f".{name}")]
+        return found[0] if len(found) == 1 else None
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._by_id.values())
@@ -104,13 +117,15 @@ class Names(Generic[Item]):
         return len(self._by_id)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._by_name
+        return self._find(name) is not None
 
     def __getitem__(self, name: str) -> Item:
-        if name in self._by_name:
-            return self._by_name[name]
-        near = difflib.get_close_matches(name, self._by_name, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(i.name for i in self) or 'none'}"
+        item = self._find(name)
+        if item is not None:
+            return item
+        near = difflib.get_close_matches(name, [*self._by_name, *(i.name.rpartition(".")[2] for i in self)], n=1)
+        names = [item.name for item in itertools.islice(self, _NAMES_SHOWN)] + ["..."] * (len(self) > _NAMES_SHOWN)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names) or 'none'}"
         raise P4RuntimeError(f"the program has no {self.kind} {name!r}; {hint}")
 
     def by_id(self, number: int) -> Item:
@@ -133,6 +148,11 @@ class P4Info:
     """Indexes of one P4Info message. Text form: `from_text`; what the program is made of: the cached properties."""
 
     def __init__(self, message: Message) -> None:
+        items = sum(len(value) for _, value in message.ListFields() if not isinstance(value, AnyMessage))
+        if message.ByteSize() > BYTES_MOST or items > ITEMS_MOST:
+            raise P4RuntimeError(
+                f"the P4Info has {message.ByteSize()} bytes and {items} items; at most {BYTES_MOST} and {ITEMS_MOST}"
+            )
         self.message = message
 
     @classmethod

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 CONNECTIONS_MOST = 16
-"""At once. For one more the oldest is ended: who only holds connections keeps nobody out."""
+"""At once. For one more another one is ended (see `_Server._victim`): holding connections keeps nobody out."""
 SILENCE_S = 10.0
 """A client that sends nothing, or takes nothing of an answer, is given up after so long."""
 
@@ -21,8 +24,20 @@ SILENCE_S = 10.0
 class _Handler(WSGIRequestHandler):
     timeout = SILENCE_S
 
+    def parse_request(self) -> bool:
+        complete = super().parse_request()
+        if complete:
+            self.server.answers(self.connection)  # type: ignore[attr-defined]
+        return complete
+
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged."""
+
+
+@dataclass
+class _Connection:
+    source: str
+    answered: bool = False
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -31,19 +46,41 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, address: tuple[str, int], family: socket.AddressFamily) -> None:
         self.address_family = family
-        self._open: dict[socket.socket, None] = {}  # in the order in which they came
+        self._open: dict[socket.socket, _Connection] = {}  # in the order in which they came
         self._lock = threading.Lock()
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
             if len(self._open) >= CONNECTIONS_MOST:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
+                victim = self._victim()
+                del self._open[victim]
                 with contextlib.suppress(OSError):  # it has just ended by itself
-                    oldest.shutdown(socket.SHUT_RDWR)
-            self._open[request] = None
+                    victim.shutdown(socket.SHUT_RDWR)
+            self._open[request] = _Connection(client_address[0])
         super().process_request(request, client_address)
+
+    def _victim(self) -> socket.socket:
+        """Of the address with the most connections: one that has sent nothing, else one whose request is not complete,
+        else one that is being answered; the oldest of them."""
+        sources = Counter(one.source for one in self._open.values())
+        readable = set(self._readable())
+        return min(
+            self._open,
+            key=lambda s: (-sources[self._open[s].source], self._open[s].answered, s.fileno() in readable),
+        )
+
+    def _readable(self) -> list[int]:
+        asked = select.poll()
+        for one in self._open:
+            if one.fileno() >= 0:
+                asked.register(one, select.POLLIN)
+        return [fd for fd, _ in asked.poll(0)]
+
+    def answers(self, request: socket.socket) -> None:
+        with self._lock:
+            if request in self._open:
+                self._open[request].answered = True
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:

@@ -9,10 +9,10 @@ found in force says nothing: somebody has set them since.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from urllib.parse import quote
 
+from ..files import write_whole
 from ..gains import Gains
 
 
@@ -59,13 +59,7 @@ class Memory:
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
-        draft = path.with_suffix(f".{os.getpid()}")
-        try:
-            draft.write_text(text, "utf-8")
-            draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
+        write_whole(path, text.encode())
 
     def _file(self, port: str) -> Path:
         assert self._folder is not None

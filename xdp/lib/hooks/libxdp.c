@@ -12,6 +12,7 @@
 #include <bpf/bpf.h>
 
 #include "error.h"
+#include "printable.h"
 
 #define LIBRARY "libxdp.so.1"
 #define MAPS_MAX 16
@@ -79,7 +80,7 @@ static int quiet(int level, const char *format, va_list args)
 static int loud(int level, const char *format, va_list args)
 {
 	(void)level;
-	return vfprintf(stderr, format, args);
+	return weir_print_lines(stderr, format, args);
 }
 
 static bool open_library(bool verbose)

@@ -15,6 +15,7 @@
 
 #include "error.h"
 #include "hooks/row.h"
+#include "pins/folder.h"
 
 /* linux/bpf.h since 6.6; the headers and the libbpf of Debian 12 don't name them, but pass them on */
 #define TCX_INGRESS ((enum bpf_attach_type)46)
@@ -110,7 +111,7 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 				  link == -ERANGE ? "as many programs as the kernel takes are there"
 						  : weir_reason(link));
 	link_pin(pin, sizeof(pin), program->path, side->point);
-	if (bpf_obj_pin(link, pin))
+	if (weir_pin(link, pin))
 		error = errno;
 	close(link); /* not pinned, it ends with this */
 	return error ? weir_error("%s: can't pin: %s", pin, weir_reason(error)) : 0;
@@ -124,7 +125,7 @@ static int swap(const struct weir_side *side, const struct weir_program *program
 	char pin[PATH_MAX + 32];
 
 	link_pin(pin, sizeof(pin), program->path, side->point);
-	if (!error && bpf_obj_pin(link, pin))
+	if (!error && weir_pin(link, pin))
 		error = -errno;
 	if (!error)
 		error = bpf_link_update(link, program->prog, NULL);

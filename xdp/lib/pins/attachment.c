@@ -15,6 +15,7 @@
 #include <bpf/libbpf.h>
 
 #include "error.h"
+#include "pins/folder.h"
 #include "pins/place.h"
 
 /* The inner map in force, pinned, and the one that will be; of a slot but the first one with its number behind. */
@@ -226,7 +227,7 @@ int weir_config_replace(int outer, const char *path, const __u32 *slots, __u32 c
 	for (__u32 i = 0; !error && i < count; i++) {
 		pin_name(next, path, CONFIG_NEXT, slots[i]);
 		unlink(next); /* of one who was killed here */
-		error = bpf_obj_pin(inner, next) ? -errno : 0;
+		error = weir_pin(inner, next) ? -errno : 0;
 	}
 	if (!error)
 		error = outer_update(outer, slots, count, inner);

@@ -1,115 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pins/lock.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/file.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "net/net.h"
+#include "pins/folder.h"
 
 #define TRY_AGAIN_MS 10
+#define RACES_MAX 1000 /* lost in a row to processes that remove the folder */
+#define LOCK_NAME "lock-"
+#define SAID (-1) /* no errno: the line is printed */
 
-static socklen_t address(__u32 ifindex, struct sockaddr_un *un)
+/* The process that has the lock, as words for a message; proc(5) on /proc/locks. */
+static void holder(const char *path, char *text, size_t size)
 {
-	*un = (struct sockaddr_un){.sun_family = AF_UNIX};
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   (size_t)snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "weir-xdp-%u", ifindex));
-}
+	char name[64], comm[32] = "";
+	unsigned long long inode;
+	unsigned int major, minor;
+	char *line = NULL;
+	size_t room = 0;
+	struct stat st;
+	int pid, found = 0;
+	FILE *locks = fopen("/proc/locks", "re"), *file;
 
-static int open_socket(void)
-{
-	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
-/* Who listens there, as words for a message. */
-static void holder(__u32 ifindex, char *text, size_t size)
-{
-	char path[64], comm[32] = "";
-	struct ucred who = {0};
-	socklen_t who_size = sizeof(who);
-	struct sockaddr_un un;
-	socklen_t length = address(ifindex, &un);
-	int sock = open_socket();
-	FILE *file = NULL;
-
-	if (sock < 0 || connect(sock, (struct sockaddr *)&un, length) ||
-	    getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &who_size))
-		who.pid = 0;
-	if (sock >= 0)
-		close(sock);
-	if (who.pid > 0) {
-		snprintf(path, sizeof(path), "/proc/%d/comm", who.pid);
-		file = fopen(path, "re");
-	}
+	while (locks && !found && !stat(path, &st) && getline(&line, &room, locks) > 0)
+		if (sscanf(line, "%*d: FLOCK ADVISORY WRITE %d %x:%x:%llu", &pid, &major, &minor, &inode) == 4 &&
+		    makedev(major, minor) == st.st_dev && inode == st.st_ino)
+			found = pid;
+	free(line);
+	if (locks)
+		fclose(locks);
+	snprintf(name, sizeof(name), "/proc/%d/comm", found);
+	file = found > 0 ? fopen(name, "re") : NULL;
 	if (file && fgets(comm, sizeof(comm), file))
 		comm[strcspn(comm, "\n")] = 0;
 	if (file)
 		fclose(file);
-	if (who.pid > 0)
-		snprintf(text, size, "process %d%s%s%s", who.pid, *comm ? " (" : "", comm, *comm ? ")" : "");
+	if (found > 0)
+		snprintf(text, size, "process %d%s%s%s", found, *comm ? " (" : "", comm, *comm ? ")" : "");
 	else
 		snprintf(text, size, "a process that can't be seen from here");
 }
 
-/* In the namespace of the interface. A descriptor, or -errno. */
-static int take(__u32 ifindex, int wait_ms)
+/* The folder of a lock, open; it belongs to the owner of the folder around it, who has to be able to lock it, too. */
+static int open_lock(const char *parent, const char *name)
+{
+	int folder = open(parent, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), lock, made, error = 0;
+	struct stat st;
+
+	if (folder < 0)
+		return -errno;
+	if (fstat(folder, &st))
+		error = errno;
+	if (!error && !geteuid() && st.st_uid) {
+		setfsgid(st.st_gid);
+		setfsuid(st.st_uid);
+	}
+	made = error ? -1 : mkdirat(folder, name, 0700);
+	if (made && !error && errno != EEXIST)
+		error = errno;
+	if (!geteuid()) {
+		setfsuid(0);
+		setfsgid(getegid());
+	}
+	lock = error ? -1 : openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (lock < 0 && !error)
+		error = errno;
+	close(folder);
+	return error ? -error : lock;
+}
+
+/* Whether it is still the folder of that name: its last holder may have removed it. */
+static bool is_there(int fd, int parent, const char *name)
+{
+	struct stat ours, there;
+
+	return !fstat(fd, &ours) && !fstatat(parent, name, &there, AT_SYMLINK_NOFOLLOW) &&
+	       ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+/* 0, SAID, or an errno: EWOULDBLOCK where another process has had it for all that time. */
+static int take(struct weir_lock *lock, const char *parent, const char *name, int wait_ms)
 {
 	struct timespec pause = {.tv_nsec = TRY_AGAIN_MS * 1000000L};
-	struct sockaddr_un un;
-	socklen_t length = address(ifindex, &un);
-	int sock = open_socket();
+	int waited_ms = 0, error;
 
-	if (sock < 0)
-		return -errno;
-	for (int waited_ms = 0;; waited_ms += TRY_AGAIN_MS) {
-		int error;
-
-		if (!bind(sock, (struct sockaddr *)&un, length)) {
-			listen(sock, SOMAXCONN); /* so that one who waits can ask whose it is */
-			return sock;
+	for (int races = 0; races < RACES_MAX; races++) {
+		if (weir_folder_make(parent))
+			return SAID;
+		lock->fd = open_lock(parent, name);
+		if (lock->fd == -ENOENT) /* another process has removed one of the two folders */
+			continue;
+		if (lock->fd < 0)
+			return -lock->fd;
+		while (flock(lock->fd, LOCK_EX | LOCK_NB)) {
+			error = errno;
+			if ((error != EWOULDBLOCK && error != EINTR) || waited_ms >= wait_ms) {
+				close(lock->fd);
+				return error;
+			}
+			nanosleep(&pause, NULL);
+			waited_ms += TRY_AGAIN_MS;
 		}
-		error = errno;
-		if (error != EADDRINUSE || waited_ms >= wait_ms) {
-			close(sock);
-			return -error;
-		}
-		nanosleep(&pause, NULL);
+		if (is_there(lock->fd, AT_FDCWD, lock->path))
+			return 0;
+		close(lock->fd);
 	}
+	return EBUSY;
+}
+
+int weir_lock_take(struct weir_lock *lock, const char *parent, const char *name, const char *about, int wait_ms)
+{
+	char who[96];
+	int error;
+
+	if (snprintf(lock->path, sizeof(lock->path), "%s/%s", parent, name) >= (int)sizeof(lock->path))
+		return weir_error("%s: path too long", parent);
+	error = take(lock, parent, name, wait_ms);
+	if (!error)
+		return 0;
+	lock->fd = -1;
+	if (error == EWOULDBLOCK && !wait_ms)
+		return 1;
+	if (error == EWOULDBLOCK) {
+		holder(lock->path, who, sizeof(who));
+		return weir_error("%s: %s has been changing what is attached there for %d s; try again when it has "
+				  "ended",
+				  about, who, wait_ms / 1000);
+	}
+	return error == SAID ? -1 : weir_error("%s: can't lock it: %s", about, weir_pin_reason(error));
 }
 
 /* 0, 1 if another has it and we were not to wait, or -1 after a line. */
-static int take_one(int *fd, const struct weir_place *place, const char *netns, int wait_ms)
+static int take_one(struct weir_lock *lock, const char *pins, const struct weir_place *place, const char *netns,
+		    int wait_ms)
 {
 	struct weir_place here;
-	char who[96] = "";
+	char name[64];
 	int back;
 
 	if (weir_netns_enter(netns, &back))
 		return -1;
 	weir_place_here(&here);
-	if (!weir_place_same_netns(&here, place)) {
-		weir_netns_leave(back);
-		return weir_error("%s: its network namespace was replaced by another one", place->name);
-	}
-	*fd = take(place->ifindex, wait_ms);
-	if (*fd == -EADDRINUSE)
-		holder(place->ifindex, who, sizeof(who));
 	weir_netns_leave(back);
-	if (*fd >= 0)
-		return 0;
-	if (*fd != -EADDRINUSE)
-		weir_error("%s: can't lock it: %s", place->name, weir_reason(*fd));
-	else if (wait_ms)
-		weir_error("%s: %s has been changing what is attached there for %d s; try again when it has ended",
-			   place->name, who, wait_ms / 1000);
-	else
-		return 1;
-	return -1;
+	if (!weir_place_same_netns(&here, place))
+		return weir_error("%s: its network namespace was replaced by another one", place->name);
+	snprintf(name, sizeof(name), LOCK_NAME "%llu-%u", place->netns_cookie ? place->netns_cookie : place->netns_inum,
+		 place->ifindex);
+	return weir_lock_take(lock, pins, name, place->name, wait_ms);
 }
 
 /* Everybody in the same order, or two could wait for each other. */
@@ -122,28 +172,70 @@ static bool comes_first(const struct weir_place *a, const struct weir_place *b)
 	return a->ifindex < b->ifindex;
 }
 
-int weir_locks_take(struct weir_locks *locks, const struct weir_place *dev, const char *netns,
+int weir_locks_take(struct weir_locks *locks, const char *pins, const struct weir_place *dev, const char *netns,
 		    const struct weir_place *peer, const char *peer_netns, int wait_ms)
 {
 	bool swapped = peer && comes_first(peer, dev);
+	struct weir_lock *one = locks->one;
 	int result;
 
-	locks->fd[0] = locks->fd[1] = -1;
-	result = swapped ? take_one(&locks->fd[0], peer, peer_netns, wait_ms)
-			 : take_one(&locks->fd[0], dev, netns, wait_ms);
+	*locks = WEIR_LOCKS_NONE;
+	if (weir_pins_check(pins))
+		return -1;
+	locks->taker = getpid();
+	result = swapped ? take_one(&one[0], pins, peer, peer_netns, wait_ms)
+			 : take_one(&one[0], pins, dev, netns, wait_ms);
 	if (!result && peer)
-		result = swapped ? take_one(&locks->fd[1], dev, netns, wait_ms)
-				 : take_one(&locks->fd[1], peer, peer_netns, wait_ms);
-	if (result)
+		result = swapped ? take_one(&one[1], pins, dev, netns, wait_ms)
+				 : take_one(&one[1], pins, peer, peer_netns, wait_ms);
+	if (result) {
 		weir_locks_drop(locks);
+		weir_pins_tidy(pins);
+	}
 	return result;
+}
+
+void weir_lock_drop(struct weir_lock *lock)
+{
+	if (lock->fd < 0)
+		return;
+	rmdir(lock->path); /* before it is open to others, who then find that it is gone */
+	close(lock->fd);
+	lock->fd = -1;
 }
 
 void weir_locks_drop(struct weir_locks *locks)
 {
 	for (int i = 0; i < 2; i++) {
-		if (locks->fd[i] >= 0)
-			close(locks->fd[i]);
-		locks->fd[i] = -1;
+		if (locks->one[i].fd >= 0 && locks->taker != getpid()) {
+			close(locks->one[i].fd);
+			locks->one[i].fd = -1;
+		}
+		weir_lock_drop(&locks->one[i]);
 	}
+}
+
+void weir_pins_tidy(const char *pins)
+{
+	DIR *folder = opendir(pins);
+	struct dirent *entry;
+	struct stat st;
+
+	if (!folder)
+		return;
+	while ((entry = readdir(folder))) {
+		int lock =
+			strncmp(entry->d_name, LOCK_NAME, strlen(LOCK_NAME))
+				? -1
+				: openat(dirfd(folder), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+		if (lock < 0)
+			continue;
+		if (!flock(lock, LOCK_EX | LOCK_NB) && is_there(lock, dirfd(folder), entry->d_name))
+			unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR);
+		close(lock);
+	}
+	if (!fstat(dirfd(folder), &st) && st.st_uid == geteuid())
+		rmdir(pins);
+	closedir(folder);
 }

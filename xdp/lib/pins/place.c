@@ -15,6 +15,7 @@
 
 #include "error.h"
 #include "net/net.h"
+#include "pins/folder.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -217,8 +218,11 @@ int weir_place_each(const char *pins, weir_each_f *each, void *context)
 {
 	struct dirent **names;
 	char path[PATH_MAX];
-	int count = scandir(pins, &names, is_numbers, compare_names), result = 0;
+	int count, result = 0;
 
+	if (weir_folder_check(pins))
+		return -1;
+	count = scandir(pins, &names, is_numbers, compare_names);
 	if (count < 0)
 		return errno == ENOENT ? 0 : weir_error("%s: %s", pins, weir_pin_reason(errno));
 	for (int i = 0; i < count; i++) {
@@ -325,6 +329,8 @@ int weir_place_find(const char *pins, const char *text, const char *netns, char 
 	int missing = weir_place_look(text, netns, &here), found = missing;
 	struct stat st;
 
+	if (weir_folder_check(pins))
+		return -1;
 	if (!missing)
 		found = find_at(pins, &here, direction, path);
 	if (found <= 0)

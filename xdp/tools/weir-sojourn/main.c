@@ -21,6 +21,8 @@
 
 #include "clock.h"
 #include "error.h"
+#include "output.h"
+#include "printable.h"
 
 #define DRAIN_MS 50
 
@@ -64,7 +66,7 @@ static int run(const sigset_t *ends)
 static int silent(enum libbpf_print_level level, const char *format, va_list arguments)
 {
 	if (level != LIBBPF_DEBUG && getenv("WEIR_LIBBPF")) /* libbpf's own words, when ours don't explain enough */
-		return vfprintf(stderr, format, arguments);
+		return weir_print_lines(stderr, format, arguments);
 	return 0;
 }
 
@@ -92,7 +94,7 @@ int main(int count, char **arguments)
 	sampler.start_ns = sampler.swept_ns = weir_now_ns();
 	result = attach_all();
 	if (!result) { /* not before: a sampler that could not attach leaves no file */
-		sampler.out = fopen(sampler.out_path, "we");
+		sampler.out = weir_output_open(sampler.out_path);
 		if (!sampler.out)
 			result = weir_error("--out %s: %s", sampler.out_path, strerror(errno));
 		else

@@ -63,7 +63,7 @@ static int parse_point(const char *hop, char *text, bool egress, struct point *p
 				  sizeof(point->dev) - 1);
 	snprintf(point->dev, sizeof(point->dev), "%s", text);
 	point->egress = egress;
-	point->lock = -1;
+	point->lock.fd = -1;
 	if (path) {
 		if (weir_netns_enter(path, &back)) /* only to say what is wrong with it, if something is */
 			return -1;

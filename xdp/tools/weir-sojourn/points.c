@@ -5,15 +5,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 
 #include "error.h"
 #include "net/net.h"
+#include "pins/place.h"
 
+#define LOCKS "/run/weir-sojourn"
 #define FILTER_HANDLE 1
 #define EGRESS_PRIORITY 65520 /* after every filter that might drop */
 #define INGRESS_PRIORITY 1    /* before every filter that might take the packet elsewhere */
@@ -26,23 +26,18 @@ static void hook_of(const struct point *point, struct bpf_tc_hook *hook)
 	hook->attach_point = point->egress ? BPF_TC_EGRESS : BPF_TC_INGRESS;
 }
 
-/* An address that lives in the device's own namespace and dies with this process, however that ends. */
+/* It dies with this process, however that ends. In the device's namespace. */
 static int lock_point(struct point *point)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int length;
+	struct weir_place here;
+	char name[64];
+	int held;
 
-	point->lock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (point->lock < 0)
-		return weir_error("%s: no Unix socket: %s", point->dev, weir_reason(errno));
-	length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "weir-sojourn/%d/%d", point->ifindex,
-			  point->egress);
-	if (!bind(point->lock, (struct sockaddr *)&address,
-		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)))
-		return 0;
-	return weir_error("%s: %s", point->dev,
-			  errno == EADDRINUSE ? "another weir-sojourn is attached to this side of it"
-					      : weir_reason(errno));
+	weir_place_here(&here);
+	snprintf(name, sizeof(name), "%llu-%d-%s", here.netns_cookie ? here.netns_cookie : here.netns_inum,
+		 point->ifindex, point->egress ? "egress" : "ingress");
+	held = weir_lock_take(&point->lock, LOCKS, name, point->dev, 0);
+	return held > 0 ? weir_error("%s: another weir-sojourn is attached to this side of it", point->dev) : held;
 }
 
 static bool is_ours(__u32 program_id, const char *name)
@@ -150,6 +145,8 @@ void detach_all(void)
 	for (int i = 0; i < sampler.hop_count; i++) {
 		drop_clsact(&sampler.hops[i].entry);
 		drop_clsact(&sampler.hops[i].exit);
+		weir_lock_drop(&sampler.hops[i].entry.lock);
+		weir_lock_drop(&sampler.hops[i].exit.lock);
 	}
 }
 

@@ -9,6 +9,7 @@
 
 #include <bpf/libbpf.h>
 
+#include "pins/lock.h"
 #include "sojourn.skel.h"
 #include "weir/sojourn.h"
 
@@ -19,7 +20,7 @@ struct point {
 	char dev[IF_NAMESIZE];
 	char netns[64]; /* "" or /proc/self/fd/N of the namespace, held open */
 	int ifindex;
-	int lock; /* held while attached, so that no second sampler replaces our filter */
+	struct weir_lock lock; /* held while attached, so that no second sampler replaces our filter */
 	bool egress;
 	bool attached;
 	bool owns_clsact; /* made here, or by a sampler that was killed */

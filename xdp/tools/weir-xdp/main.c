@@ -14,6 +14,7 @@
 #include "pins/attachment.h"
 #include "pins/classes.h"
 #include "pins/place.h"
+#include "printable.h"
 #include "version.h"
 #include "weir-xdp/commands/commands.h"
 #include "weir-xdp/options.h"
@@ -168,10 +169,11 @@ static int read_arguments(struct request *r, const struct command *command, int 
 	return r->peer ? check_name("--peer ", r->peer) : 0;
 }
 
-static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+static bool verbose;
+
+static int print_libbpf(enum libbpf_print_level level, const char *format, va_list args)
 {
-	(void)level, (void)format, (void)args;
-	return 0;
+	return verbose && level != LIBBPF_DEBUG ? weir_print_lines(stderr, format, args) : 0;
 }
 
 int main(int argc, char **argv)
@@ -197,7 +199,7 @@ int main(int argc, char **argv)
 		return asked == ASKED_HELP ? help() : version();
 	if (asked < 0 || read_arguments(&r, command, argc - 1 - optind, argv + 1 + optind))
 		return USAGE_ERROR;
-	if (!r.verbose)
-		libbpf_set_print(quiet);
+	verbose = r.verbose;
+	libbpf_set_print(print_libbpf);
 	return command->run(&r);
 }

@@ -12,6 +12,7 @@
 #include "error.h"
 #include "hooks/libxdp.h"
 #include "net/net.h"
+#include "pins/folder.h"
 #include "weir/maps.h"
 
 #include "weir_backlog.skel.h"
@@ -94,13 +95,13 @@ int pin_object(const struct loaded *l, const char *path)
 		if (bpf_map__is_internal(map) || !strcmp(bpf_map__name(map), "meta"))
 			continue;
 		snprintf(name, sizeof(name), "%s/%s", path, bpf_map__name(map));
-		if (bpf_map__pin(map, name))
+		if (weir_pin(bpf_map__fd(map), name))
 			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
 	}
 	bpf_object__for_each_program(prog, l->object)
 	{
 		snprintf(name, sizeof(name), "%s/prog_%s", path, bpf_program__name(prog));
-		if (bpf_program__pin(prog, name))
+		if (weir_pin(bpf_program__fd(prog), name))
 			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
 	}
 	return 0;
@@ -116,7 +117,7 @@ int attach_departures(const struct loaded *l, const char *path)
 	if (!link)
 		return weir_error("can't attach to the qdisc_dequeue tracepoint: %s", weir_reason(errno));
 	snprintf(name, sizeof(name), "%s/link_departures", path);
-	error = bpf_link__pin(link, name);
+	error = weir_pin(bpf_link__fd(link), name) ? errno : 0;
 	bpf_link__disconnect(link);
 	bpf_link__destroy(link);
 	return error ? weir_error("%s: can't pin: %s", name, weir_reason(error)) : 0;
@@ -173,7 +174,7 @@ int pin_adopted(const struct loaded *l, const char *path)
 
 	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++) {
 		snprintf(name, sizeof(name), "%s/%s", path, pins[i].name);
-		if (bpf_obj_pin(pins[i].map, name))
+		if (weir_pin(pins[i].map, name))
 			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
 	}
 	return 0;

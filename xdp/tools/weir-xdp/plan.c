@@ -3,14 +3,12 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <math.h>
 #include <net/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +21,7 @@
 #include "hooks/libxdp.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
+#include "pins/folder.h"
 #include "signal/judge.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
@@ -227,24 +226,6 @@ static int choose_hook(const struct request *r, const struct loaded *l, struct w
 	return result;
 }
 
-static int check_pins(const struct request *r)
-{
-	char parent[PATH_MAX];
-	struct statfs fs;
-	struct stat st;
-	char *slash;
-
-	snprintf(parent, sizeof(parent), "%s", r->pins);
-	slash = strrchr(parent, '/');
-	if (stat(r->pins, &st) && errno == ENOENT && slash && slash != parent)
-		*slash = 0;
-	if (statfs(parent, &fs))
-		return weir_error("%s: %s", parent, weir_reason(errno));
-	if (fs.f_type != BPF_FS_MAGIC)
-		return weir_error("%s is in no BPF file system: mount -t bpf bpf /sys/fs/bpf", parent);
-	return 0;
-}
-
 static int claim(struct plan *p, const char *path)
 {
 	const struct request *r = p->r;
@@ -252,9 +233,10 @@ static int claim(struct plan *p, const char *path)
 
 	/* again: who detaches the last one takes the folder of all away when it is empty */
 	for (int tries = 0; tries < 100; tries++) {
-		if (mkdir(r->pins, 0700) && errno != EEXIST)
-			return weir_error("%s: %s", r->pins, weir_reason(errno));
+		if (weir_folder_make(r->pins))
+			return -1;
 		if (!mkdir(path, 0700)) {
+			weir_folder_give(path);
 			snprintf(p->path, sizeof(p->path), "%s", path);
 			return 0;
 		}
@@ -315,7 +297,7 @@ static int prepare(const struct request *r, const struct interface *dev, struct 
 	snprintf(name, sizeof(name), "%s/meta", path);
 	if (weir_meta_write(l->meta, about, r->dev))
 		return -1;
-	if (bpf_obj_pin(l->meta, name))
+	if (weir_pin(l->meta, name))
 		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
 	if (r->adopt ? pin_adopted(l, path) || prime(r, dev, about, l, config, path)
 		     : prime(r, dev, about, l, config, path) || pin_object(l, path))
@@ -535,7 +517,8 @@ int plan_begin(struct plan *p, const struct request *r)
 	dev->ingress = p->ingress;
 	if (r->peer && dev->ifindex == peer->ifindex && weir_place_same_netns(dev, peer))
 		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev);
-	return weir_locks_take(&p->locks, dev, r->netns, r->peer ? peer : NULL, r->peer_netns, WEIR_LOCK_WAIT_MS);
+	return weir_locks_take(&p->locks, r->pins, dev, r->netns, r->peer ? peer : NULL, r->peer_netns,
+			       WEIR_LOCK_WAIT_MS);
 }
 
 int plan_check_queue(const struct plan *p, __u32 signal)
@@ -560,7 +543,7 @@ int plan_attach(struct plan *p)
 			"%s/ingress: packets that arrive wait in no queue here: give --rate, slightly less than "
 			"the line carries",
 			p->dev.place.name);
-	if (check_pins(p->r) || weir_place_path(p->r->pins, &p->dev.place, path) ||
+	if (weir_place_path(p->r->pins, &p->dev.place, path) ||
 	    weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns) ||
 	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || claim(p, path))
 		return -1;
@@ -624,6 +607,6 @@ void plan_end(struct plan *p)
 		bpf_object__close(p->l.object);
 	classes_free(&p->classes);
 	carried_free(&p->carried);
-	rmdir(p->r->pins); /* goes only if nothing is attached */
 	weir_locks_drop(&p->locks);
+	weir_pins_tidy(p->r->pins); /* goes only if nothing is attached */
 }

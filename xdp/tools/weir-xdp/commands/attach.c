@@ -6,6 +6,7 @@
 
 #include "hooks/hooks.h"
 #include "pins/place.h"
+#include "printable.h"
 #include "signal/signals.h"
 #include "undo.h"
 #include "weir-xdp/plan.h"
@@ -29,16 +30,16 @@ static int say_attached(const struct request *r, const struct plan *p)
 	if (r->json)
 		return print_status(r, r->dev, p->path, &printed) ? 1 : 0;
 	if (!r->classes) {
-		printf("attached to %s by %s: signal %s (%s)\n", p->about.dev, weir_hook_name(p->about.hook),
-		       weir_signal_name(p->about.signal), p->about.why);
+		weir_print(stdout, "attached to %s by %s: signal %s (%s)\n", p->about.dev,
+			   weir_hook_name(p->about.hook), weir_signal_name(p->about.signal), p->about.why);
 		return 0;
 	}
 	if (!p->classes.count)
-		printf("%s: each of its classes has a law already\n", p->about.dev);
+		weir_print(stdout, "%s: each of its classes has a law already\n", p->about.dev);
 	for (__u32 i = 0; i < p->classes.count; i++) {
 		weir_class_name(name, sizeof(name), p->classes.list[i].handle);
-		printf("attached to %s/%s by %s: signal %s\n", p->about.dev, name, weir_hook_name(p->about.hook),
-		       weir_signal_name(p->about.signal));
+		weir_print(stdout, "attached to %s/%s by %s: signal %s\n", p->about.dev, name,
+			   weir_hook_name(p->about.hook), weir_signal_name(p->about.signal));
 	}
 	return 0;
 }

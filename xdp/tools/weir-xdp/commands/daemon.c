@@ -439,9 +439,9 @@ static int open_all(struct keeper *k)
 		return weir_error("no memory to share: %s", strerror(errno));
 	weir_place_here(&here);
 	snprintf(here.name, sizeof(here.name), "daemon");
-	held = weir_locks_take(&k->lock, &here, "", NULL, "", 0); /* the number 0, which no interface has */
+	held = weir_locks_take(&k->lock, k->r->pins, &here, "", NULL, "", 0); /* the number 0, which no interface has */
 	if (held)
-		return held < 0 ? -1 : weir_error("a daemon runs in this network namespace already");
+		return held < 0 ? -1 : weir_error("a daemon keeps these pins in this network namespace already");
 	k->netlink = weir_netlink_open();
 	if (k->netlink < 0 || ignore_answers(k->netlink) || bind(k->netlink, (struct sockaddr *)&at, sizeof(at)))
 		return weir_error("no netlink socket: %s", strerror(errno));
@@ -460,7 +460,7 @@ int command_daemon(const struct request *r)
 	static struct keeper k;
 	struct daemon_config config;
 
-	k = (struct keeper){.r = r, .netlink = -1, .signals = -1, .lock = {{-1, -1}}};
+	k = (struct keeper){.r = r, .netlink = -1, .signals = -1, .lock = WEIR_LOCKS_NONE};
 	if (daemon_config_read(&config, r->config_file))
 		return 1;
 	k.watchdog_ms = daemon_watchdog_ms();
@@ -473,5 +473,6 @@ int command_daemon(const struct request *r)
 	daemon_notify("STOPPING=1");
 	daemon_config_free(&k.config); /* the law stays on: `detach` takes it off */
 	weir_locks_drop(&k.lock);
+	weir_pins_tidy(r->pins);
 	return 0;
 }

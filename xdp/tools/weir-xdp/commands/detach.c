@@ -27,7 +27,7 @@ static int lock_pinned(const struct request *r, const char *path, struct weir_lo
 	const char *netns;
 	unsigned long long netns_id;
 
-	locks->fd[0] = locks->fd[1] = -1;
+	*locks = WEIR_LOCKS_NONE;
 	if (weir_meta_read(path, &about)) {
 		place = weir_place_of(&about);
 	} else { /* at work, or cut short before it wrote down anything: the name of the folder says where */
@@ -42,8 +42,9 @@ static int lock_pinned(const struct request *r, const char *path, struct weir_lo
 	if (!can_reach(&place, netns))
 		return 0;
 	peer = weir_place_of_peer(&about);
-	return weir_locks_take(locks, &place, netns, peer.ifindex && can_reach(&peer, about.peer_netns) ? &peer : NULL,
-			       about.peer_netns, WEIR_LOCK_WAIT_MS);
+	return weir_locks_take(locks, r->pins, &place, netns,
+			       peer.ifindex && can_reach(&peer, about.peer_netns) ? &peer : NULL, about.peer_netns,
+			       WEIR_LOCK_WAIT_MS);
 }
 
 /* An `ensure` that was killed as it replaced what is attached: first that has to come to its end. */
@@ -55,7 +56,7 @@ static int finish_replacement(const struct request *r, const struct weir_place *
 
 	if (!weir_replacement_is_open(r->pins, &place))
 		return 0;
-	if (weir_locks_take(&locks, &place, r->netns, NULL, "", WEIR_LOCK_WAIT_MS))
+	if (weir_locks_take(&locks, r->pins, &place, r->netns, NULL, "", WEIR_LOCK_WAIT_MS))
 		return -1;
 	result = weir_finish_replacement(r->pins, &place, r->netns);
 	weir_locks_drop(&locks);
@@ -126,12 +127,13 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 	return !result && r->rest && removal.removed ? CHANGED : result;
 }
 
-int command_detach(const struct request *r)
+static int detach(const struct request *r)
 {
 	struct weir_locks locks;
 	struct weir_meta about;
 	char path[PATH_MAX], name[PATH_MAX + 32];
 	int meta, result;
+	bool known;
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
@@ -154,15 +156,27 @@ int command_detach(const struct request *r)
 	} else {
 		if (lock_pinned(r, path, &locks))
 			return 1;
-		weir_meta_read(path, &about); /* not before: whoever had the lock may have changed everything */
+		/* not before: the process that had the lock may have changed everything */
+		known = weir_meta_read(path, &about);
 		if (access(path, F_OK))
 			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
 		else if (r->classes || r->rest)
 			result = detach_classes(r, &about, path);
 		else
 			result = weir_undo(&about, path, *r->netns ? r->netns : about.netns);
+		if (!known && !result)
+			result = weir_error("%s: its pins were removed, but there was no record of an attachment in "
+					    "%s: `tc filter show dev DEV egress` and `ip link` show what is left",
+					    r->dev, path);
 		weir_locks_drop(&locks);
 	}
-	rmdir(r->pins);
 	return result == CHANGED ? CHANGED : result ? 1 : 0;
+}
+
+int command_detach(const struct request *r)
+{
+	int result = detach(r);
+
+	weir_pins_tidy(r->pins);
+	return result;
 }

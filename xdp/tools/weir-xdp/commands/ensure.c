@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "printable.h"
 #include "weir-xdp/classes.h"
 #include "weir-xdp/ensure.h"
 #include "weir-xdp/view/json.h"
@@ -29,7 +30,7 @@ static void print_outcome(const struct request *r, const struct outcome *o)
 		printf("]}\n");
 		return;
 	}
-	printf("%s: %s", dev, did_names[o->did]);
+	weir_print(stdout, "%s: %s", dev, did_names[o->did]);
 	before = ": ";
 	for (int i = 0; i < PARTS; i++)
 		if (o->part[i] && o->did == DID_REPLACE) {

@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "pins/place.h"
+#include "printable.h"
 #include "weir-xdp/view/report.h"
 #include "weir-xdp/view/view.h"
 
@@ -27,10 +28,12 @@ static int status_one(const char *path, void *context)
 			return 0;
 		list->seen++;
 		if (!list->r->json)
-			printf("%s in another network namespace (inode %llu): ask there, or with --netns PATH; pinned "
-			       "in "
-			       "%s\n",
-			       about.dev, about.netns_inum, path);
+			weir_print(
+				stdout,
+				"%s in another network namespace (inode %llu): ask there, or with --netns PATH; pinned "
+				"in "
+				"%s\n",
+				about.dev, about.netns_inum, path);
 		return 0;
 	}
 	list->seen++;
@@ -53,7 +56,7 @@ static void print_beside(const struct request *r)
 	missing = weir_place_find(r->pins, dev, r->netns, beside);
 	weir_error_into(NULL, 0);
 	if (!missing && strcmp(path, beside))
-		printf("  received packets have a law of their own: weir-xdp status %s\n", dev);
+		weir_print(stdout, "  received packets have a law of their own: weir-xdp status %s\n", dev);
 }
 
 int command_status(const struct request *r)

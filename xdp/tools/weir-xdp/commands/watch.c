@@ -16,8 +16,10 @@
 
 #include "clock.h"
 #include "error.h"
+#include "output.h"
 #include "pins/classes.h"
 #include "pins/place.h"
+#include "printable.h"
 #include "signal/signals.h"
 #include "weir-xdp/view/json.h"
 #include "weir-xdp/view/row.h"
@@ -86,7 +88,7 @@ static int without(const struct watch *w, struct watched *d, const char *why)
 	if (strcmp(d->why, why)) {
 		snprintf(d->why, sizeof(d->why), "%s", why);
 		if (w->text) {
-			fprintf(w->out, "%-16s %s\n", d->dev, why);
+			weir_print(w->out, "%-16s %s\n", d->dev, why);
 			return 0;
 		}
 		line_head(w, "gone", weir_now_ns(), d);
@@ -495,7 +497,7 @@ int command_watch(const struct request *r)
 		if (watched_add_named(&w, r->word[i]))
 			return 1;
 	allow_many_files();
-	if (r->out && !(w.out = fopen(r->out, "we")))
+	if (r->out && !(w.out = weir_output_open(r->out)))
 		return weir_error("%s: %s", r->out, strerror(errno)), 1;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "output.h"
+#include "printable.h"
 
 #define SOON_MS 50	/* for what comes together: a script's tc commands, an interface's first messages */
 #define APART_MS 500	/* between two looks, whatever messages come */
@@ -113,9 +115,11 @@ static void head(FILE *out, const char *name, const char *type, const char *help
 }
 
 /* A label's value: interfaces' names may hold anything but a slash and space. */
-static void label(FILE *out, const char *text)
+static void label(FILE *out, const char *name)
 {
-	for (; *text; text++)
+	char printable[4 * sizeof(((struct kept *)NULL)->name) + 1];
+
+	for (const char *text = weir_printable(printable, sizeof(printable), name); *text; text++)
 		if (*text == '"' || *text == '\\')
 			fprintf(out, "\\%c", *text);
 		else
@@ -176,16 +180,19 @@ static void print(FILE *out, const struct kept *list, size_t count, __u64 remove
 
 int metrics_write(const char *path, const struct kept *list, size_t count, __u64 removed, __u64 check_ms)
 {
-	char draft[PATH_MAX + 8];
-	FILE *out;
+	char draft[WEIR_DRAFT_LEN];
+	FILE *out = weir_draft_open(path, draft);
 	bool failed;
+	int error;
 
-	snprintf(draft, sizeof(draft), "%s.part", path);
-	out = fopen(draft, "we");
 	if (!out)
 		return weir_error("metrics: %s: %s", draft, strerror(errno));
 	print(out, list, count, removed, check_ms);
 	failed = ferror(out);
 	failed |= fclose(out) != 0;
-	return failed || rename(draft, path) ? weir_error("metrics: %s: %s", path, strerror(errno)) : 0;
+	if (!failed && !rename(draft, path))
+		return 0;
+	error = errno;
+	unlink(draft);
+	return weir_error("metrics: %s: %s", path, strerror(error));
 }

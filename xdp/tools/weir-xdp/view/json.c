@@ -3,17 +3,33 @@
 
 #include "gains/coupling.h"
 #include "gains/gains.h"
+#include "printable.h"
+
+/* One that a terminal obeys: C0, DEL, C1 in UTF-8. Bytes it has; 0: it is another one. */
+static size_t control(const char *at, unsigned int *code)
+{
+	const unsigned char *byte = (const unsigned char *)at;
+	bool c1 = byte[0] == 0xc2 && byte[1] >= 0x80 && byte[1] < 0xa0;
+
+	*code = c1 ? byte[1] : byte[0];
+	return c1 ? 2 : *byte < 0x20 || *byte == 0x7f;
+}
 
 void json_string(FILE *out, const char *text)
 {
+	unsigned int code;
+
 	fputc('"', out);
-	for (; *text; text++) {
+	while (*text) {
+		size_t escaped = control(text, &code), length = weir_character(text);
+
 		if (*text == '"' || *text == '\\')
 			fprintf(out, "\\%c", *text);
-		else if ((unsigned char)*text < 0x20)
-			fprintf(out, "\\u%04x", (unsigned)*text);
+		else if (!escaped && length)
+			fwrite(text, 1, length, out);
 		else
-			fputc(*text, out);
+			fprintf(out, "\\u%04x", escaped ? code : 0xfffd); /* U+FFFD: a byte that is not UTF-8 */
+		text += escaped ? escaped : length ? length : 1;
 	}
 	fputc('"', out);
 }

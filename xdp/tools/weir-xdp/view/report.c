@@ -10,6 +10,7 @@
 #include "gains/gains.h"
 #include "gains/units.h"
 #include "hooks/hooks.h"
+#include "printable.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "weir-xdp/values.h"
@@ -108,18 +109,19 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 
 	if (v->class.handle)
 		weir_class_name(class, sizeof(class), v->class.handle);
-	printf("%s%s%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *class ? "/" : "", class, *m->netns ? " in " : "",
-	       m->netns, hook.direction, weir_hook_name(m->hook), weir_signal_name(m->signal), m->why,
-	       v->gone ? " -- GONE: the interface or our program on it was removed; detach cleans up" : "");
+	weir_print(stdout, "%s%s%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *class ? "/" : "", class,
+		   *m->netns ? " in " : "", m->netns, hook.direction, weir_hook_name(m->hook),
+		   weir_signal_name(m->signal), m->why,
+		   v->gone ? " -- GONE: the interface or our program on it was removed; detach cleans up" : "");
 	if (*trouble)
-		printf("  TROUBLE: %s\n", trouble);
+		weir_print(stdout, "  TROUBLE: %s\n", trouble);
 	if (*v->ahead)
-		printf("  BYPASS: %s\n", v->ahead);
-	printf("  pinned in %s\n", v->a.path);
+		weir_print(stdout, "  BYPASS: %s\n", v->ahead);
+	weir_print(stdout, "  pinned in %s\n", v->a.path);
 	if (hook.owner_line)
-		printf("  %s\n", hook.owner_line);
+		weir_print(stdout, "  %s\n", hook.owner_line);
 	if (signal->needs_peer)
-		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
+		weir_print(stdout, "  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
 	if (m->shape.handle) {
 		weir_say_rate(rate, sizeof(rate), (double)m->shape.rate_bit_s);
 		printf("  shaped to %s by htb %x: of weir-xdp\n", rate, m->shape.handle >> 16);
@@ -250,9 +252,9 @@ static void class_text(const struct view *v, const struct weir_sample *s, const 
 	       s->config.law.target_us / 1e3, s->backlog_bytes, s->backlog_packets, s->tau_us / 1e3, rate,
 	       s->drop_probability, n->seen_packets, n->marked_packets, n->dropped_aqm_packets);
 	if (*trouble)
-		printf("    TROUBLE: %s\n", trouble);
+		weir_print(stdout, "    TROUBLE: %s\n", trouble);
 	if (*v->ahead)
-		printf("    BYPASS: %s\n", v->ahead);
+		weir_print(stdout, "    BYPASS: %s\n", v->ahead);
 }
 
 static int print_law(struct weir_attachment *a, const struct weir_class *class, void *context)

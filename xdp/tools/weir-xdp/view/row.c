@@ -2,6 +2,7 @@
 #include "weir-xdp/view/row.h"
 
 #include "gains/units.h"
+#include "printable.h"
 
 #define WORD 24
 
@@ -39,10 +40,10 @@ void row_print(FILE *out, const char *dev, const struct weir_sample *s, const ch
 		snprintf(limit, sizeof(limit), "%.0f",
 			 (double)(n->dropped_limit_packets - b->dropped_limit_packets) * per_s);
 	}
-	fprintf(out, "%-16s %10s %8s %9s %12s %12s %6.2f%% %9s %9s %9s\n", dev, queue, packets, delay, rate, passes,
-		100 * s->drop_probability, marked, dropped, limit);
+	weir_print(out, "%-16s %10s %8s %9s %12s %12s %6.2f%% %9s %9s %9s\n", dev, queue, packets, delay, rate, passes,
+		   100 * s->drop_probability, marked, dropped, limit);
 	if (*trouble)
-		fprintf(out, "%-16s TROUBLE: %s\n", dev, trouble);
+		weir_print(out, "%-16s TROUBLE: %s\n", dev, trouble);
 	before->now_ns = s->now_ns;
 	before->counters = *n;
 }

@@ -4,7 +4,7 @@
 use super::lock::lock;
 use super::proto::p4::v1::{Update, entity::Entity, update::Type};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,10 +20,11 @@ const MOST_KINDS: usize = 16;
 /// Of a message in a line, and of a name.
 const MESSAGE_CHARS: usize = 300;
 const NAME_CHARS: usize = 80;
-/// Of what was refused and changed nothing so much is told one by one, and in a burst so much; the rest is counted in the
-/// next line.
+/// Lines about refusals of one client: a second, in a burst; the rest is counted in the next line. So many clients have
+/// room of their own at once.
 const REFUSALS_PER_S: u64 = 10;
 const REFUSALS_BURST: u64 = 100;
+const REFUSALS_CLIENTS: usize = 64;
 
 /// A change, or one that was refused. `at_unix_ms` and what was left out are added when it is written.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -155,34 +156,54 @@ pub fn tally(updates: &[Update], info: &P4Info) -> BTreeMap<String, u64> {
     list
 }
 
-/// What is left of the room for refusals: some a second, a burst of more. Pure; `now_ms` never goes back by much.
-struct Refusals {
+/// Lines that one client's refusals may still have: some a second, a burst of more.
+struct Bucket {
     left: u64,
     filled_ms: u64,
-    untold: u64,
 }
 
-impl Refusals {
-    /// Whether one more may be told; else it is counted.
-    fn admit(&mut self, now_ms: u64) -> bool {
+impl Bucket {
+    fn refill(&mut self, now_ms: u64) {
         let more = now_ms.saturating_sub(self.filled_ms) * REFUSALS_PER_S / 1000;
-        if more > 0 {
-            self.left = (self.left + more).min(REFUSALS_BURST);
-        }
+        self.left = (self.left + more).min(REFUSALS_BURST);
         // A clock that was set back must not stop it for as long.
         if more > 0 || now_ms < self.filled_ms {
             self.filled_ms = now_ms;
         }
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                true
-            }
-            None => {
-                self.untold += 1;
-                false
+    }
+}
+
+/// Refusals of each client by itself: by its certificate's subject, without one by its address. Pure; `now_ms` never goes
+/// back by much.
+#[derive(Default)]
+struct Refusals {
+    clients: HashMap<String, Bucket>,
+    untold: u64,
+}
+
+impl Refusals {
+    /// Whether a line may be written about one more; else it is counted.
+    fn admit(&mut self, entry: &Entry, now_ms: u64) -> bool {
+        let address = entry.from.rsplit_once(':').map_or("", |(address, _port)| address);
+        let mut client = if entry.who.is_empty() { address } else { entry.who.as_str() };
+        if self.clients.len() >= REFUSALS_CLIENTS && !self.clients.contains_key(client) {
+            self.clients.retain(|_, bucket| {
+                bucket.refill(now_ms);
+                bucket.left < REFUSALS_BURST
+            });
+            if self.clients.len() >= REFUSALS_CLIENTS {
+                client = ""; // those that came last share one
             }
         }
+        let fresh = || Bucket { left: REFUSALS_BURST, filled_ms: now_ms };
+        let bucket = self.clients.entry(client.to_string()).or_insert_with(fresh);
+        bucket.refill(now_ms);
+        if let Some(left) = bucket.left.checked_sub(1) {
+            bucket.left = left;
+            return true;
+        }
+        self.untold += 1;
+        false
     }
 }
 
@@ -256,7 +277,7 @@ struct Line<'a> {
 
 impl Log {
     fn record(&mut self, entry: &Entry, now_ms: u64) {
-        if entry.is_refusal() && !self.refusals.admit(now_ms) {
+        if entry.is_refusal() && !self.refusals.admit(entry, now_ms) {
             return;
         }
         let untold = self.refusals.untold;
@@ -306,7 +327,7 @@ impl Audit {
             let (file, bytes) = open(path).map_err(|e| format!("--audit {}: {e}", path.display()))?;
             Sink::File { path: path.to_owned(), file, bytes, most_bytes }
         };
-        let refusals = Refusals { left: REFUSALS_BURST, filled_ms: 0, untold: 0 };
+        let refusals = Refusals::default();
         Ok(Audit(Some(Mutex::new(Log { sink, refusals, lost: 0, torn: false }))))
     }
 
@@ -386,6 +407,36 @@ mod tests {
         assert_eq!(lines[REFUSALS_BURST as usize]["refusals_untold"], 4 * REFUSALS_BURST);
         assert_eq!(lines[REFUSALS_BURST as usize]["result"], "OK");
         assert!(lines.last().unwrap().get("refusals_untold").is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_flood_of_one_client_leaves_the_lines_of_others() {
+        let (folder, mut log) = log(2 << 20);
+        let refused = |who: &str, from: String| Entry {
+            who: who.into(),
+            from,
+            call: "Write",
+            result: "PERMISSION_DENIED".into(),
+            ..Default::default()
+        };
+        for port in 0..5 * REFUSALS_BURST {
+            log.record(&refused("CN=reader", format!("192.0.2.7:{port}")), 50_000);
+            log.record(&refused("", format!("[2001:db8::7]:{port}")), 50_000);
+        }
+        log.record(&refused("CN=other", "192.0.2.7:1".into()), 50_000);
+        log.record(&refused("", "[2001:db8::8]:1".into()), 50_000);
+        let text = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(lines.len() as u64, 2 * REFUSALS_BURST + 2);
+        assert_eq!(lines[lines.len() - 2]["who"], "CN=other");
+        // Names are not kept for ever, and those beyond the limit share one bucket.
+        for name in 0..2 * REFUSALS_CLIENTS {
+            log.record(&refused(&format!("CN={name}"), String::new()), 50_000);
+        }
+        assert!(log.refusals.clients.len() <= REFUSALS_CLIENTS + 1);
+        log.record(&refused("CN=late", String::new()), 500_000);
+        assert!(log.refusals.clients.contains_key("CN=late"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 

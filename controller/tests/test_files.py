@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files where another user may have put a link, and locks that nobody else may hold."""
+
+import errno
+import os
+from dataclasses import replace
+
+import pytest
+
+from weir.dataplane.base import DataPlaneError
+from weir.dataplane.bpf import run_folder
+from weir.files import open_private, write_whole
+from weir.resources import PROFILES
+from weir.settings import load, save
+
+
+@pytest.fixture
+def target(tmp_path):
+    file = tmp_path / "of-root"
+    file.write_text("precious")
+    yield file
+    assert file.read_text() == "precious"
+
+
+def test_a_draft_follows_no_link(target, tmp_path) -> None:
+    gains = replace(load(PROFILES / "tuned.toml"), target_us=7000)
+    path = tmp_path / "x.toml"
+    for name in ("x.toml.part", f"x.toml.{os.getpid()}.part", "x.toml"):
+        (tmp_path / name).symlink_to(target)
+    save(gains, path)
+    assert not path.is_symlink()
+    assert load(path) == gains
+    write_whole(path, b"again")
+    assert path.read_bytes() == b"again"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_nobody_else_can_open_a_lock(tmp_path, mode) -> None:
+    path = tmp_path / "x.lock"
+    path.touch(mode)
+    path.chmod(mode)
+    os.close(open_private(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+    os.close(open_private(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("make", ["symlink", "link", "fifo"])
+def test_a_lock_is_a_file_of_its_own(target, tmp_path, make) -> None:
+    path = tmp_path / "x.lock"
+    if make == "symlink":
+        path.symlink_to(target)
+    elif make == "link":
+        path.hardlink_to(target)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(OSError) as failure:  # noqa: PT011
+        os.close(open_private(path))
+    assert failure.value.errno in (errno.EPERM, errno.ELOOP)
+    path.unlink()
+
+
+def test_controllers_meet_in_a_folder_that_others_cannot_write_to(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 990)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("RUNTIME_DIRECTORY", f"{tmp_path / 'weir'}:{tmp_path / 'second'}")
+    assert run_folder("s1") == tmp_path / "weir"  # as systemd has it
+    (tmp_path / "weir").chmod(0o777)
+    with pytest.raises(DataPlaneError):
+        run_folder("s1")
