@@ -7,6 +7,7 @@
 pub mod cert;
 pub mod clock;
 pub mod fault;
+pub mod files;
 pub mod interfaces;
 pub mod lines;
 pub mod outputs;
