@@ -15,8 +15,10 @@
 //! - [`transport`]: the transport's options, and the `quiche::Config` made from them;
 //! - [`request`]: what can be asked of a server, sizes, protocols;
 //! - [`report`]: events and samples, written as lines of JSON;
+//! - [`backoff`]: waits between attempts;
 //! - [`text`]: text received from others, made safe for a terminal.
 
+pub mod backoff;
 pub mod choice;
 pub mod client;
 pub mod congestion;

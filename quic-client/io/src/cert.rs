@@ -5,6 +5,7 @@
 //! lab one more byte in a packet makes a different run.
 
 use crate::fault::{Fault, IO, USAGE};
+use crate::files;
 use boring::asn1::Asn1Time;
 use boring::bn::{BigNum, MsbOption};
 use boring::hash::MessageDigest;
@@ -12,10 +13,10 @@ use boring::pkey::{PKey, Private};
 use boring::rsa::Rsa;
 use boring::x509::extension::{BasicConstraints, SubjectAlternativeName};
 use boring::x509::{X509, X509NameBuilder};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// A private key and its chain of certificates.
@@ -146,15 +147,19 @@ pub fn load_or_make(dir: &Path, names: &[String]) -> Result<Identity, CertError>
     let path = dir.join(STATE_FILE);
     if !path.exists() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io_at(dir))?;
+    }
+    files::expect_private_folder(dir).map_err(io_at(dir))?;
+    if !path.exists() {
         let identity = make(names)?;
-        let part = dir.join(format!(".{STATE_FILE}.{}", std::process::id()));
-        let written = write_pem(&part, &identity).and_then(|()| match fs::hard_link(&part, &path) {
+        let (file, part) = files::temporary_beside(&path, 0o600).map_err(io_at(&path))?;
+        let written = write_pem(file, &part, &identity).and_then(|()| match fs::hard_link(&part, &path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => other.map_err(io_at(&path)),
         });
         let _ = fs::remove_file(&part);
         written?;
     }
+    files::expect_secret(&path, files::READ_BY_OTHERS).map_err(io_at(&path))?;
     let identity = load(&path, &path)?;
     // One that an earlier version made gets its file too; a folder that can't be written to is as good as before.
     let _ = write_ca(dir, &identity);
@@ -171,12 +176,7 @@ fn write_ca(dir: &Path, identity: &Identity) -> Result<(), CertError> {
     if fs::read(&path).is_ok_and(|there| there == pem) {
         return Ok(());
     }
-    let part = dir.join(format!(".{CA_FILE}.{}", std::process::id()));
-    let written = fs::write(&part, &pem).and_then(|()| fs::rename(&part, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.map_err(io_at(&path))
+    files::replace(&path, &pem).map_err(io_at(&path))
 }
 
 /// The file to give to those who are to trust a certificate that was made and is kept, if there is one.
@@ -225,6 +225,7 @@ pub fn state_dir() -> Result<PathBuf, Fault> {
 pub fn identity(choice: &Choice) -> Result<Identity, Fault> {
     let fault = |e: CertError| Fault::new(IO, e.to_string());
     if let Some((cert, key)) = &choice.given {
+        files::expect_secret(key, files::WRITTEN_BY_OTHERS).map_err(|e| fault(io_at(key)(e)))?;
         return load(cert, key).map_err(fault);
     }
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
@@ -237,13 +238,11 @@ pub fn identity(choice: &Choice) -> Result<Identity, Fault> {
     load_or_make(&dir, &names).map_err(fault)
 }
 
-fn write_pem(path: &Path, identity: &Identity) -> Result<(), CertError> {
+fn write_pem(mut file: File, path: &Path, identity: &Identity) -> Result<(), CertError> {
     let mut pem = identity.key.private_key_to_pem_pkcs8()?;
     for cert in &identity.chain {
         pem.extend(cert.to_pem()?);
     }
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(io_at(path))?;
     file.write_all(&pem).and_then(|()| file.sync_all()).map_err(io_at(path))
 }
 
@@ -292,6 +291,30 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_others_may_read_or_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let choice = Choice { state_dir: Some(dir.path().to_owned()), ..Choice::default() };
+        identity(&choice).unwrap();
+        let key = dir.path().join(STATE_FILE);
+        let given = Choice { given: Some((key.clone(), key.clone())), ..Choice::default() };
+        for (bits, kept, by_option) in [(0o600, true, true), (0o640, false, true), (0o666, false, false)] {
+            mode(&key, bits);
+            assert_eq!((identity(&choice).is_ok(), identity(&given).is_ok()), (kept, by_option), "{bits:o}");
+        }
+        mode(&key, 0o600);
+        mode(dir.path(), 0o777);
+        assert!(identity(&choice).is_err());
+        mode(dir.path(), 0o755);
+        assert!(identity(&choice).is_ok());
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
+            assert!(identity(&choice).is_err());
+        }
+    }
+
+    #[test]
     fn what_a_certificate_is_not_for_is_found() {
         let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let made = make(&of(&["localhost", "192.0.2.7", "2001:db8::7", "*.example.org"])).unwrap();
@@ -309,8 +332,9 @@ mod tests {
         fs::write(&path, "nonsense").unwrap();
         assert!(load(&path, &path).err().unwrap().to_string().contains("expected a certificate"));
         let (a, b) = (dir.path().join("a.pem"), dir.path().join("b.pem"));
-        write_pem(&a, &make(&names()).unwrap()).unwrap();
-        write_pem(&b, &make(&names()).unwrap()).unwrap();
+        for path in [&a, &b] {
+            write_pem(File::create(path).unwrap(), path, &make(&names()).unwrap()).unwrap();
+        }
         assert!(matches!(load(&a, &b), Err(CertError::Mismatch { .. })));
         assert!(load(&a, &path).err().unwrap().to_string().contains("private key"));
         assert!(load_or_make(&path.join("below-a-file"), &names()).is_err());

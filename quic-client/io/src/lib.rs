@@ -8,6 +8,7 @@ pub mod address;
 pub mod cert;
 pub mod clock;
 pub mod fault;
+pub mod files;
 pub mod interfaces;
 pub mod lines;
 pub mod outputs;

@@ -2,7 +2,7 @@
 //! Lines of text to a file or to standard output (`-`), written out at each tick.
 
 use crate::fault::Fault;
-use std::fs::File;
+use crate::files;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ pub struct LineWriter {
 }
 
 impl LineWriter {
-    /// Makes the file, or empties it; `-` is standard output.
+    /// Makes the file, or empties it, as [`files::create`] does; `-` is standard output.
     pub fn create(path: &Path) -> io::Result<LineWriter> {
         let out: Box<dyn Write> = if path == Path::new("-") {
             Box::new(io::stdout())
         } else {
-            Box::new(File::create(path).map_err(|e| named(path, &e))?)
+            Box::new(files::create(path).map_err(|e| named(path, &e))?)
         };
         Ok(LineWriter { path: path.to_owned(), out: BufWriter::with_capacity(1 << 16, out) })
     }

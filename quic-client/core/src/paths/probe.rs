@@ -13,6 +13,7 @@
 //! quiche reports a validation only once per path: for a path validated before, the answer is seen in
 //! the count of packets that came in over it (a server sends nothing else there).
 
+use crate::backoff::Schedule;
 use std::time::{Duration, Instant};
 
 /// RFC 9002 6.2.2: probe timeout of a path of unknown RTT, 333 ms and its four deviations.
@@ -21,13 +22,12 @@ const UNKNOWN_PTO: Duration = Duration::from_millis(999);
 const ROUNDS: u32 = 3;
 /// An answer to a challenge that is older is not counted with: it would be of a path of no use.
 const LATEST_ANSWER: Duration = Duration::from_secs(3);
-const RETRY_MIN: Duration = Duration::from_millis(500);
-/// A dead path that comes back is found out within this and a round trip: one validation in 5 s costs three packets.
-const RETRY_MAX: Duration = Duration::from_secs(5);
+/// A dead path that comes back is found out within the cap and a round trip: one validation in 5 s costs three packets.
+const RETRY: Schedule = Schedule { first: Duration::from_millis(500), cap: Duration::from_secs(5) };
 
 /// How long to wait before trying a path again that failed `failures` times in a row.
 pub fn back_off(failures: u32) -> Duration {
-    RETRY_MIN.saturating_mul(1 << failures.min(10)).min(RETRY_MAX)
+    RETRY.bound(failures)
 }
 
 /// What a validation waits for.
@@ -229,6 +229,6 @@ mod tests {
     fn waits_double_up_to_a_bound() {
         let waits: Vec<_> = (0..8).map(|n| back_off(n).as_millis()).collect();
         assert_eq!(waits, [500, 1000, 2000, 4000, 5000, 5000, 5000, 5000]);
-        assert_eq!(back_off(u32::MAX), RETRY_MAX);
+        assert_eq!(back_off(u32::MAX), RETRY.cap);
     }
 }

@@ -29,8 +29,10 @@ impl Bursts {
 
     /// When there will be more.
     pub fn next(&mut self, now: Instant) -> Instant {
-        let times = u32::try_from(self.passed(now) + 1).unwrap_or(u32::MAX);
-        self.begun.unwrap_or(now) + self.every.saturating_mul(times)
+        let times = u128::from(self.passed(now)) + 1;
+        let after = u64::try_from(self.every.as_nanos().saturating_mul(times)).unwrap_or(u64::MAX);
+        let next = self.begun.unwrap_or(now).checked_add(Duration::from_nanos(after));
+        next.unwrap_or_else(|| now + self.every)
     }
 
     // Whole times from the first burst to now.
@@ -57,6 +59,18 @@ mod tests {
         bursts.sent(1600);
         assert_eq!(bursts.due_bytes(begin + 199 * ms), 0);
         assert_eq!(bursts.due_bytes(begin + 200 * ms), 1000);
+    }
+
+    #[test]
+    fn the_next_burst_is_never_in_the_past() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut bursts = Bursts::new(1, ms);
+        assert_eq!(bursts.due_bytes(begin), 1);
+        // 2^32 ms are 49.7 days.
+        for days in [1, 49, 50, 100, 3650] {
+            let now = begin + Duration::from_secs(86_400 * days);
+            assert!(bursts.next(now) > now && bursts.next(now) <= now + ms, "{days} days");
+        }
     }
 
     #[test]

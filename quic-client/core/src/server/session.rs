@@ -127,7 +127,8 @@ impl Session {
             self.conn.close(0x102, &format!("request failed: {e}"));
         }
         let bursts = self.tasks.values_mut().filter_map(|work| match &mut work.task {
-            Task::Bursts(bursts) => Some(bursts.next(now)),
+            // What is due and could not be written waits for the client, and so does all that comes later.
+            Task::Bursts(bursts) => (bursts.due_bytes(now) == 0).then(|| bursts.next(now)),
             _ => None,
         });
         self.next_burst = bursts.min();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use weir_core::congestion::{Agent, Seen};
 use weir_core::report::samples::Timebase;
 use weir_core::report::trajectory;
+use weir_io::files;
 
 /// Writes what is seen to `state-N` in a folder, until the other program has put `action-N` there: a number from -1 to 1,
 /// or `end`. Each file appears whole, by renaming; the reader removes it.
@@ -32,14 +33,10 @@ impl FileAgent {
 
     /// Asks, unless that was done, and gives the answer if it is there.
     fn ask(&mut self, seen: &Seen, now: Instant) -> io::Result<Option<f64>> {
-        let [state, writing, action] =
-            ["state", "writing", "action"].map(|name| self.dir.join(format!("{name}-{}", seen.n)));
+        let [state, action] = ["state", "action"].map(|name| self.dir.join(format!("{name}-{}", seen.n)));
         if self.asked.is_none() {
             let text = trajectory::seen(seen, &self.timebase)?;
-            fs::write(&writing, text).and_then(|()| fs::rename(&writing, &state)).inspect_err(|_| {
-                // What a full disk took of it.
-                let _ = fs::remove_file(&writing);
-            })?;
+            files::replace(&state, text.as_bytes())?;
         }
         let asked = *self.asked.get_or_insert(now);
         let text = loop {

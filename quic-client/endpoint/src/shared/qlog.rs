@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use weir_io::files;
 
 /// A qlog file. quiche, which writes it, lets errors pass: the first is kept here.
 #[derive(Clone)]
@@ -46,7 +47,7 @@ impl QlogFile {
     }
 
     fn create(path: PathBuf) -> Result<QlogFile, Fault> {
-        let file = File::create(&path).map_err(Fault::io(path.display()))?;
+        let file = files::create(&path).map_err(Fault::io(path.display()))?;
         let state = QlogState { out: Some(BufWriter::new(file)), error: None };
         Ok(QlogFile { path, state: Arc::new(Mutex::new(state)) })
     }

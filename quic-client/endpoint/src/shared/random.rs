@@ -4,14 +4,7 @@
 use super::fault::Fault;
 use weir_core::transport::CID_BYTES;
 use weir_io::random::bytes;
-
-/// A random share of a whole, from 0 to just below 1.
-///
-/// # Errors
-/// The system has none.
-pub fn share() -> Result<f64, Fault> {
-    Ok(f64::from(u32::from_ne_bytes(bytes()?)) / 2f64.powi(32))
-}
+pub use weir_io::random::share;
 
 /// A fresh connection ID.
 ///

@@ -3,7 +3,7 @@
 
 mod sharing;
 
-use super::group::{Client, ClientEvent, Leave, MemberId, Places, Room, Server, ServerEvent, Target, Trust};
+use super::group::{Client, ClientEvent, Leave, MemberId, Places, RECONNECT, Room, Server, ServerEvent, Target, Trust};
 use super::identity::Serving;
 use super::options::{complain, resolve, to_json, trust};
 use crate::objects::object::lines::{Answer, Request};
@@ -12,7 +12,8 @@ use sharing::{Act, Sharing};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use weir_core::backoff::Backoff;
 use weir_core::text::printable;
 use weir_io::fault::Fault;
 use weir_io::random;
@@ -75,6 +76,9 @@ struct Loop<'a> {
     /// The uplink of each member, and the number of what it asks for there.
     members: BTreeMap<MemberId, (u64, u64)>,
     places: Places,
+    /// Waits before another connection to the publisher after one that was given up, and the end of the present wait.
+    backoff: Backoff,
+    reachable_at: Option<Instant>,
     sharing: Sharing<MemberId>,
     /// What numbers were given to, uplinks and asks.
     numbers: u64,
@@ -107,13 +111,15 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
             most: MOST_MEMBERS,
             most_of_source: options.most_from_one.into(),
         }),
+        backoff: Backoff::new(RECONNECT),
+        reachable_at: None,
         sharing: Sharing::default(),
         numbers: 0,
         waiter,
         handed_on: 0,
     };
     // The first subscriber need not wait for a handshake. Without a way now, there may be one when he comes.
-    let _ = this.uplink(Instant::now());
+    let _ = this.uplink(Instant::now())?;
     let mut out = std::io::stdout();
     let said = writeln!(out, "listening {}", this.group.local()).and_then(|()| out.flush());
     said.map_err(Fault::io("standard output"))?;
@@ -169,6 +175,7 @@ impl Loop<'_> {
                 }
                 ClientEvent::Closed(fault) => {
                     complain(&fault.text);
+                    self.wait(now)?;
                     for member in self.uplinks.remove(&id).into_iter().flat_map(|up| up.asks.into_values()) {
                         self.members.remove(&member);
                         let acts = self.sharing.answer(member, Answer::Error(UNREACHABLE.to_owned()));
@@ -186,6 +193,9 @@ impl Loop<'_> {
     fn answered(&mut self, uplink: u64, ask: u64, answer: Answer, now: Instant) -> Result<(), Fault> {
         let Some(up) = self.uplinks.get_mut(&uplink) else { return Ok(()) };
         let Some(&member) = up.asks.get(&ask) else { return Ok(()) };
+        if !matches!(answer, Answer::Error(_)) {
+            self.backoff.reset();
+        }
         if matches!(answer, Answer::Error(_)) {
             up.client.leave(ask);
             up.asks.remove(&ask);
@@ -253,7 +263,12 @@ impl Loop<'_> {
         if request.member.is_none() {
             request.member = Some(random::bytes()?);
         }
-        let Some(id) = self.uplink(now) else {
+        // A fault of one member's is not that of the others on the connection.
+        if let Err(e) = request.line() {
+            let acts = self.sharing.answer(member, Answer::Error(e.to_string()));
+            return self.act(acts, now);
+        }
+        let Some(id) = self.uplink(now)? else {
             let acts = self.sharing.answer(member, Answer::Error(UNREACHABLE.to_owned()));
             return self.act(acts, now);
         };
@@ -278,20 +293,30 @@ impl Loop<'_> {
     }
 
     /// A connection to the publisher with room for a member more. None: there is no way to it.
-    fn uplink(&mut self, now: Instant) -> Option<u64> {
+    fn uplink(&mut self, now: Instant) -> Result<Option<u64>, Fault> {
         if let Some((id, _)) = self.uplinks.iter().find(|(_, up)| up.asks.len() < MEMBERS_OF_UPLINK) {
-            return Some(*id);
+            return Ok(Some(*id));
+        }
+        if self.reachable_at.is_some_and(|at| now < at) {
+            return Ok(None);
         }
         match Client::connect(self.of.clone(), self.trust, now) {
             Ok(client) => {
                 self.numbers += 1;
                 self.uplinks.insert(self.numbers, Uplink { client, asks: BTreeMap::new() });
-                Some(self.numbers)
+                Ok(Some(self.numbers))
             }
             Err(fault) => {
                 complain(&printable(&fault.text));
-                None
+                self.wait(now)?;
+                Ok(None)
             }
         }
+    }
+
+    /// The publisher can't be reached: members' requests alone make no connection for a while.
+    fn wait(&mut self, now: Instant) -> Result<(), Fault> {
+        self.reachable_at = Some(now + self.backoff.wait(Duration::ZERO, random::share()?));
+        Ok(())
     }
 }

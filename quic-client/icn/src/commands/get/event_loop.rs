@@ -245,12 +245,17 @@ impl Loop<'_> {
             {
                 return Ok(fault_of(name, outcome, fetch, self.options, self.group.is_lost()));
             }
+            let unanswered = current.is_none().then(|| began + self.options.give_up());
+            if unanswered.is_some_and(|at| at <= now) {
+                let text = format!("{name}: no server answered for {} s", self.options.give_up_s);
+                return Ok(Some(Fault::new(TIMEOUT, text)));
+            }
             if ready.contains(&SIGNAL) && self.signals.take().is_some() {
                 return Ok(Some(Fault::new(INTERRUPTED, format!("{name}: interrupted"))));
             }
             let fetching = current.as_ref().and_then(|(fetch, ..)| fetch.deadline());
             let ticking = current.is_some().then_some(tick);
-            let deadline = [self.group.deadline(), fetching, ticking].into_iter().flatten().min();
+            let deadline = [self.group.deadline(), fetching, ticking, unanswered].into_iter().flatten().min();
             self.waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
         }
     }

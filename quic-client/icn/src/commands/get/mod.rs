@@ -64,7 +64,7 @@ pub struct Options {
     /// Ask again for what was lost itself, though the publisher has repair symbols in its place (publish --repair)
     #[arg(long, help_heading = "Asking again")]
     no_repair: bool,
-    /// End after so long without data (1 to 3600)
+    /// End after so long without an answer to what is asked for, or without data (1 to 3600)
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600), value_name = "S",
           help_heading = "Asking again")]
     give_up_s: u64,

@@ -8,10 +8,11 @@ use crate::objects::object::manifest::Manifest;
 use crate::objects::subscriber::{Segments, Store};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use weir_io::fault::{Fault, IO};
+use weir_io::files;
 
 /// What is in `OUTPUT.part`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,13 +76,12 @@ impl Output {
         let [part, list] = beside_it(target);
         let live = manifest.layout.is_none();
         let kept = if restart || live { None } else { read_list(&list, manifest) };
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(kept.is_none())
-            .open(&part)
-            .map_err(Fault::io(shown(&part)))?;
+        // Only what this user left there is gone on with: others may write to the folder.
+        let earlier = kept.and_then(|kept| Some((kept, files::open_own(&part, true).ok()?)));
+        let (kept, file) = match earlier {
+            Some((kept, file)) => (Some(kept), file),
+            None => (None, files::create_new(&part).map_err(Fault::io(shown(&part)))?),
+        };
         let mut output = PartFile {
             target: target.to_owned(),
             part,
@@ -176,21 +176,18 @@ impl PartFile {
         };
         let text = crate::commands::options::to_json(&list)?;
         // Whole or not at all.
-        let new = beside(&self.list, ".new");
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.list));
-        if written.is_err() {
-            let _ = fs::remove_file(&new);
-        }
-        written.map_err(Fault::io(shown(&self.list)))
+        files::replace(&self.list, text.as_bytes()).map_err(Fault::io(shown(&self.list)))
     }
 }
 
 /// What an earlier run says to have of this very content. A list that can't be read counts as none.
 fn read_list(list: &Path, manifest: &Manifest) -> Option<Segments> {
-    if fs::metadata(list).ok()?.len() > MOST_KEPT_BYTES {
+    let mut text = Vec::new();
+    files::open_own(list, false).ok()?.take(MOST_KEPT_BYTES + 1).read_to_end(&mut text).ok()?;
+    if text.len() as u64 > MOST_KEPT_BYTES {
         return None;
     }
-    let kept: Kept = serde_json::from_slice(&fs::read(list).ok()?).ok()?;
+    let kept: Kept = serde_json::from_slice(&text).ok()?;
     let same = kept.format == FORMAT && kept.name == manifest.name.text() && kept.version == manifest.version;
     let segments = manifest.layout?.content_segments();
     let inside = kept.segments.into_iter().filter(|(_, last)| *last < segments);
@@ -303,6 +300,32 @@ mod tests {
         let (output, _) = Output::open(&target, &live, false).unwrap();
         assert_eq!(output.stop(&Segments::default()).unwrap(), None);
         assert_eq!(fs::read(&target).unwrap(), b"onetwo");
+    }
+
+    #[test]
+    fn no_link_that_others_laid_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, victim) = (dir.path().join("x"), dir.path().join("victim"));
+        let [part, list] = beside_it(&target);
+        for live in [false, true] {
+            for link in [&part, &list, &beside(&list, ".new")] {
+                fs::write(&victim, "kept").unwrap();
+                let _ = fs::remove_file(link);
+                std::os::unix::fs::symlink(&victim, link).unwrap();
+                let manifest = Manifest { layout: Layout::of(14_400).filter(|_| !live), ..manifest("1") };
+                let (mut output, _) = Output::open(&target, &manifest, false).unwrap();
+                output.write(0, b"content").unwrap();
+                output.save(&Segments::from_ranges([(0, 0)])).unwrap();
+                assert_eq!(fs::read(&victim).unwrap(), b"kept", "{link:?}");
+            }
+        }
+        // A list of ours, and a part that leads elsewhere.
+        Output::open(&target, &manifest("1"), false).unwrap().0.save(&Segments::from_ranges([(0, 3)])).unwrap();
+        fs::remove_file(&part).unwrap();
+        std::os::unix::fs::symlink(&victim, &part).unwrap();
+        let (mut output, kept) = Output::open(&target, &manifest("1"), false).unwrap();
+        output.write(0, b"content").unwrap();
+        assert!(kept.is_empty() && fs::read(&victim).unwrap() == b"kept");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use weir_core::backoff::{Backoff, Schedule};
 use weir_io::fault::{CONNECT, Fault};
 use weir_io::interfaces::Monitor;
 use weir_io::tls;
@@ -24,6 +25,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A connection is up within this time, or the next server is tried; after each round twice as long.
 const TRY_FOR: Duration = Duration::from_secs(2);
 const MOST_DOUBLINGS: u32 = 2;
+/// Waits before a server that was up is connected to again. A connection that lived for as long as the cap begins them anew.
+pub const RECONNECT: Schedule = Schedule { first: Duration::from_millis(250), cap: Duration::from_secs(30) };
 /// After so many probe timeouts in a row without an answer a connection is dead. ...
 const DEAD_PROBES: usize = 3;
 /// ... Where there is no other server to ask it has more time, since another connection there would take the same way: a
@@ -166,6 +169,11 @@ pub struct Client {
     tries: u32,
     until: Instant,
     fault: Option<Fault>,
+    backoff: Backoff,
+    /// When the connection began, whether anything was answered on it, and since when it would be silent if nothing is.
+    began: Instant,
+    answered: bool,
+    quiet_since: Instant,
     refused: u32,
     look: Instant,
     heard: bool,
@@ -203,6 +211,10 @@ impl Client {
             tries: 0,
             until: now,
             fault: None,
+            backoff: Backoff::new(RECONNECT),
+            began: now,
+            answered: false,
+            quiet_since: now,
             refused: 0,
             look: now,
             heard: false,
@@ -256,7 +268,8 @@ impl Client {
         let first = self.unanswered().filter(|_| !self.up).map(|asked| asked + CONNECT_WITHIN);
         let look = self.link.as_ref().filter(|l| l.is_refused()).map(|_| self.look);
         let race = self.race.as_ref().and_then(Race::deadline);
-        [self.link.as_ref().and_then(Link::deadline), trying, first, look, race].into_iter().flatten().min()
+        let link = self.link.as_ref().and_then(Link::deadline);
+        [link, trying, first, look, race, self.silent_at()].into_iter().flatten().min()
     }
 
     /// All connections: one, or several while it is open which will go on.
@@ -267,6 +280,17 @@ impl Client {
     /// When the first was asked for of what was not answered.
     fn unanswered(&self) -> Option<Instant> {
         self.wants.values().filter(|w| !w.answered).map(|w| w.asked).min()
+    }
+
+    /// Whether the server completed the handshake and answered nothing that it was asked.
+    fn is_silent(&self) -> bool {
+        self.up && !self.answered && self.unanswered().is_some()
+    }
+
+    /// When other servers are asked beside one that is silent. It is not left: it may be taking an object's hashes.
+    fn silent_at(&self) -> Option<Instant> {
+        let asked = self.unanswered().filter(|_| self.is_silent() && self.servers.len() > 1 && self.race.is_none())?;
+        Some(asked.max(self.quiet_since) + TRY_FOR)
     }
 
     /// Asks for an object. `id`: a number that it is known by from now on.
@@ -335,6 +359,10 @@ impl Client {
         if self.link.is_some() {
             self.use_link(changed, now, &mut events)?;
         }
+        if self.silent_at().is_some_and(|at| at <= now) {
+            let others = (1..self.servers.len()).map(|next| (self.at + next) % self.servers.len());
+            self.race = Some(Race::new(others, now));
+        }
         self.run_race(now, &mut events)?;
         let retry = self.link.is_none() && changed;
         if !self.up && self.unanswered().is_some_and(|asked| now >= asked + CONNECT_WITHIN) {
@@ -365,7 +393,7 @@ impl Client {
 
     fn use_link(&mut self, changed: bool, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
         let Some(link) = &mut self.link else { return Ok(()) };
-        let was_moving = link.is_moving();
+        let (was_moving, before) = (link.is_moving(), events.len());
         let mut take = |id, answer| events.push(taken(&mut self.wants, id, answer));
         link.turn(now, &mut take)?;
         let mut stuck = false;
@@ -383,7 +411,9 @@ impl Client {
             }
         }
         self.heard |= link.take_heard();
+        self.answered |= events.len() > before;
         if link.is_up() && !self.up {
+            self.quiet_since = now;
             (self.up, self.tries, self.refused, self.fault) = (true, 0, 0, None);
             if !std::mem::replace(&mut self.first, false) {
                 events.push(ClientEvent::Back(self.counts.another(link)));
@@ -405,7 +435,7 @@ impl Client {
     fn run_race(&mut self, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
         let Some(mut race) = self.race.take() else { return Ok(()) };
         let starts = self.first;
-        if !starts && !self.link.as_ref().is_some_and(Link::is_moving) {
+        if !starts && !self.link.as_ref().is_some_and(Link::is_moving) && !self.is_silent() {
             return Ok(());
         }
         if let Some(at) = race.due(now) {
@@ -415,10 +445,14 @@ impl Client {
             }
         }
         let Some(Winner { at, link, said }) = race.turn(!self.wants.is_empty(), now)? else {
-            self.race = Some(race);
+            if race.deadline().is_some() {
+                self.race = Some(race);
+            } else {
+                self.quiet_since = now + self.backoff.wait(Duration::ZERO, weir_io::random::share()?);
+            }
             return Ok(());
         };
-        (self.at, self.heard) = (at, true);
+        (self.at, self.heard, self.began, self.answered) = (at, true, now, !said.is_empty());
         if !starts {
             events.push(ClientEvent::Back(self.counts.another(&link)));
         }
@@ -455,17 +489,25 @@ impl Client {
                 let fault = self.fault.take();
                 self.end(fault, events);
             } else if !all || moved {
-                self.until = now;
+                self.until = now + if moved { self.wait(now)? } else { Duration::ZERO };
             }
             return Ok(());
         }
-        self.up = false;
+        (self.up, self.answered) = (false, false);
         self.counts.lost += 1;
-        self.wants.values_mut().for_each(|want| want.asked = now);
+        // A server that closes soon after it was asked does not put the end of the asking off.
+        if now.saturating_duration_since(self.began) >= RECONNECT.cap {
+            self.wants.values_mut().for_each(|want| want.asked = now);
+        }
+        let wait = self.wait(now)?;
         events.push(ClientEvent::Lost(fault));
         self.tries = 0;
         if let Some((at, link)) = self.race.take().and_then(Race::first) {
-            (self.at, self.link, self.until) = (at, Some(link), now + TRY_FOR);
+            (self.at, self.link, self.until, self.began) = (at, Some(link), now + TRY_FOR, now);
+            return Ok(());
+        }
+        if !wait.is_zero() {
+            self.until = now + wait;
             return Ok(());
         }
         if !moved {
@@ -474,12 +516,18 @@ impl Client {
         self.attempt(now)
     }
 
+    /// How long to wait before the next connection.
+    fn wait(&mut self, now: Instant) -> Result<Duration, Fault> {
+        Ok(self.backoff.wait(now.saturating_duration_since(self.began), weir_io::random::share()?))
+    }
+
     /// Begins a connection to the server whose turn it is.
     fn attempt(&mut self, now: Instant) -> Result<(), Fault> {
         // A handshake that is broken off is begun again from its first packet: only for another server's sake.
         let alone = self.servers.len() == 1;
         let round = if alone { MOST_DOUBLINGS } else { self.tries / self.servers.len() as u32 };
         self.until = now + TRY_FOR * (1 << round.min(MOST_DOUBLINGS));
+        self.began = now;
         match self.open(self.at, now)? {
             Ok(link) => {
                 self.new_fds.push(link.fd());

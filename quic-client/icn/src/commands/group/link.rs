@@ -39,6 +39,8 @@ struct Ask {
     stream: u64,
     lines: Lines,
     out: Outgoing,
+    /// The last of it was taken: an error, or the stream's end.
+    over: bool,
 }
 
 /// The connection.
@@ -154,7 +156,7 @@ impl Link {
     pub fn ask(&mut self, id: u64, request: &Request) -> Result<(), Fault> {
         let line = request.line().map_err(Fault::internal("JSON"))?;
         let out = Outgoing { bytes: line.into_bytes(), fin: false };
-        self.asks.insert(id, Ask { stream: self.next_stream, lines: Lines::new(MOST_LINE_BYTES), out });
+        self.asks.insert(id, Ask { stream: self.next_stream, lines: Lines::new(MOST_LINE_BYTES), out, over: false });
         self.next_stream += 4;
         Ok(())
     }
@@ -311,13 +313,27 @@ impl Link {
 impl Ask {
     fn read(&mut self, quic: &mut quiche::Connection, take: &mut impl FnMut(Result<Answer, LineError>)) {
         let mut buffer = [0; 4096];
-        while let Ok((n, fin)) = quic.stream_recv(self.stream, &mut buffer) {
-            if let Err(e) = self.lines.push(&buffer[..n], |line| take(Answer::parse(line))) {
+        while !self.over {
+            let (n, fin) = match quic.stream_recv(self.stream, &mut buffer) {
+                Ok(read) => read,
+                Err(quiche::Error::StreamReset(_)) => {
+                    self.over = true;
+                    take(Err(LineError::ended("the server reset the stream")));
+                    return;
+                }
+                Err(_) => return,
+            };
+            let mut over = false;
+            let read = self.lines.push(&buffer[..n], |line| {
+                let answer = Answer::parse(line);
+                over |= !matches!(answer, Ok(ref answer) if !matches!(answer, Answer::Error(_)));
+                take(answer);
+            });
+            self.over = over || fin || read.is_err();
+            if let Err(e) = read {
                 take(Err(e));
-                return;
-            }
-            if fin {
-                return;
+            } else if fin && !over {
+                take(Err(LineError::ended("the server ended the stream")));
             }
         }
     }

@@ -11,7 +11,7 @@ mod race;
 mod server;
 mod tickets;
 
-pub use client::{Client, ClientCounts, ClientEvent, Target, Trust};
+pub use client::{Client, ClientCounts, ClientEvent, RECONNECT, Target, Trust};
 pub use places::{Full, Places, Room};
 pub use server::{Leave, MemberId, Server, ServerEvent};
 pub use tickets::TicketSecret;
@@ -35,6 +35,10 @@ const SPARE_IDS: u64 = 4;
 /// The code with which a stream is reset whose member was not heard any more (an edge server's; QUIC's own timer tells of
 /// all others).
 const SILENT: u64 = 1;
+/// The code with which a stream is stopped that broke the protocol.
+const FAULT: u64 = 2;
+/// The code with which a stream is reset whose member does not read.
+const SLOW: u64 = 3;
 /// UDP payloads sent: what every path carries (RFC 9000 14), since none is probed for more.
 const PAYLOAD_BYTES: usize = 1200;
 /// UDP payloads taken, also from peers that send larger ones.

@@ -5,13 +5,14 @@ use crate::names::Name;
 use crate::objects::publisher::Content;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use weir_io::files::Folder;
 
 /// A folder whose files have names: `/weir/files/a/b` is the file `a/b`.
 #[derive(Debug)]
 pub struct Directory {
-    root: PathBuf,
+    root: Folder,
     name: Name,
 }
 
@@ -50,9 +51,8 @@ impl Directory {
     /// # Errors
     /// It can't be read, or is no folder.
     pub fn open(root: &Path, name: Name) -> io::Result<Directory> {
-        let root = root.canonicalize()?;
-        std::fs::read_dir(&root)?;
-        Ok(Directory { root, name })
+        std::fs::read_dir(root)?;
+        Ok(Directory { root: Folder::open(root)?, name })
     }
 
     /// Opens the file of this name.
@@ -67,20 +67,7 @@ impl Directory {
         if below.split('/').any(|part| part.starts_with(['~', '.']) || part.contains('\0')) {
             return Err(none());
         }
-        // Links may not lead out of the folder.
-        let path = self.root.join(below).canonicalize().map_err(|_| none())?;
-        if !path.starts_with(&self.root) {
-            return Err(none());
-        }
-        // Opening a FIFO would wait for someone who writes to it, opening a device may do anything.
-        if !path.metadata().is_ok_and(|m| m.is_file()) {
-            return Err(none());
-        }
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).map_err(|_| none())?;
-        let metadata = file.metadata().map_err(|_| none())?;
-        if !metadata.is_file() {
-            return Err(none());
-        }
+        let (file, metadata) = self.root.file(Path::new(below)).map_err(|_| none())?;
         Ok((Opened(file), Stamp::of(&metadata)))
     }
 }

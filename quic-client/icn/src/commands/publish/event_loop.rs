@@ -13,7 +13,9 @@ use crate::objects::object::lines::{Answer, Request};
 use crate::objects::object::manifest::hex;
 use crate::objects::publisher::{Index, ObjectId, Packet, Publisher};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Write;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 use weir_io::fault::Fault;
 use weir_io::tls;
@@ -28,6 +30,8 @@ const INPUT: u64 = 3;
 const INDEX_A_TURN: u32 = 512;
 /// Files whose hashes are being taken; further ones are asked to come again.
 const MOST_INDEXING: usize = 64;
+/// Of these, those that one source waits for.
+const INDEXING_OF_SOURCE: usize = 8;
 /// After its end a live stream is there for so long, for those who are behind.
 const AFTER_THE_END: Duration = Duration::from_secs(10);
 
@@ -51,6 +55,9 @@ struct Loop {
     old: Vec<(ObjectId, Instant)>,
     ends: Option<Instant>,
     indexing: BTreeMap<Name, Indexing>,
+    /// The file whose hashes were taken in turn last.
+    indexed: Option<Name>,
+    indexes: u64,
     stamps: BTreeMap<Name, (ObjectId, Stamp)>,
     members: Members,
     out: Vec<Packet>,
@@ -109,6 +116,8 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         live,
         ends: None,
         indexing: BTreeMap::new(),
+        indexed: None,
+        indexes: 0,
         stamps: BTreeMap::new(),
         members: Members::default(),
         out: Vec::new(),
@@ -201,6 +210,8 @@ impl Loop {
         for indexing in self.indexing.values_mut() {
             indexing.waiting.remove(&member);
         }
+        // Nobody waits for it any longer.
+        self.indexing.retain(|_, indexing| !indexing.waiting.is_empty());
         if let Some(id) = self.members.end(member, how) {
             self.publisher.leave(id);
         }
@@ -265,6 +276,12 @@ impl Loop {
             Ok(found) => found,
             Err(why) => return self.refuse(member, why),
         };
+        let asked = |indexing: &&Indexing| indexing.waiting.keys().any(|m| self.group.source(*m) == Some(source));
+        let more = self.indexing.values().filter(asked).count();
+        if self.members.has_its_objects(source, self.publisher.find(name), more) {
+            let why = "your address has as many files in use as the publisher gives to one: end some first";
+            return self.refuse(member, why.to_owned());
+        }
         if let Some((id, offered)) = self.stamps.get(name)
             && *offered == stamp
             && self.publisher.find(name) == Some(*id)
@@ -275,7 +292,7 @@ impl Loop {
             indexing.waiting.insert(member, request);
             return Ok(());
         }
-        if self.indexing.len() >= MOST_INDEXING {
+        if self.indexing.len() >= MOST_INDEXING || more >= INDEXING_OF_SOURCE {
             return self.refuse(member, "the publisher is busy: try again later".to_owned());
         }
         match Index::new(stamp.bytes()) {
@@ -308,9 +325,24 @@ impl Loop {
         self.group.tell(member, &answer)
     }
 
+    /// The file whose hashes are taken now. Each second time it is the one that is done first, so that small ones don't wait for
+    /// large ones; else all have their turn.
+    fn to_index(&mut self) -> Option<Name> {
+        self.indexes += 1;
+        if self.indexes.is_multiple_of(2) {
+            let shortest = self.indexing.iter().min_by_key(|(_, indexing)| indexing.index.left());
+            return shortest.map(|(name, _)| name.clone());
+        }
+        let after = self.indexed.as_ref().map_or(Unbounded, Excluded);
+        let next = self.indexing.range((after, Unbounded)).next().or_else(|| self.indexing.first_key_value());
+        self.indexed = next.map(|(name, _)| name.clone());
+        self.indexed.clone()
+    }
+
     /// Takes hashes of files for a while.
     fn index(&mut self, now: Instant) -> Result<(), Fault> {
-        let Some(mut entry) = self.indexing.first_entry() else { return Ok(()) };
+        let Some(name) = self.to_index() else { return Ok(()) };
+        let Entry::Occupied(mut entry) = self.indexing.entry(name) else { return Ok(()) };
         let indexing = entry.get_mut();
         match indexing.index.step(&indexing.file, INDEX_A_TURN) {
             Ok(false) => return Ok(()),

@@ -4,13 +4,17 @@
 
 use crate::commands::group::{Full, Leave, MemberId, Places, Room};
 use crate::objects::object::lines::Token;
-use crate::objects::publisher::ObjectId;
+use crate::objects::publisher::{MOST_OBJECTS, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_core::server::admission::Source;
 
 /// Of one source there are members of four edge servers, or a subscriber on each of the connections that it may have and some
 /// for those who move.
 const ROOM: Room = Room { who: "the publisher", most: 16_384, most_of_source: 2048 };
+
+/// Objects of which one source has members: an eighth of those that are offered at once (`publisher::MOST_OBJECTS`), so that one
+/// address can't keep others from theirs.
+const OBJECTS_OF_SOURCE: usize = MOST_OBJECTS / 8;
 
 /// By what a member is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,17 +34,31 @@ struct Member {
     streams: BTreeSet<MemberId>,
 }
 
-/// All members, and the places of their streams. `streams`: each that has a place, with the member whose it is.
+/// All members, and the places of their streams.
 #[derive(Debug)]
 pub struct Members {
     places: Places,
-    streams: BTreeMap<MemberId, Option<Key>>,
+    streams: BTreeMap<MemberId, Place>,
     members: BTreeMap<Key, Member>,
+    /// Streams of each source that are members' of each object.
+    objects: BTreeMap<Source, BTreeMap<ObjectId, usize>>,
+}
+
+/// A stream that has a place.
+#[derive(Debug)]
+struct Place {
+    source: Source,
+    member: Option<Key>,
 }
 
 impl Default for Members {
     fn default() -> Members {
-        Members { places: Places::new(ROOM), streams: BTreeMap::new(), members: BTreeMap::new() }
+        Members {
+            places: Places::new(ROOM),
+            streams: BTreeMap::new(),
+            members: BTreeMap::new(),
+            objects: BTreeMap::new(),
+        }
     }
 }
 
@@ -63,19 +81,61 @@ impl Members {
         let moved = self.places.take(stream, source, earlier.map(|(_, stream)| stream))?;
         let earlier = earlier.filter(|_| moved.is_some());
         if let Some((key, old)) = earlier {
-            self.streams.remove(&old);
+            self.forget(old);
             if let Some(member) = self.members.get_mut(&key) {
                 member.streams.remove(&old);
                 member.streams.insert(stream);
             }
         }
-        self.streams.insert(stream, earlier.map(|(key, _)| key));
+        self.streams.insert(stream, Place { source, member: None });
+        if let Some((key, _)) = earlier {
+            self.hold(stream, key);
+        }
         Ok(moved)
     }
 
     fn give_up_place(&mut self, stream: MemberId) -> Option<Key> {
         self.places.give_up(stream);
-        self.streams.remove(&stream)?
+        self.forget(stream)
+    }
+
+    /// A stream is the one of a member; the member that it was before.
+    fn hold(&mut self, stream: MemberId, key: Key) -> Option<Key> {
+        let place = self.streams.get_mut(&stream)?;
+        let (source, old) = (place.source, place.member.replace(key));
+        *self.objects.entry(source).or_default().entry(key.0).or_default() += 1;
+        if let Some((object, _)) = old {
+            self.release(source, object);
+        }
+        old
+    }
+
+    fn release(&mut self, source: Source, object: ObjectId) {
+        let Some(objects) = self.objects.get_mut(&source) else { return };
+        if let Some(streams) = objects.get_mut(&object) {
+            *streams -= 1;
+            if *streams == 0 {
+                objects.remove(&object);
+            }
+        }
+        if objects.is_empty() {
+            self.objects.remove(&source);
+        }
+    }
+
+    fn forget(&mut self, stream: MemberId) -> Option<Key> {
+        let Place { source, member } = self.streams.remove(&stream)?;
+        if let Some((object, _)) = member {
+            self.release(source, object);
+        }
+        member
+    }
+
+    /// Whether a source has as many objects in use as it may. `object`: one that it asks for, if it is offered.
+    pub fn has_its_objects(&self, source: Source, object: Option<ObjectId>, more: usize) -> bool {
+        let Some(objects) = self.objects.get(&source) else { return more >= OBJECTS_OF_SOURCE };
+        let known = object.is_some_and(|object| objects.contains_key(&object));
+        !known && objects.len() + more >= OBJECTS_OF_SOURCE
     }
 
     /// Since which epoch this one is a member already, on another stream.
@@ -85,10 +145,12 @@ impl Members {
 
     /// A stream that has a place is a member's; `since` is the first epoch that it was told the key of.
     pub fn add(&mut self, stream: MemberId, object: ObjectId, token: Option<Token>, since: u16) {
-        let Some(place) = self.streams.get_mut(&stream) else { return };
+        if !self.streams.contains_key(&stream) {
+            return;
+        }
         let key = (object, token.map_or(Who::Stream(stream), Who::Token));
         // It came back for what is another object now, whose group nobody needs to leave.
-        if let Some(old) = place.replace(key).filter(|old| *old != key)
+        if let Some(old) = self.hold(stream, key).filter(|old| *old != key)
             && let Some(member) = self.members.get_mut(&old)
         {
             member.streams.remove(&stream);
@@ -210,6 +272,26 @@ mod tests {
             members.end(stream, Leave::Silent);
         }
         assert!(members.places.is_empty() && members.streams.is_empty() && members.members.is_empty());
+        assert!(members.objects.is_empty());
+    }
+
+    #[test]
+    fn one_source_has_members_of_a_part_of_all_objects() {
+        let mut members = Members::default();
+        for i in 0..OBJECTS_OF_SOURCE as u64 {
+            assert!(!members.has_its_objects(source(1), Some(i), 0));
+            members.join((1, 4 * i), i, Some([1; 16]), 1);
+        }
+        let full = |members: &Members, object| members.has_its_objects(source(1), object, 0);
+        assert!(full(&members, Some(5000)) && full(&members, None) && !full(&members, Some(7)));
+        assert!(!members.has_its_objects(source(2), Some(5000), OBJECTS_OF_SOURCE - 1));
+        assert!(members.has_its_objects(source(2), Some(5000), OBJECTS_OF_SOURCE));
+        // Two streams of one object count once, until both are over.
+        members.join((2, 0), 7, None, 1);
+        members.end((1, 28), Leave::Said);
+        assert!(full(&members, Some(5000)));
+        members.end((2, 0), Leave::Silent);
+        assert!(!full(&members, Some(5000)));
     }
 
     #[test]

@@ -13,10 +13,10 @@ use crate::objects::object::sign::SigningKey;
 use clap::{ArgGroup, Args};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use weir_io::cert;
 use weir_io::fault::{Fault, IO};
+use weir_io::files;
 
 /// Offers the files of a folder, or a live stream, under names. One packet serves all who want it at the same time.
 ///
@@ -84,6 +84,7 @@ impl Options {
     fn signer(&self) -> Result<SigningKey, Fault> {
         let internal = "TLS library";
         if let Some(path) = &self.signing_key {
+            files::expect_secret(path, files::WRITTEN_BY_OTHERS).map_err(Fault::io(path.display()))?;
             return read_key(path);
         }
         if self.serving.ephemeral {
@@ -93,14 +94,9 @@ impl Options {
         let path = dir.join("weir-icn-publisher.pem");
         if !path.exists() {
             fs::create_dir_all(&dir).map_err(Fault::io(dir.display()))?;
+            files::expect_private_folder(&dir).map_err(Fault::io(dir.display()))?;
             let pem = SigningKey::generate().and_then(|k| k.to_pem()).map_err(Fault::internal(internal))?;
-            let part = dir.join(format!(".weir-icn-publisher.pem.{}", std::process::id()));
-            let mut file = fs::OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&part)
-                .map_err(Fault::io(part.display()))?;
+            let (mut file, part) = files::temporary_beside(&path, 0o600).map_err(Fault::io(path.display()))?;
             // A second publisher that starts now takes what the first one made.
             let kept = file.write_all(&pem).and_then(|()| file.sync_all()).and_then(|()| fs::hard_link(&part, &path));
             let _ = fs::remove_file(&part);
@@ -110,6 +106,8 @@ impl Options {
                 return Err(Fault::io(path.display())(e));
             }
         }
+        files::expect_private_folder(&dir).map_err(Fault::io(dir.display()))?;
+        files::expect_secret(&path, files::READ_BY_OTHERS).map_err(Fault::io(path.display()))?;
         read_key(&path)
     }
 }

@@ -5,7 +5,7 @@
 use super::lru::Lru;
 use crate::packet::{FIRST_HOP_LIMIT, Header, Kind, flags, grouped, lifetime_of, time_of};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// What is asked again is passed on so much later at least. The switch that asked sent it here a moment ago, and would take ours for
@@ -15,8 +15,12 @@ const AGAIN_AFTER: Duration = Duration::from_millis(2);
 /// The longest response time is that of the last one to two of these.
 const SLOWEST_FOR: Duration = Duration::from_secs(2);
 
-/// What it asks for and has no answer to; further Interests are not passed on.
+/// Questions that are out; the oldest gives way to a new one.
 const MOST_PENDING: usize = 65_536;
+/// Of these, those of one prefix: beyond, its own oldest gives way.
+const MOST_OF_PREFIX: usize = MOST_PENDING / 2;
+/// A question is kept no longer, whatever lifetime its Interest has.
+const LONGEST_PENDING: Duration = Duration::from_secs(8);
 
 /// What happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -31,8 +35,8 @@ pub struct Counts {
     pub passed_on: u64,
     /// Segments that it had asked for already, and had no answer to.
     pub pending: u64,
-    /// Segments dropped because too many were pending.
-    pub refused: u64,
+    /// Questions that gave way to newer ones.
+    pub displaced: u64,
     /// Data that it kept.
     pub kept: u64,
     /// Data that it had not asked for.
@@ -59,6 +63,8 @@ fn key_of(header: &Header, segment: u32) -> Key {
 struct Pending {
     /// When it was passed on last.
     asked: Instant,
+    /// When it was asked first.
+    born: Instant,
     /// Until when there may be an answer.
     until: Instant,
     /// When it is to be passed on again.
@@ -73,6 +79,10 @@ pub struct Cache {
     entries: Lru<Key, Entry>,
     pending: BTreeMap<Key, Pending>,
     by_time: BTreeSet<(Instant, Key)>,
+    /// The oldest first: of all, and of each prefix.
+    by_age: BTreeSet<(Instant, Key)>,
+    by_prefix: BTreeSet<(u64, Instant, Key)>,
+    of_prefix: HashMap<u64, usize>,
     // What is passed on later.
     later: BTreeMap<(Instant, Key), Header>,
     // The longest response time of late.
@@ -89,6 +99,9 @@ impl Cache {
             entries: Lru::new(most_bytes),
             pending: BTreeMap::new(),
             by_time: BTreeSet::new(),
+            by_age: BTreeSet::new(),
+            by_prefix: BTreeSet::new(),
+            of_prefix: HashMap::new(),
             later: BTreeMap::new(),
             slowest: [Duration::ZERO; 2],
             slowest_since: None,
@@ -108,7 +121,9 @@ impl Cache {
     pub fn check_budgets(&self, most_bytes: u64) {
         assert!(self.entries.bytes() <= most_bytes, "{} bytes", self.entries.bytes());
         assert!(self.pending.len() <= MOST_PENDING, "{} questions", self.pending.len());
-        assert_eq!(self.by_time.len(), self.pending.len());
+        let indexes = [self.by_time.len(), self.by_age.len(), self.by_prefix.len(), self.of_prefix.values().sum()];
+        assert_eq!(indexes, [self.pending.len(); 4]);
+        assert!(self.of_prefix.values().all(|of| (1..=MOST_OF_PREFIX).contains(of)));
         assert!(self.later.len() <= self.pending.len(), "{} to pass on later", self.later.len());
     }
 
@@ -117,10 +132,7 @@ impl Cache {
         while let Some(&(until, key)) = self.by_time.first()
             && until <= now
         {
-            self.by_time.pop_first();
-            if let Some(pending) = self.pending.remove(&key) {
-                self.forget(key, &pending);
-            }
+            self.drop_question(&key);
         }
         let fresh = header.has(flags::FRESH);
         let mut missing = Vec::new();
@@ -135,23 +147,20 @@ impl Cache {
                 send(&entry.header, &entry.payload);
                 continue;
             }
-            if self.pending.len() >= MOST_PENDING {
-                self.counts.refused += 1;
-                continue;
-            }
             // Twice the lifetime, as in a switch.
-            let until = now + time_of(header.lifetime) * 2;
+            let until = now + (time_of(header.lifetime) * 2).min(LONGEST_PENDING);
             let known = self.pending.get(&key).copied();
             let until = known.map_or(until, |known| until.max(known.until));
-            self.by_time.insert((until, key));
             let Some(known) = known else {
-                self.pending.insert(key, Pending { asked: now, until, again_at: None, unclear: false });
+                self.make_room(key.0);
+                self.put(key, Pending { asked: now, born: now, until, again_at: None, unclear: false });
                 missing.push(u64::from(segment));
                 continue;
             };
             self.counts.pending += 1;
             if known.until != until {
                 self.by_time.remove(&(known.until, key));
+                self.by_time.insert((until, key));
             }
             let again_at = self.pass_on_later(key, &known, &Header { segment, ..*header }, now);
             self.pending.insert(key, Pending { until, again_at: Some(again_at), ..known });
@@ -197,9 +206,8 @@ impl Cache {
     /// Data came. It is kept if it was asked for.
     pub fn data(&mut self, header: &Header, payload: &[u8], now: Instant) {
         let key = key_of(header, header.segment);
-        match self.pending.remove(&key) {
+        match self.drop_question(&key) {
             Some(pending) if header.kind == Kind::Data => {
-                self.forget(key, &pending);
                 if pending.until < now {
                     self.counts.unasked += 1;
                     return;
@@ -222,17 +230,49 @@ impl Cache {
 
     /// A Nack came: what it is for is no longer out.
     pub fn nack(&mut self, header: &Header) {
-        let key = key_of(header, header.segment);
-        if let Some(pending) = self.pending.remove(&key) {
-            self.forget(key, &pending);
-        }
+        self.drop_question(&key_of(header, header.segment));
     }
 
-    /// What is no longer pending needs no timers.
-    fn forget(&mut self, key: Key, pending: &Pending) {
-        self.by_time.remove(&(pending.until, key));
+    /// A new question.
+    fn put(&mut self, key: Key, pending: Pending) {
+        self.by_time.insert((pending.until, key));
+        self.by_age.insert((pending.born, key));
+        self.by_prefix.insert((key.0, pending.born, key));
+        *self.of_prefix.entry(key.0).or_default() += 1;
+        self.pending.insert(key, pending);
+    }
+
+    /// A question is no longer out.
+    fn drop_question(&mut self, key: &Key) -> Option<Pending> {
+        let pending = self.pending.remove(key)?;
+        self.by_time.remove(&(pending.until, *key));
+        self.by_age.remove(&(pending.born, *key));
+        self.by_prefix.remove(&(key.0, pending.born, *key));
+        if let Some(of) = self.of_prefix.get_mut(&key.0) {
+            *of -= 1;
+            if *of == 0 {
+                self.of_prefix.remove(&key.0);
+            }
+        }
         if let Some(at) = pending.again_at {
-            self.later.remove(&(at, key));
+            self.later.remove(&(at, *key));
+        }
+        Some(pending)
+    }
+
+    /// There is room for one more question of this prefix.
+    fn make_room(&mut self, prefix: u64) {
+        let oldest = if self.of_prefix.get(&prefix).is_some_and(|of| *of >= MOST_OF_PREFIX) {
+            let from = (prefix, self.by_age.first().map_or_else(Instant::now, |(born, _)| *born), (0, 0, 0));
+            self.by_prefix.range(from..).next().map(|(_, _, key)| *key)
+        } else if self.pending.len() >= MOST_PENDING {
+            self.by_age.first().map(|(_, key)| *key)
+        } else {
+            None
+        };
+        if let Some(oldest) = oldest {
+            self.counts.displaced += 1;
+            self.drop_question(&oldest);
         }
     }
 
@@ -308,6 +348,31 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_of_questions_does_not_keep_new_ones_out() {
+        let (mut cache, now) = (Cache::new(100_000), Instant::now());
+        let flood = |cache: &mut Cache, first: u32, prefix: u64, at: Instant| {
+            for i in 0..5000 {
+                let interest = Header::interest(&name(), (first + i) * 17, u16::MAX);
+                cache.interest(&Header { prefix, holes: u16::MAX, ..interest }, at, |_, _| ());
+            }
+            cache.check_budgets(100_000);
+        };
+        // Of one prefix, and of many.
+        flood(&mut cache, 0, 1, now);
+        assert_eq!(cache.pending.len(), MOST_OF_PREFIX);
+        (2..6).for_each(|prefix| flood(&mut cache, 0, prefix, now + Duration::from_millis(prefix)));
+        assert_eq!(cache.pending.len(), MOST_PENDING);
+        let later = now + Duration::from_secs(1);
+        assert_eq!(ask(&mut cache, 1, 0, false, later).len(), 1);
+        cache.data(&Header::data(&name(), 1, 0), b"one", later);
+        assert_eq!((cache.counts.kept, ask(&mut cache, 1, 0, false, later)[0].1.as_slice()), (1, &b"one"[..]));
+        // No lifetime keeps a question for long.
+        ask(&mut cache, 2, 0, false, now + LONGEST_PENDING + Duration::from_secs(1));
+        assert_eq!(cache.pending.len(), 1);
+        cache.check_budgets(100_000);
+    }
+
+    #[test]
     fn what_is_asked_again_too_soon_waits_as_long_as_answers_take() {
         let (mut cache, start) = (Cache::new(100_000), Instant::now());
         let ms = Duration::from_millis;
@@ -376,23 +441,18 @@ mod tests {
     }
 
     #[test]
-    fn what_it_asks_for_at_once_is_bounded_and_the_rest_is_refused() {
+    fn of_one_prefix_it_asks_for_a_part_at_once_and_the_oldest_gives_way() {
         let (mut cache, now) = (Cache::new(20_000), Instant::now());
-        let most = MOST_PENDING as u32;
-        let mut passed_on = 0;
+        let most = MOST_OF_PREFIX as u32;
+        let mut asked = 0;
         for segment in (0..most + 170).step_by(17) {
-            passed_on += ask(&mut cache, segment, 0xffff, false, now).len();
+            assert_eq!(ask(&mut cache, segment, 0xffff, false, now + Duration::from_micros(segment.into())).len(), 1);
+            asked += 17;
         }
         cache.check_budgets(20_000);
-        let asked = u64::from(most.div_ceil(17) + 10) * 17;
-        assert_eq!((cache.pending.len(), cache.counts.asked), (MOST_PENDING, asked));
-        assert_eq!(cache.counts.refused, asked - u64::from(most));
-        assert_eq!(passed_on, most.div_ceil(17) as usize);
-        // An answer makes room, and so does the time.
-        cache.data(&Header::data(&name(), 5, 0), b"five", now);
-        assert_eq!(ask(&mut cache, most + 500, 0b1, false, now).len(), 1);
-        assert_eq!((cache.pending.len(), cache.counts.refused), (MOST_PENDING, asked - u64::from(most) + 1));
-        let later = now + time_of(400) * 2;
+        assert_eq!((cache.pending.len(), cache.counts.asked), (MOST_OF_PREFIX, asked));
+        assert_eq!(cache.counts.displaced, asked - u64::from(most));
+        let later = now + time_of(400) * 2 + Duration::from_secs(1);
         assert_eq!(ask(&mut cache, most + 500, 0b1, false, later).len(), 1);
         assert_eq!(cache.pending.len(), 2);
     }

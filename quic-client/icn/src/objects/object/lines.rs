@@ -2,7 +2,7 @@
 //! The lines that publisher and subscriber say to each other over QUIC: one JSON object each.
 
 use super::keys::GroupKey;
-use super::manifest::{MOST_MANIFEST_BYTES, from_hex, hex};
+use super::manifest::{MOST_MANIFEST_BYTES, from_hex, hex, is_version};
 use super::seal::Secret;
 use super::sign::{SIGNATURE_BYTES, Signature};
 use serde::{Deserialize, Serialize};
@@ -106,14 +106,29 @@ impl From<serde_json::Error> for LineError {
     }
 }
 
+fn too_long(most_bytes: usize) -> LineError {
+    LineError(format!("longer than {most_bytes} bytes"))
+}
+
+impl LineError {
+    /// The stream ended without an answer, or before all of one.
+    pub fn ended(why: &str) -> LineError {
+        LineError(why.to_owned())
+    }
+}
+
 impl Request {
     /// One line, with its end.
     ///
     /// # Errors
-    /// It has no form in JSON.
+    /// It has no form in JSON, or is longer than [`MOST_REQUEST_BYTES`].
     pub fn line(&self) -> Result<String, LineError> {
         let Request { get, member, have } = self.clone();
-        Ok(serde_json::to_string(&RequestText { get, member: member.map(|m| hex(&m)), have })? + "\n")
+        let line = serde_json::to_string(&RequestText { get, member: member.map(|m| hex(&m)), have })? + "\n";
+        if line.len() > MOST_REQUEST_BYTES {
+            return Err(too_long(MOST_REQUEST_BYTES));
+        }
+        Ok(line)
     }
 
     /// Reads a line, without its end.
@@ -124,6 +139,10 @@ impl Request {
         let RequestText { get, member, have } = serde_json::from_slice(line)?;
         let token =
             |text: &String| from_hex(text).ok_or_else(|| LineError("member is not 32 hexadecimal digits".into()));
+        // Its values have bounded lengths, so that whoever hands it on can add a member.
+        if have.as_deref().is_some_and(|have| have != ANY_VERSION && !is_version(have)) {
+            return Err(LineError("have is neither a version nor *".into()));
+        }
         Ok(Request { get, member: member.as_ref().map(token).transpose()?, have })
     }
 }
@@ -206,7 +225,7 @@ impl Lines {
     pub fn push(&mut self, bytes: &[u8], mut take: impl FnMut(&[u8])) -> Result<(), LineError> {
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             if self.begun.len() + part.len() > self.most_bytes {
-                return Err(LineError(format!("longer than {} bytes", self.most_bytes)));
+                return Err(too_long(self.most_bytes));
             }
             self.begun.extend(part);
             if self.begun.last() == Some(&b'\n') {
@@ -234,9 +253,12 @@ mod tests {
         assert_eq!(line, format!("{{\"keys\":[{{\"epoch\":3,\"first_segment\":17,\"secret\":\"{secret}\"}}]}}\n"));
         let mut request = Request { get: "/a".into(), ..Request::default() };
         assert_eq!(request.line().unwrap(), "{\"get\":\"/a\"}\n");
-        (request.member, request.have) = (Some([10; 16]), Some("0f".into()));
+        (request.member, request.have) = (Some([10; 16]), Some("0f".repeat(8)));
         let line = request.line().unwrap();
-        assert_eq!(line, format!("{{\"get\":\"/a\",\"member\":\"{}\",\"have\":\"0f\"}}\n", "0a".repeat(16)));
+        assert_eq!(
+            line,
+            format!("{{\"get\":\"/a\",\"member\":\"{}\",\"have\":\"{}\"}}\n", "0a".repeat(16), "0f".repeat(8))
+        );
         assert_eq!(Request::parse(line.trim_end().as_bytes()), Ok(request));
         assert_eq!(Answer::Error("no".into()).line().unwrap(), "{\"error\":\"no\"}\n");
     }
@@ -246,7 +268,7 @@ mod tests {
         let keys = vec![key(); 64];
         let manifest = "\"".repeat(MOST_MANIFEST_BYTES / 2);
         let welcome = Answer::Welcome { manifest, signature: [1; 64], begin: 9, keys };
-        let begin = Answer::Begin { version: "0f".into(), begin: 7, keys: vec![key()] };
+        let begin = Answer::Begin { version: "0f".repeat(8), begin: 7, keys: vec![key()] };
         for answer in [welcome, begin, Answer::Keys(vec![]), Answer::Error("a\nb".into())] {
             let line = answer.line().unwrap();
             assert!(line.len() < MOST_LINE_BYTES);
@@ -260,6 +282,22 @@ mod tests {
         {
             assert!(Request::parse(wrong.as_bytes()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_request_that_was_read_has_room_for_a_member() {
+        let get = format!("/{}", "\u{1}".repeat(254));
+        crate::names::Name::new(&get).unwrap();
+        for have in [None, Some(ANY_VERSION.to_owned()), Some("0f".repeat(8))] {
+            let line = Request { get: get.clone(), member: None, have }.line().unwrap();
+            let read = Request::parse(line.trim_end().as_bytes()).unwrap();
+            assert!(Request { member: Some([255; 16]), ..read }.line().is_ok());
+        }
+        for have in ["", "0f", "**", &"A".repeat(16), &"0".repeat(17), &"A".repeat(1900)] {
+            let line = format!("{{\"get\":\"/a\",\"have\":\"{have}\"}}");
+            assert!(Request::parse(line.as_bytes()).is_err(), "{have}");
+        }
+        assert!(Request { get: "/".repeat(MOST_REQUEST_BYTES), ..Request::default() }.line().is_err());
     }
 
     proptest! {

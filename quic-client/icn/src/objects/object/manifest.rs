@@ -77,6 +77,11 @@ pub fn version_of(sha256: &[u8; HASH_BYTES]) -> String {
     hex(&sha256[..VERSION_DIGITS / 2])
 }
 
+/// Whether a text has the form of a version.
+pub fn is_version(text: &str) -> bool {
+    from_hex::<{ VERSION_DIGITS / 2 }>(text).is_some()
+}
+
 impl Manifest {
     /// Its text: one JSON object in one line.
     ///
@@ -118,7 +123,7 @@ impl Manifest {
             }
         }
         let name = Name::new(&t.name).map_err(|e| wrong(e.to_string()))?;
-        if from_hex::<{ VERSION_DIGITS / 2 }>(&t.version).is_none() {
+        if !is_version(&t.version) {
             return Err(wrong(format!("version is not {VERSION_DIGITS} hexadecimal digits")));
         }
         let layout = match t.bytes {

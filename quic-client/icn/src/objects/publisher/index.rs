@@ -31,6 +31,11 @@ impl Index {
         Some(Index { layout: Layout::of(bytes)?, sha: Sha256::new(), leaves: Vec::new() })
     }
 
+    /// Segments that are left.
+    pub fn left(&self) -> u64 {
+        u64::from(self.layout.content_segments()).saturating_sub(self.leaves.len() as u64)
+    }
+
     /// Reads up to `segments` more. Whether that was all.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ const REKEY_EVERY: Duration = Duration::from_secs(1);
 const REKEYS_LIVE: (f64, Duration) = (32.0, Duration::from_secs(15));
 const REKEYS_FILE: (f64, Duration) = (4.0, Duration::from_secs(60));
 /// Objects offered at once; without members the one that was asked for least recently goes.
-const MOST_OBJECTS: usize = 1024;
+pub const MOST_OBJECTS: usize = 1024;
 /// Hashes held at once, in bytes: files of 11 GB together.
 const MOST_TREE_BYTES: u64 = 256 << 20;
 /// How far ahead of a live stream an Interest may wait, in blocks: subscribers ask for no more than 2,048 segments ahead.
@@ -55,6 +55,10 @@ const RECENTLY: Duration = Duration::from_millis(500);
 const FILE_REFUSALS: Refusals = Refusals::new(256.0, 100.0);
 /// For segments of live streams: right subscribers ask for what is gone when they fell behind.
 const LIVE_REFUSALS: Refusals = Refusals::new(1024.0, 1000.0);
+
+/// Of Interests that ask past all memories (flag `FRESH`): each is sealed anew, and on a bridge no switch has a quota for them. Beyond,
+/// they are answered as others are.
+const FRESH: Refusals = Refusals::new(256.0, 100.0);
 
 /// Where a file's content comes from.
 pub trait Content {
@@ -133,6 +137,7 @@ pub struct Publisher {
     sealed: Lru<(u64, u32), Sealed>,
     refusals: Refusals,
     live_refusals: Refusals,
+    fresh: Refusals,
     broadcast: bool,
     /// Of files that are offered from now on; `None`: no repair symbols.
     repairs: Option<Repairs>,
@@ -164,6 +169,7 @@ impl Publisher {
             sealed: Lru::new(sealed_bytes),
             refusals: FILE_REFUSALS,
             live_refusals: LIVE_REFUSALS,
+            fresh: FRESH,
             broadcast,
             repairs: None,
             draw: Box::new(draw),
@@ -406,7 +412,8 @@ impl Publisher {
         let ahead = if item.level == 0 && object.may_have(item) { object.ahead(item.segment, now) } else { 0 };
         let Some(key) = object.key_of(item) else { return Given::Nack(nack::BUSY) };
         // Who got something wrong asks past all caches, and past this one.
-        if !interest.has(flags::FRESH)
+        let fresh = interest.has(flags::FRESH) && self.fresh.one_more(now);
+        if !fresh
             && let Some(sealed) = self.sealed.get(&(interest.name, item.segment))
             && sealed.header.epoch == key.epoch
         {

@@ -2,12 +2,14 @@
 //! The publisher's side: connections, and members, of which each has a stream.
 
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod tests;
 
 use super::door::{Door, Entry, LIMITS};
 use super::early::{Flights, Fresh};
 use super::tickets::TicketSecret;
-use super::{CID_BYTES, Outgoing, SILENT, config, receive, send, spare_ids};
+use super::{CID_BYTES, FAULT, Outgoing, SILENT, SLOW, config, receive, send, spare_ids};
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, Lines, MOST_REQUEST_BYTES, Request};
 use boring::ssl::SslContextBuilder;
@@ -20,7 +22,8 @@ use weir_core::server::admission::{LEAST_INITIAL_BYTES, Limits, Source};
 use weir_io::fault::Fault;
 use weir_io::random;
 
-/// What may wait for the members of a connection that do not read, in bytes; then they are members no longer.
+/// What may wait for the members of a connection that do not read, in bytes; then the one for whom most waits is a member
+/// no longer.
 const MOST_WAITING_BYTES: usize = 1 << 18;
 
 /// A member: its connection and its stream.
@@ -85,6 +88,8 @@ struct Stream {
     out: Outgoing,
     /// It has asked.
     asked: bool,
+    /// It broke the protocol, or does not read: nothing is read from it any longer.
+    fault: bool,
 }
 
 /// All connections, on one socket.
@@ -368,8 +373,14 @@ impl Server {
         if matches!(answer, Answer::Error(_)) {
             stream.out.fin = true;
         }
-        if connection.waiting_bytes() > MOST_WAITING_BYTES {
-            let _ = connection.quic.close(true, 1, b"too slow for what it asked for");
+        while connection.waiting_bytes() > MOST_WAITING_BYTES {
+            let most = connection.streams.iter_mut().max_by_key(|(_, stream)| stream.out.bytes.len());
+            let Some((number, stream)) = most else { break };
+            stream.out = Outgoing::default();
+            stream.fault = true;
+            for side in [quiche::Shutdown::Write, quiche::Shutdown::Read] {
+                let _ = connection.quic.stream_shutdown(*number, side, SLOW);
+            }
         }
         Ok(())
     }
@@ -380,6 +391,15 @@ impl Server {
             let _ = connection.quic.close(true, 0, b"the publisher ends");
             send(&self.socket, &mut connection.quic);
         }
+    }
+}
+
+impl Stream {
+    /// It broke the protocol: the last that it gets is an error.
+    fn fail(&mut self, why: &str) {
+        self.fault = true;
+        self.out.bytes.extend(Answer::Error(why.to_owned()).line().unwrap_or_default().into_bytes());
+        self.out.fin = true;
     }
 }
 
@@ -405,6 +425,7 @@ impl Connection {
                 lines: Lines::new(MOST_REQUEST_BYTES),
                 out: Outgoing::default(),
                 asked: false,
+                fault: false,
             });
             loop {
                 let mut how = Leave::Said;
@@ -425,8 +446,13 @@ impl Connection {
                     || requests.iter().any(Result::is_err)
                     || requests.len() + usize::from(stream.asked) > 1
                 {
-                    let _ = self.quic.close(true, 2, b"expected one line: {\"get\": NAME}");
-                    return;
+                    // RFC 9000 11.2: the other streams of the connection may be other subscribers' of an edge server.
+                    if std::mem::replace(&mut stream.asked, false) {
+                        events.push(ServerEvent::Left((id, number), Leave::Said));
+                    }
+                    stream.fail("expected one line: {\"get\": NAME}");
+                    let _ = self.quic.stream_shutdown(number, quiche::Shutdown::Read, FAULT);
+                    break;
                 }
                 for request in requests.into_iter().flatten() {
                     stream.asked = true;
@@ -456,6 +482,10 @@ impl Connection {
     fn write(&mut self, id: u64, events: &mut Vec<ServerEvent>) {
         let Connection { quic, streams, .. } = self;
         streams.retain(|number, stream| {
+            if stream.fault && stream.asked {
+                stream.asked = false;
+                events.push(ServerEvent::Left((id, *number), Leave::Said));
+            }
             stream.out.write(quic, *number);
             let waits = !stream.out.bytes.is_empty() || stream.out.fin;
             if waits && quic.stream_capacity(*number).is_err() {

@@ -9,7 +9,7 @@ use boring::ssl::SslMethod;
 use std::time::Duration;
 use weir_io::{cert, tls};
 
-fn client_config() -> quiche::Config {
+pub(super) fn client_config() -> quiche::Config {
     let mut config = config(SslContextBuilder::new(SslMethod::tls()).unwrap()).unwrap();
     config.verify_peer(false);
     config.enable_early_data();
@@ -38,11 +38,11 @@ fn forged(peer: &mut Peer, addresses: std::ops::Range<u16>, now: Instant) {
 }
 
 /// A connection to a server, and what the server says of it.
-struct Peer {
+pub(super) struct Peer {
     socket: UdpSocket,
-    quic: quiche::Connection,
+    pub(super) quic: quiche::Connection,
     config: quiche::Config,
-    server: Server,
+    pub(super) server: Server,
     /// What the client sent.
     sent: Vec<Vec<u8>>,
 }
@@ -55,7 +55,7 @@ impl Peer {
         Peer::with(LIMITS, config)
     }
 
-    fn with(limits: Limits, config: quiche::Config) -> Peer {
+    pub(super) fn with(limits: Limits, config: quiche::Config) -> Peer {
         let identity = cert::make(&["localhost".to_owned()]).unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let tickets = TicketSecret::draw().unwrap();
@@ -99,7 +99,7 @@ impl Peer {
     }
 
     /// Turns until something is so.
-    fn until<T>(&mut self, what: &str, mut so: impl FnMut(&mut Peer, Vec<ServerEvent>) -> Option<T>) -> T {
+    pub(super) fn until<T>(&mut self, what: &str, mut so: impl FnMut(&mut Peer, Vec<ServerEvent>) -> Option<T>) -> T {
         let mut found = None;
         for _ in 0..2000 {
             let events = self.turn();
