@@ -29,8 +29,10 @@ impl Bursts {
 
     /// When there will be more.
     pub fn next(&mut self, now: Instant) -> Instant {
-        let times = u32::try_from(self.passed(now) + 1).unwrap_or(u32::MAX);
-        self.begun.unwrap_or(now) + self.every.saturating_mul(times)
+        let begun = *self.begun.get_or_insert(now);
+        let into = now.saturating_duration_since(begun).as_nanos() % self.every.as_nanos().max(1);
+        let rest = self.every.saturating_sub(Duration::from_nanos(u64::try_from(into).unwrap_or(u64::MAX)));
+        now.max(begun) + rest
     }
 
     // Whole times from the first burst to now.
@@ -57,6 +59,18 @@ mod tests {
         bursts.sent(1600);
         assert_eq!(bursts.due_bytes(begin + 199 * ms), 0);
         assert_eq!(bursts.due_bytes(begin + 200 * ms), 1000);
+    }
+
+    #[test]
+    fn the_next_time_is_always_in_the_future() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut bursts = Bursts::new(1, ms);
+        assert_eq!(bursts.due_bytes(begin), 1);
+        let most = u64::from(u32::MAX); // 49.7 days
+        for times in [0, 1, most - 1, most, most + 1, 3 * most] {
+            let now = begin + Duration::from_millis(times) + ms / 2;
+            assert_eq!(bursts.next(now), now + ms / 2, "{times}");
+        }
     }
 
     #[test]
