@@ -10,7 +10,7 @@ use weir_switch::options::{Level, Options};
 use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
-use weir_switch::{handle, queues, statistics, system};
+use weir_switch::{files, handle, queues, statistics, system};
 
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
@@ -57,7 +57,7 @@ fn log(options: &Options) -> Result<(), String> {
     match &options.log_file {
         None => builder.with_writer(std::io::stderr).init(),
         Some(path) => {
-            let file = std::fs::File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
+            let file = files::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
             builder.with_writer(Mutex::new(file)).init();
         }
     }
@@ -101,7 +101,8 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
         let binary = path.extension().is_some_and(|e| e == "bin");
         let info = &program.info;
         let bytes = if binary { p4runtime::p4info_binary(info) } else { info.text().into_bytes() };
-        std::fs::write(path, bytes).map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
+        let written = files::create(path).and_then(|mut file| file.write_all(&bytes));
+        written.map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
     }
     Ok(Some(Source { program: Arc::new(program), text }))
 }
