@@ -2,11 +2,12 @@
 """A law for each direction of one interface: DEV is the one at egress, DEV/ingress that of packets that arrive."""
 
 import json
+import subprocess
 
 import pytest
 from class_rig import HIT, NEVER, NOT_ECT, frame
 from daemon_rig import Daemon, attached
-from packet_rig import until
+from packet_rig import WEIR, until
 
 INGRESS = "rb/ingress"
 N = 20
@@ -84,9 +85,54 @@ def test_ensure_is_of_one_direction(pair):
     for command in (("rb",), (INGRESS,), ("rb", "--rate", "47mbit"), ("rb", "--signal", "poll")):
         assert json.loads(pair.weir("ensure", *command, "--json").stdout)["did"] == "adopted", command
     pair.weir("detach", "rb")
-    assert json.loads(pair.weir("ensure", "rb", "target=5ms", "--json").stdout)["did"] == "replaced"
-    assert names(pair) == [INGRESS]
-    assert status(pair, INGRESS)["gains"]["target_us"] == 5000
+    assert json.loads(pair.weir("ensure", INGRESS, "target=5ms", "--json").stdout)["did"] == "replaced"
+    assert json.loads(pair.weir("ensure", "rb", "target=6ms", "--json").stdout)["did"] == "attached"
+    assert {dev: status(pair, dev)["gains"]["target_us"] for dev in names(pair)} == {"rb": 6000, INGRESS: 5000}
+    # what becomes of the root qdisc is nothing to packets that arrive
+    pair.unshape()
+    assert json.loads(pair.weir("ensure", INGRESS, "--json").stdout)["did"] == "adopted"
+
+
+def test_a_name_stays_with_the_law_that_it_was_found_for(pair):
+    pair.weir("attach", "rb", "--signal", "poll")
+    pair.weir("attach", INGRESS, "--rate", "47mbit")
+    watch = pair.router.start(WEIR, "watch", "rb", "--follow", "--every-ms", "10", stdout=subprocess.PIPE)
+    try:
+        while json.loads(watch.stdout.readline())["k"] != "aqm":
+            pass
+        pair.weir("detach", "rb")
+        while json.loads(watch.stdout.readline())["k"] != "gone":
+            pass
+        pair.weir("attach", "rb", "--signal", "poll")
+        while (line := json.loads(watch.stdout.readline()))["k"] != "new":
+            pass
+        assert line["attach_id"] == status(pair, "rb/egress")["attach_id"]
+    finally:
+        watch.kill()
+        watch.wait()
+
+
+def test_a_shaper_does_not_get_a_virtual_law(pair):
+    pair.unshape()
+    pair.weir("attach", "rb", "--rate", "25mbit", "--hook", "tc")
+    assert pair.weir("ensure", "rb", "--shape", "10mbit", check=False).returncode == 1
+    assert status(pair, "rb")["signal"] == "virtual"
+
+
+def test_a_law_whose_interface_moved_lets_all_pass_after_detach(pair):
+    """XDP programs go with an interface to another namespace; the pins stay behind."""
+    pair.router.sh("ip link add mv0 type veth peer name mv1; ip link set mv0 up; ip link set mv1 up")
+    pair.weir("attach", "mv0/ingress", "--rate", "100mbit", *HIT)
+    pin = status(pair, "mv0/ingress")["pins"]
+    held = pair.router.sh(f"bpftool -j map show pinned {pin}/config")
+    pair.router.sh("ip netns add moved; ip link set mv0 netns moved")
+    try:
+        pair.weir("detach", "mv0/ingress")
+        number = json.loads(held)["id"]
+        left = pair.router.run("bpftool", "-j", "map", "dump", "id", str(number), check=False).stdout
+        assert left.strip() in ("", "[]") or "error" in left
+    finally:
+        pair.router.run("ip", "netns", "del", "moved", check=False)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +157,7 @@ TABLES = """
 ["rb/ingress"]
 rate = "47mbit"
 [rb]
-signal = "poll"
+target = "7ms"
 """
 
 
@@ -122,6 +168,7 @@ def test_the_daemon_keeps_both_and_removes_the_one_no_table_asks_for(pair, tmp_p
         daemon.start()
         until(lambda: attached(pair) and attached(pair, INGRESS), "both laws", 60)
         daemon.looked(INGRESS)
+        assert [status(pair, dev)["gains"]["target_us"] for dev in ("rb/egress", INGRESS)] == [7000, 15000]
         assert daemon.metric("attached", dev=INGRESS) == daemon.metric("attached", dev="rb") == 1
         pair.weir("detach", INGRESS)
         until(lambda: daemon.metric("mended_total", dev=INGRESS) == 1, "the law at ingress again", 60)

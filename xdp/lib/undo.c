@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <bpf/bpf.h>
+
 #include "error.h"
 #include "hooks/hooks.h"
 #include "pins/lock.h"
@@ -145,6 +147,23 @@ static int detach_shape(const struct weir_meta *about, const struct weir_place *
 	return result;
 }
 
+/* Without a configuration the program lets every packet pass. */
+static int pass_all(const struct weir_meta *about, const char *path)
+{
+	static const __u32 first = 0;
+	char pin[PATH_MAX + 32];
+	int config, error = 0;
+
+	snprintf(pin, sizeof(pin), "%s/config", path);
+	config = bpf_obj_get(pin);
+	if (config < 0)
+		return 0; /* cut short before the program was there */
+	if (bpf_map_delete_elem(config, &first) && errno != ENOENT)
+		error = weir_error("%s: can't take the configuration away: %s", about->dev, weir_reason(errno));
+	close(config);
+	return error;
+}
+
 /* Pins stay while anything else does, so that it can be tried again. */
 int weir_undo(const struct weir_meta *about, const char *path, const char *netns)
 {
@@ -173,6 +192,8 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 		if (reached < 0)
 			return -1;
 	}
+	if (reached > 0 && dev.ingress && !result) /* in another namespace by now, perhaps, with the program on it */
+		result = pass_all(about, path);
 	if (about->shape.handle)
 		result |= detach_shape(about, &dev, netns);
 	return result ? result : weir_remove_pins(path);

@@ -101,7 +101,8 @@ def test_the_matrix_is_what_was_asked_for(plan):
                 assert (sorted(labels), scenario.seeds) == (["auto", "pie", "pie-5ms", "tuned"], (1, 2))
                 continue
             if group.name == "both-ways":
-                assert (sorted(labels), scenario.seeds) == (["cake", "fq_codel", "pie", "tuned", "tuned-fq_codel"], (1, 2, 3))
+                assert sorted(labels) == ["cake", "fq_codel", "pie", "tuned", "tuned-fq_codel"]
+                assert scenario.seeds == (1, 2, 3)
                 continue
             assert sorted(set(COMMON) - set(labels)) == []
             extra = sorted(set(labels) - set(COMMON) - set(P4))

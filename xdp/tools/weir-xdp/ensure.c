@@ -42,6 +42,10 @@ int ensure_check_ends(const struct plan *p, const struct weir_meta *old)
 		    : r->signal && peer.ifindex)
 		return weir_error("%s: it is attached %s %s, and can't go to another other end in place: detach first",
 				  r->dev, peer.ifindex ? "with the other end" : "without another end", old->peer);
+	if (r->shape_bit_s > 0 && old->signal == WEIR_SIGNAL_VIRTUAL)
+		return weir_error(
+			"%s: its law is of a virtual queue, and can't go by a shaper here in place: detach first",
+			r->dev);
 	if (r->rate_bit_s > 0 && old->signal != WEIR_SIGNAL_VIRTUAL)
 		return weir_error(
 			"%s: it is attached with signal %s, and can't become a virtual queue in place: detach "
@@ -297,25 +301,6 @@ static int ensure(struct plan *p, struct outcome *o)
 	return result;
 }
 
-/* With nothing asked for that tells the direction, the law that is there alone: that of packets that arrive. */
-static int choose_direction(struct plan *p)
-{
-	const struct request *r = p->r;
-	struct weir_place *place = &p->dev.place;
-	char path[PATH_MAX], other[PATH_MAX];
-
-	if (r->direction || r->hook_given || r->signal || r->peer || r->classes || r->rate_bit_s > 0 ||
-	    r->shape_bit_s > 0 || r->whole_tree || r->coupled)
-		return 0;
-	if (weir_place_path(r->pins, place, path))
-		return -1;
-	place->ingress = true;
-	if (weir_place_path(r->pins, place, other))
-		return -1;
-	place->ingress = p->ingress = access(path, F_OK) && !access(other, F_OK);
-	return 0;
-}
-
 int ensure_run(const struct request *r, struct outcome *o)
 {
 	struct plan p;
@@ -324,10 +309,6 @@ int ensure_run(const struct request *r, struct outcome *o)
 	*o = (struct outcome){0};
 	if (plan_begin(&p, r))
 		return -1;
-	if (choose_direction(&p)) {
-		plan_end(&p);
-		return -1;
-	}
 	o->ingress = p.ingress;
 	result = ensure(&p, o);
 	plan_end(&p);

@@ -78,8 +78,9 @@ static int help(void)
 	printf("weir-xdp: PID-Delay queue control on an interface, as tc or XDP eBPF.\n\n");
 	for (size_t i = 0; i < COMMANDS; i++)
 		printf("  weir-xdp %s %s\n      %s\n", commands[i].name, commands[i].usage, commands[i].help);
-	printf("\nAn interface can have one law in each direction: DEV is the one of packets that leave, DEV/ingress "
-	       "that of\npackets that arrive (signal virtual). Where only that one is attached DEV is enough.\n\n%s",
+	printf("\nAn interface can have one law in each direction: DEV or DEV/egress is the one of packets that leave, "
+	       "DEV/ingress\nthat of packets that arrive (signal virtual). Where only that one is attached DEV finds "
+	       "it.\n\n%s",
 	       signals_help);
 	options_help(stdout);
 	printf("\nKeys of a profile:\n");

@@ -85,8 +85,7 @@ bool plan_is_ingress(const struct request *r)
 static int check_direction(const struct request *r, bool rate)
 {
 	if (r->direction == WEIR_INGRESS && r->hook_given && r->hook != WEIR_HOOK_XDP)
-		return weir_error("%s/ingress: --hook %s is at egress: leave one of them out", r->dev,
-				  weir_hook_name(r->hook));
+		return weir_error("%s/ingress: only --hook xdp is at ingress: leave one of them out", r->dev);
 	if (r->direction == WEIR_EGRESS && r->hook_given && r->hook == WEIR_HOOK_XDP)
 		return weir_error("%s/egress: --hook xdp is at ingress: leave one of them out", r->dev);
 	if (r->direction == WEIR_INGRESS && (r->signal || r->peer || r->shape_bit_s > 0) && !rate)
@@ -229,8 +228,10 @@ static int choose_hook(const struct request *r, const struct loaded *l, struct w
 static int claim(struct plan *p, const char *path)
 {
 	const struct request *r = p->r;
+	char name[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
 	struct weir_meta about;
 
+	snprintf(name, sizeof(name), "%s%s", p->dev.place.name, p->ingress ? WEIR_INGRESS_SUFFIX : "");
 	/* again: who detaches the last one takes the folder of all away when it is empty */
 	for (int tries = 0; tries < 100; tries++) {
 		if (weir_folder_make(r->pins))
@@ -248,7 +249,7 @@ static int claim(struct plan *p, const char *path)
 	weir_meta_read(path, &about);
 	return weir_error("already attached to %s (signal %s); `weir-xdp set` changes gains, `weir-xdp detach %s` "
 			  "comes first for anything else, or `weir-xdp ensure %s`",
-			  p->dev.place.name, weir_signal_name(about.signal), p->dev.place.name, p->dev.place.name);
+			  name, weir_signal_name(about.signal), name, name);
 }
 
 void plan_first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q)
@@ -419,8 +420,10 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->limit_bytes = r->limit_bytes;
 	config->ifindex = (__u32)dev->ifindex;
 	config->netns_inum = (__u32)dev->place.netns_inum;
-	config->root_handle = dev->qdisc.handle;
-	memcpy(config->root_kind, dev->qdisc.kind, sizeof(config->root_kind));
+	if (!dev->place.ingress) { /* packets that arrive don't wait there, whatever it is */
+		config->root_handle = dev->qdisc.handle;
+		memcpy(config->root_kind, dev->qdisc.kind, sizeof(config->root_kind));
+	}
 	config->coupled = r->coupled;
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);

@@ -30,8 +30,9 @@ static int say_attached(const struct request *r, const struct plan *p)
 	if (r->json)
 		return print_status(r, r->dev, p->path, &printed) ? 1 : 0;
 	if (!r->classes) {
-		weir_print(stdout, "attached to %s by %s: signal %s (%s)\n", p->about.dev,
-			   weir_hook_name(p->about.hook), weir_signal_name(p->about.signal), p->about.why);
+		weir_print(stdout, "attached to %s%s by %s: signal %s (%s)\n", p->about.dev,
+			   p->ingress ? WEIR_INGRESS_SUFFIX : "", weir_hook_name(p->about.hook),
+			   weir_signal_name(p->about.signal), p->about.why);
 		return 0;
 	}
 	if (!p->classes.count)

@@ -306,7 +306,8 @@ static int sweep_one(const char *path, void *context)
 	}
 	if (remove == remove_rest && !o.part[PART_CLASS]) /* it had nothing to remove */
 		return 0;
-	weir_note("%s: removed%s: %s", about.dev, remove == remove_rest ? " laws of classes" : "",
+	weir_note("%s%s: removed%s: %s", about.dev, place.ingress ? WEIR_INGRESS_SUFFIX : "",
+		  remove == remove_rest ? " laws of classes" : "",
 		  folder == name ? "no table asks for it" : "its interface is gone");
 	k->removed++;
 	k->changed = true;

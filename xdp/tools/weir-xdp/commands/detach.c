@@ -137,7 +137,7 @@ static int detach(const struct request *r)
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
-	if (finish_replacements(r) || weir_place_find(r->pins, r->dev, r->netns, path))
+	if (finish_replacements(r) || find_asked(r, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);

@@ -20,6 +20,7 @@
 #include "weir-xdp/classes.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
+#include "weir-xdp/view/view.h"
 
 /* Rate of the shaper that the queue is behind; 0: none is known, as where one of many classes is shaped. */
 static double shaped_bit_s(const struct request *r, const struct weir_meta *about)
@@ -167,7 +168,7 @@ int command_set(const struct request *r)
 		return weir_error("set %s: nothing to set; give KEY=VALUE, see --help", r->dev), USAGE_ERROR;
 	if ((r->expect || r->json) && (r->classes > 1 || (r->classes && !(r->class[0] & 0xffff))))
 		return weir_error("set: --%s goes with one class", r->json ? "json" : "expect"), USAGE_ERROR;
-	if (weir_place_find(r->pins, r->dev, r->netns, path) || weir_attachment_open(&a, path, r->dev))
+	if (find_asked(r, path) || weir_attachment_open(&a, path, r->dev))
 		return 1;
 	folder = weir_folder_lock(path);
 	if (folder >= 0 && access(path, F_OK)) {

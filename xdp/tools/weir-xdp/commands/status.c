@@ -65,7 +65,7 @@ int command_status(const struct request *r)
 	char path[PATH_MAX];
 
 	if (r->dev) {
-		if (weir_place_find(r->pins, r->dev, r->netns, path) || print_status(r, r->dev, path, &list.printed))
+		if (find_asked(r, path) || print_status(r, r->dev, path, &list.printed))
 			return 1;
 		print_beside(r);
 		return 0;

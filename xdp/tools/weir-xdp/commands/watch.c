@@ -29,12 +29,13 @@
 
 /* One interface of a watch. */
 struct watched {
-	char dev[VIEW_LABEL_LEN]; /* as given, or as first found */
-	char path[PATH_MAX];	  /* --all: of its pins, else "": to be found by its name */
-	__u32 class;		  /* --all: whose law it is; 0: the interface's */
-	bool open, listed;	  /* it has a queue of ours; --all: its pins are there */
-	long failed;		  /* looks in a row that found pins but no attachment */
-	__u32 config_id;	  /* as last printed */
+	char dev[VIEW_LABEL_LEN];      /* as given, or as first found */
+	enum weir_direction direction; /* of the law that was first found: one name never changes to the other law */
+	char path[PATH_MAX];	       /* --all: of its pins, else "": to be found by its name */
+	__u32 class;		       /* --all: whose law it is; 0: the interface's */
+	bool open, listed;	       /* it has a queue of ours; --all: its pins are there */
+	long failed;		       /* looks in a row that found pins but no attachment */
+	__u32 config_id;	       /* as last printed */
 	struct view v;
 	char why[512]; /* as last printed: why there is no queue */
 	struct row_before before;
@@ -116,7 +117,8 @@ static int open_class(struct watched *d, __u32 handle)
 /* 0, -1, WEIR_INCOMPLETE or WEIR_NOTHING. */
 static int watched_open(const struct watch *w, struct watched *d)
 {
-	char path[PATH_MAX], dev[sizeof(d->dev)], *netns = NULL, *class;
+	char path[PATH_MAX], dev[sizeof(d->dev)], found[sizeof(dev) + sizeof(WEIR_INGRESS_SUFFIX)], *netns = NULL,
+												    *class;
 	__u32 handle = 0;
 	int result;
 
@@ -135,9 +137,16 @@ static int watched_open(const struct watch *w, struct watched *d)
 	class = weir_class_split(dev);
 	if (class && !weir_class_parse(&class, &handle))
 		return weir_error("%s: no such class", d->dev);
-	result = weir_place_find(w->r->pins, dev, netns ? netns : w->r->netns, path);
+	snprintf(found, sizeof(found), "%s%s", dev,
+		 strchr(dev, '/')			 ? ""
+		 : handle || d->direction == WEIR_EGRESS ? WEIR_EGRESS_SUFFIX
+		 : d->direction				 ? WEIR_INGRESS_SUFFIX
+							 : "");
+	result = weir_place_find(w->r->pins, found, netns ? netns : w->r->netns, path);
 	if (!result)
 		result = view_open(&d->v, w->r, dev, path);
+	if (!result)
+		d->direction = weir_place_of(&d->v.a.about).ingress ? WEIR_INGRESS : WEIR_EGRESS;
 	return result ? result : open_class(d, handle);
 }
 

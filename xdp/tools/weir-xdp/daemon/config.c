@@ -246,13 +246,21 @@ static int check_tells(const struct daemon_config *c, size_t table)
 	return 0;
 }
 
+/* By its name or by an alternative one. */
+static bool same_interface(const char *a, const char *b)
+{
+	unsigned int ifindex = if_nametoindex(a);
+
+	return !strcmp(a, b) || (ifindex && ifindex == if_nametoindex(b));
+}
+
 /* [eth0] with a rate is about received packets, as ["eth0/ingress"] is: one law for each direction. */
 static int check_direction(const struct daemon_config *c, size_t table)
 {
 	const struct wanted *w = &c->list[table];
 
 	for (size_t i = 0; i < table; i++)
-		if (!strcmp(c->list[i].dev, w->dev) && c->list[i].ingress == w->ingress &&
+		if (same_interface(c->list[i].dev, w->dev) && c->list[i].ingress == w->ingress &&
 		    (!c->list[i].class || !w->class))
 			return weir_error("[%s] is about packets in the same direction", c->list[i].name);
 	return 0;

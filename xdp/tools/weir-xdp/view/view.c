@@ -235,3 +235,11 @@ int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t siz
 		s->dq_time_q8_us = s->tau_us = 0;
 	return 0;
 }
+
+int find_asked(const struct request *r, char *path)
+{
+	char dev[VIEW_LABEL_LEN];
+
+	snprintf(dev, sizeof(dev), "%s%s", r->dev, r->classes && !strchr(r->dev, '/') ? WEIR_EGRESS_SUFFIX : "");
+	return weir_place_find(r->pins, dev, r->netns, path);
+}

@@ -56,4 +56,7 @@ bool is_elsewhere(const struct request *r, const struct weir_meta *about);
  */
 void label(const struct request *r, const struct weir_meta *about, char *text, size_t size);
 
+/* The pins of what a command is about, as weir_place_find; laws of classes are at egress. */
+int find_asked(const struct request *r, char *path);
+
 #endif /* WEIR_XDP_VIEW_H */
