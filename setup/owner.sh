@@ -32,12 +32,12 @@ to_owner() {
   done
 }
 
-# Cargo on PATH. sudo leaves out what a user has there, so look where rustup puts it, for us and for who called sudo, and
-# then where our own login shell finds it.
+# Cargo on PATH. sudo leaves out what a user has there, so look where rustup puts it, for us and for the clone's owner, and
+# then where our own login shell finds it. Never with SUDO_USER, who need not own what root runs here.
 find_cargo() {
   local home found
   ! command -v cargo >/dev/null || return 0
-  for home in "$HOME" "$([ -z "${SUDO_USER:-}" ] || home_of "$SUDO_USER")"; do
+  for home in "$HOME" "$owner_home"; do
     if [ -n "$home" ] && [ -x "$home/.cargo/bin/cargo" ]; then
       PATH=$home/.cargo/bin:$PATH
       [ "$home" = "$HOME" ] || export RUSTUP_HOME="${RUSTUP_HOME:-$home/.rustup}"

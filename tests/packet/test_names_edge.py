@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -98,4 +99,50 @@ def test_who_leaves_an_edge_server_does_not_get_the_next_key(net):
         assert said.encode().endswith(got)
     assert (net.folder / "late").stat().st_size < out.stat().st_size
     assert json.loads(publisher.stdout.read())["publisher"]["rekeys"] >= 1
+    assert report(edge)["uplinks"] == 1
+
+
+LINES = """
+import asyncio, json, ssl, sys
+from aioquic.asyncio.client import connect
+from aioquic.quic.configuration import QuicConfiguration
+
+async def ask(line):
+    configuration = QuicConfiguration(alpn_protocols=["weir-icn/1"], verify_mode=ssl.CERT_NONE)
+    async with connect("10.9.0.11", 4434, configuration=configuration) as connection:
+        reader, writer = await connection.create_stream()
+        writer.write(line.encode() + b"\\n")
+        return "error" in json.loads(await reader.readline())
+
+base = json.dumps({"get": "/weir/radio", "have": ""})
+lengths = [int(length) for length in sys.argv[1:]]
+lines = [base.replace('""', '"' + "A" * (length - len(base)) + '"') for length in lengths]
+print(json.dumps([asyncio.run(ask(line)) for line in lines]))
+"""
+"""One connection a line of that length, as long as a request may be with and without a member."""
+
+
+def test_a_line_that_would_be_too_long_with_a_member_ends_nobody_else(net):
+    pytest.importorskip("aioquic")
+    publisher = net.publish("--live", *IN_CERTIFICATE, name="/weir/radio", stdin=subprocess.PIPE)
+    edge = net.edge(1)
+    out = net.folder / "out"
+    getter = net.get(2, "/weir/radio", out, at=EDGE)
+    said = said_until(publisher, lambda: has_begun(out) or getter.poll() is not None)
+    done = subprocess.run(
+        net.hosts[3].command(sys.executable, "-c", LINES, "1990", "2040", "2047"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [True] * 3, done.stderr
+    said += said_until(publisher, iter([False] * 20 + [True]).__next__)
+    publisher.stdin.close()
+    _, errors = getter.communicate()
+    assert getter.returncode == 0, errors
+    assert said.encode().endswith(out.read_bytes())
+    told = json.loads(publisher.stdout.read())
+    # The connection that members share was never closed: another one would go on from its ticket.
+    assert (told["group"]["resumed"], told["connections"]) == (0, 1)
     assert report(edge)["uplinks"] == 1

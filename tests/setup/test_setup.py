@@ -194,7 +194,7 @@ def test_a_program_that_was_built_by_hand_is_not_taken_for_ours(clone):
     assert "Rust is missing" in done.stderr
 
 
-@pytest.mark.parametrize("place", ["home", "login shell", "who called sudo"])
+@pytest.mark.parametrize("place", ["home", "login shell"])
 def test_rust_is_found_where_it_is_though_not_on_path(clone, place):
     """With a cargo that says it was called: what it would build is another test's."""
     with open(clone / "quic-client/core/src/lib.rs", "a") as file:
@@ -207,19 +207,35 @@ def test_rust_is_found_where_it_is_though_not_on_path(clone, place):
     )
     (folder / "cargo").chmod(0o755)
     (home / ".profile").write_text(f"PATH={folder}:$PATH\n" if place == "login shell" else "")
-    more = {"HOME": str(home)}
-    path = without_rust(clone)
-    if place == "who called sudo":
-        users = clone.parent / "users"
-        users.mkdir()
-        (users / "getent").write_text(
-            f"#!/bin/sh\n[ $2 = somebody ] && echo somebody:x:7:7::{home}:/bin/sh || exec /usr/bin/getent $*\n"
-        )
-        (users / "getent").chmod(0o755)
-        more, path = {"SUDO_USER": "somebody"}, f"{users}:{path}"
-    done = call(clone, "client", "--help", path=path, **more)
+    done = call(clone, "client", "--help", path=without_rust(clone), HOME=str(home))
     assert done.returncode == 1
     assert "called" in done.stderr  # by this cargo
+
+
+def test_root_takes_no_cargo_of_the_user_who_called_sudo(tmp_path):
+    """Unless the clone is that user's: a program of another user would run with root's rights."""
+    home, users, clone = tmp_path / "home", tmp_path / "bin", tmp_path / "clone"
+    cargo = home / ".cargo/bin/cargo"
+    for folder in (cargo.parent, users, clone):
+        folder.mkdir(parents=True)
+    cargo.write_text("#!/bin/sh\n")
+    (users / "getent").write_text(
+        f"#!/bin/sh\n[ $2 = somebody ] && echo somebody:x:7:7::{home}:/bin/sh || echo root:x:0:0::{clone}:/bin/sh\n"
+    )
+    for program in ("cut", "id", "stat"):
+        (users / program).symlink_to(shutil.which(program))
+    for program in (cargo, users / "getent"):
+        program.chmod(0o755)
+    script = f"root={clone}; . {REPO}/setup/owner.sh; find_cargo; command -v cargo || echo none"
+
+    def found(**more):
+        return subprocess.run(
+            [shutil.which("bash"), "-c", script], env={"PATH": str(users), "HOME": str(clone), **more},
+            capture_output=True, text=True, check=False,
+        ).stdout.split()[-1]  # fmt: skip
+
+    assert found(SUDO_USER="somebody") != str(cargo)
+    assert found(HOME=str(home)) == str(cargo)
 
 
 @NEEDS_ROOT

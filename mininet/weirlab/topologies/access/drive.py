@@ -82,7 +82,7 @@ def server_command(spec: dict, folder: Path) -> list[str]:
     words = ["weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", server["cc"]]
     words += weights_words(server, folder / "policy.weights")
     words += [*IN_THE_LAB, "--initial-window-packets", str(server["initial_window_packets"])]
-    words += ["--state-dir", "/tmp/weir-server", "--stats", str(folder / "flows-server.jsonl")]
+    words += ["--state-dir", "/run/weir-server", "--stats", str(folder / "flows-server.jsonl")]
     return [*words, "--stats-every-ms", str(SAMPLE_MS)]
 
 

@@ -26,8 +26,8 @@ from weirlab.topologies.campus.sites import (
     receivers_of,
 )
 
-OFFERED = Path("/tmp/files")
-"""What the publisher offers, in the lab's own /tmp."""
+OFFERED = Path("/run/files")
+"""What the publisher offers, in the lab's own /run."""
 OBJECT = "object.bin"
 FILES_PORT, LIVE_PORT = 4434, 4435
 """The publisher's, for manifests and keys."""
@@ -63,13 +63,13 @@ def there_is(spec: Mapping[str, Any], section: str) -> bool:
 
 def server(node: str, cc: str, out: Path) -> Command:
     argv = ["weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", cc, *IN_THE_LAB]
-    argv += ["--state-dir", f"/tmp/weir-server-{node}", "--stats", str(out / f"flows-server-{node}.jsonl")]
+    argv += ["--state-dir", f"/run/weir-server-{node}", "--stats", str(out / f"flows-server-{node}.jsonl")]
     return Command(node, f"server-{node}", [*argv, "--stats-every-ms", str(SAMPLE_MS)], ready="listening")
 
 
 def publishers(spec: Mapping[str, Any]) -> Iterator[Command]:
     """What offers the file and the stream by name, and the sites' caches. The stream comes by standard input."""
-    common = ["--interface", "eth0", "--state-dir", "/tmp/weir-files"]  # one that is started again is the same
+    common = ["--interface", "eth0", "--state-dir", "/run/weir-files"]  # one that is started again is the same
     listen = ["--listen", f"0.0.0.0:{FILES_PORT}"]
     argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, *listen, *common]
     yield Command(PUBLISHER, "publish", argv, ready="listening")
@@ -80,7 +80,7 @@ def publishers(spec: Mapping[str, Any]) -> Iterator[Command]:
 
 def live_publisher() -> Command:
     argv = ["weir-icn", "publish", "--live", "--name", LIVE, "--listen", f"0.0.0.0:{LIVE_PORT}"]
-    argv += ["--interface", "eth0", "--state-dir", "/tmp/weir-live"]
+    argv += ["--interface", "eth0", "--state-dir", "/run/weir-live"]
     return Command(PUBLISHER, LIVE_PUBLISHER, argv, ready="listening")
 
 

@@ -383,7 +383,7 @@ class Drive(Programs):
             nodes += ["sink"] if any(flow["kind"] == "quic-upload" for flow, _ in flows) else []
             for node in nodes:
                 name = f"server-{node}{self.suffix(number)}"
-                own = [*self.cc_words(flows[0][0], node), *IN_THE_LAB, "--state-dir", "/tmp/weir-server"]
+                own = [*self.cc_words(flows[0][0], node), *IN_THE_LAB, "--state-dir", "/run/weir-server"]
                 noq = ["--cc", flows[0][0]["cc"].removeprefix("noq-")]
                 argv = [
                     *([NOQ_SERVER, *noq] if is_noq(flows[0][0]["cc"]) else ["weir-server", *own]),

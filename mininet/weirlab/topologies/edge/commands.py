@@ -26,8 +26,8 @@ from weirlab.topologies.edge.tree import (
     visits_of,
 )
 
-OFFERED = Path("/tmp/files")
-"""What the publisher offers, in the lab's own /tmp."""
+OFFERED = Path("/run/files")
+"""What the publisher offers, in the lab's own /run."""
 OBJECT = "object.bin"
 OBJECT_NAME = f"{FILES}/{OBJECT}"
 HERE = "127.0.0.1"
@@ -39,7 +39,7 @@ SERVER_STATS = "stats-server.jsonl"
 CACHE = "cache"
 """What a cache's `Command` is called."""
 EDGE_SERVER = "edge-server"
-TICKETS = "/tmp/tickets"
+TICKETS = "/run/tickets"
 """What publisher and edge servers make tickets with."""
 PUBLISH = "publish"
 """What the publisher's `Command` by name is called."""
@@ -131,7 +131,7 @@ class Unicast:
     def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
         yield Command(PUBLISHER, "server", [
             "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", spec["carrying"]["cc"], *IN_THE_LAB,
-            "--state-dir", "/tmp/weir-server", "--stats", str(out / SERVER_STATS), "--stats-every-ms", str(SAMPLE_MS),
+            "--state-dir", "/run/weir-server", "--stats", str(out / SERVER_STATS), "--stats-every-ms", str(SAMPLE_MS),
         ], ready="listening")  # fmt: skip
 
     def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command:

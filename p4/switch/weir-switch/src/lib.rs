@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests stop tokio's clock; programs may not (clippy.toml)
 
 pub mod device;
+pub mod files;
 pub mod handle;
 pub mod options;
 pub mod p4runtime;

@@ -10,7 +10,7 @@ use weir_switch::options::{Level, Options};
 use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, P4InfoFormat, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
-use weir_switch::{handle, queues, statistics, system};
+use weir_switch::{files, handle, queues, statistics, system};
 
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
@@ -57,7 +57,7 @@ fn log(options: &Options) -> Result<(), String> {
     match &options.log_file {
         None => builder.with_writer(std::io::stderr).init(),
         Some(path) => {
-            let file = std::fs::File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
+            let file = files::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
             builder.with_writer(Mutex::new(file)).init();
         }
     }
@@ -100,7 +100,7 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     if let Some(path) = &options.p4info_out {
         let format = P4InfoFormat::of(path).map_err(|e| format!("--p4info-out {e}"))?;
         let written = p4runtime::p4info_file(&program.info, format)
-            .and_then(|bytes| std::fs::write(path, bytes).map_err(|e| e.to_string()));
+            .and_then(|bytes| files::create(path).and_then(|mut file| file.write_all(&bytes)).map_err(|e| e.to_string()));
         written.map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
     }
     Ok(Some(Source { program: Arc::new(program), text }))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of the whole switch as one JSON object.
 use crate::device::Device;
+use crate::files;
 use crate::ports::Ports;
 use crate::traffic_manager::Count;
 use serde_json::{Map, Value, json};
@@ -70,16 +71,8 @@ pub fn report(device: &Device, ports: &mut Ports) -> Value {
 /// # Errors
 /// Which file can't be written, and why.
 pub fn write(path: &Path, device: &Device, ports: &mut Ports) -> Result<(), String> {
-    replace(path, &format!("{:#}\n", report(device, ports)))
+    files::replace(path, format!("{:#}\n", report(device, ports)).as_bytes())
         .map_err(|e| format!("--stats-json {}: {e}", path.display()))
-}
-
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    std::fs::write(&new, text)?;
-    std::fs::rename(&new, path).inspect_err(|_| drop(std::fs::remove_file(&new)))
 }
 
 #[cfg(test)]
@@ -91,9 +84,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("weir-switch-stats-{}", std::process::id()));
         let taken = folder.join("taken");
         std::fs::create_dir_all(&taken).unwrap();
-        replace(&folder.join("missing/stats.json"), "{}").unwrap_err();
-        replace(&taken, "{}").unwrap_err();
-        replace(&folder.join("stats.json"), "{}").unwrap();
+        files::replace(&folder.join("missing/stats.json"), b"{}").unwrap_err();
+        files::replace(&taken, b"{}").unwrap_err();
+        files::replace(&folder.join("stats.json"), b"{}").unwrap();
         let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         std::fs::remove_dir_all(&folder).unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The seams: what is replaced in quiche's source. Pure, so that tests can move one.
 
+mod amplification;
 mod congestion;
 mod memory;
 mod path_mtu;
@@ -20,7 +21,9 @@ pub struct Seam {
 
 /// All of them. Those with a rule call `hooks`, which by default gives what quiche would have done.
 pub fn all() -> impl Iterator<Item = &'static Seam> {
-    [SEAMS, congestion::SEAMS, memory::SEAMS, path_mtu::SEAMS, timestamps::SEAMS].into_iter().flatten()
+    [SEAMS, amplification::SEAMS, congestion::SEAMS, memory::SEAMS, path_mtu::SEAMS, timestamps::SEAMS]
+        .into_iter()
+        .flatten()
 }
 
 const SEAMS: &[Seam] = &[

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! quiche with its seams, on pairs of real connections in virtual time.
 
+mod amplification;
 mod hooks;
 mod memory;
 mod pair;

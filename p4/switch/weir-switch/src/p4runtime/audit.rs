@@ -3,6 +3,7 @@
 //! what may be said of refusals are bounded, so that nobody can fill a disk by asking.
 use super::lock::lock;
 use super::proto::p4::v1::{Update, entity::Entity, update::Type};
+use crate::files;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -247,7 +248,8 @@ fn older(path: &Path) -> PathBuf {
 
 fn open(path: &Path) -> Result<(File, u64)> {
     // Not for everybody to read; and a pipe, which is refused below, is not waited for.
-    let file = OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let file =
+        files::open(path, OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK))?;
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(Error::other("it is not a regular file"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Capture files (pcap with nanoseconds), one an interface and direction, named as simple_switch names them.
+use crate::files;
 use std::fs::File;
 use std::io::{BufWriter, Result, Write};
 use std::path::Path;
@@ -16,7 +17,7 @@ pub struct Pcap {
 
 impl Pcap {
     pub fn create(path: &Path) -> Result<Pcap> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = BufWriter::new(files::create(path)?);
         file.write_all(&MAGIC.to_ne_bytes())?;
         file.write_all(&2u16.to_ne_bytes())?;
         file.write_all(&4u16.to_ne_bytes())?;

@@ -26,7 +26,8 @@ use weir_io::wait::{Signals, Waiter};
 ///
 /// What a subscriber asks for here, it asks the publisher for, and hands on what it answers. Many subscribers share a
 /// connection to the publisher, and a manifest comes from there once. Manifests are signed by the
-/// publisher, so subscribers need not believe this server; but it knows the keys that it hands on. Several of them with the
+/// publisher: a subscriber that has the publisher's key (get --publisher) need not trust this server for them. This server
+/// knows the keys that it hands on. Several of them with the
 /// same --ticket-keys accept each other's tickets: a subscriber that comes from one to the other asks in its first packets.
 /// It needs no interface for packets by name.
 ///

@@ -10,7 +10,7 @@ use crate::face::{Face, PacketSocket};
 use crate::names::Name;
 use crate::objects::object::lines::Answer;
 use crate::objects::object::manifest::{Manifest, hex};
-use crate::objects::object::sign::{Purpose, is_signed};
+use crate::objects::object::sign::{PublicKey, Purpose, is_signed};
 use crate::objects::subscriber::{Counts, Fetch, Outcome, Settings};
 use crate::packet::{Kind, nack};
 use std::collections::BTreeMap;
@@ -38,6 +38,7 @@ struct Loop<'a> {
     options: &'a Options,
     face: PacketSocket,
     group: Client,
+    publisher: Option<PublicKey>,
     signals: Signals,
     waiter: Waiter,
     reporter: Reporter,
@@ -79,7 +80,8 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     for (fd, token) in [(face.fd(), FACE), (signals.fd(), SIGNAL)] {
         waiter.add(fd, token).map_err(Fault::io("epoll"))?;
     }
-    let mut this = Loop { options, face, group, signals, waiter, reporter, start, start_us };
+    let publisher = options.publisher;
+    let mut this = Loop { options, face, group, publisher, signals, waiter, reporter, start, start_us };
     let (mut fetched, mut first_fault) = (Vec::new(), None);
     for name in &options.names {
         let (end, goes_on) = this.object(name);
@@ -301,8 +303,11 @@ impl Loop<'_> {
                 if !is_signed(&manifest.publisher, Purpose::Manifest, text.as_bytes(), &signature) {
                     return wrong("the manifest's signature is wrong".to_owned());
                 }
-                if self.options.publisher.is_some_and(|key| key != manifest.publisher) {
-                    return wrong(format!("signed by {}, not by --publisher", hex(&manifest.publisher)));
+                // Without --publisher the first object's is that of all: the servers of --from are one publisher's.
+                let expected = *self.publisher.get_or_insert(manifest.publisher);
+                if expected != manifest.publisher {
+                    let not = self.options.publisher.map_or_else(|| hex(&expected), |_| "--publisher".to_owned());
+                    return wrong(format!("signed by {}, not by {not}", hex(&manifest.publisher)));
                 }
                 let (output, kept) = match Output::open(&target(self.options, name), &manifest, self.options.restart) {
                     Ok(opened) => opened,

@@ -327,7 +327,7 @@ impl Loop {
 
     /// The file whose hashes are taken now. Each second time it is the one that is done first, so that small ones don't wait for
     /// large ones; else all have their turn.
-    fn to_index(&mut self) -> Option<Name> {
+    fn choose_file(&mut self) -> Option<Name> {
         self.indexes += 1;
         if self.indexes.is_multiple_of(2) {
             let shortest = self.indexing.iter().min_by_key(|(_, indexing)| indexing.index.left());
@@ -341,7 +341,7 @@ impl Loop {
 
     /// Takes hashes of files for a while.
     fn index(&mut self, now: Instant) -> Result<(), Fault> {
-        let Some(name) = self.to_index() else { return Ok(()) };
+        let Some(name) = self.choose_file() else { return Ok(()) };
         let Entry::Occupied(mut entry) = self.indexing.entry(name) else { return Ok(()) };
         let indexing = entry.get_mut();
         match indexing.index.step(&indexing.file, INDEX_A_TURN) {

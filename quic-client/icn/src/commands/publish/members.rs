@@ -12,9 +12,9 @@ use weir_core::server::admission::Source;
 /// for those who move.
 const ROOM: Room = Room { who: "the publisher", most: 16_384, most_of_source: 2048 };
 
-/// Objects of which one source has members: an eighth of those that are offered at once (`publisher::MOST_OBJECTS`), so that one
-/// address can't keep others from theirs.
-const OBJECTS_OF_SOURCE: usize = MOST_OBJECTS / 8;
+/// Objects of which one source, which may be an edge server, has members: a quarter of those that are offered at once, so
+/// that one address can't keep others from theirs.
+const OBJECTS_OF_SOURCE: usize = MOST_OBJECTS / 4;
 
 /// By what a member is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
