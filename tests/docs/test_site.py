@@ -140,13 +140,13 @@ def test_pages_that_sources_cite_exist():
 
 def test_paths_that_project_pages_name_exist():
     """Of what stands in code marks and begins with one of the repository's folders; `*`, `NAME` and `...` stand for
-    what the reader fills in."""
+    what the reader fills in. The name of a test may follow, after `::`."""
     folders = "|".join(re.escape(folder) for folder in ("docs", *hooks.FOLDERS))
     pages = ["README.md", "CONTRIBUTING.md", *(p for p, _ in texts() if p.startswith("docs/") and p.endswith(".md"))]
     missing = []
     for page in pages:
         for path in re.findall(rf"`((?:{folders})/[^`\s]*)`", (REPO / page).read_text(encoding="utf-8")):
-            pattern = re.sub(r"[A-Z]{3,}(?![\w.]*\.md)|\.\.\.", "*", path)
+            pattern = re.sub(r"[A-Z]{3,}(?![\w.]*\.md)|\.\.\.", "*", path.partition("::")[0])
             if not list(REPO.glob(pattern.rstrip("/"))):
                 missing.append(f"{page} names {path}")
     assert not missing

@@ -8,6 +8,7 @@ use crate::congestion::pbq::{Measured, Profile, QUANTITIES, Weights};
 use crate::request::{
     MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
 };
+use crate::server::admission::Invariants;
 use crate::transport::Transport;
 use crate::window::{Budget, WindowKind, Windows};
 use quiche::hooks::{Scope, WindowRule, WindowUpdate};
@@ -81,6 +82,16 @@ pub fn request(data: &[u8]) {
             assert_ne!(parse_hq_line(&line), Ok(None), "a line without an end is waited for");
         }
     }
+}
+
+/// Any bytes as a datagram of a client that has no connection: the header is read once it is whole, and no list of
+/// versions is answered.
+pub fn first_packet(data: &[u8]) {
+    let Some(read) = Invariants::read(data) else { return };
+    let end = 7 + read.dcid.len() + read.scid.len();
+    assert_eq!(Invariants::read(&data[..end]), Some(read));
+    assert!((0..end).all(|n| Invariants::read(&data[..n]).is_none()), "known before its end");
+    assert!(read.version != 0 || !read.wants_negotiation(data.len(), |_| false), "a list of versions is answered");
 }
 
 fn config(from: &mut Source) -> ChoiceConfig {
@@ -390,6 +401,19 @@ mod tests {
         fn requests(data in prop::collection::vec(any::<u8>(), 0..300), text in "[ -~\\r\\n]{0,60}") {
             super::request(&data);
             super::request(text.as_bytes());
+        }
+
+        #[test]
+        fn first_packets(data in prop::collection::vec(any::<u8>(), 0..600), (dcid, scid) in (0u8..30, 0u8..30)) {
+            let mut data = data;
+            super::first_packet(&data);
+            if let Some(head) = data.first_chunk_mut::<6>() {
+                (head[0], head[5]) = (head[0] | 0x80, dcid);
+            }
+            if let Some(length) = data.get_mut(6 + usize::from(dcid)) {
+                *length = scid;
+            }
+            super::first_packet(&data);
         }
 
         #[test]

@@ -79,6 +79,18 @@ pub fn packet(data: &[u8]) {
     }
 }
 
+/// Any bytes as a name: taken as it stands, or refused.
+pub fn name(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(name) = Name::new(&text) else { return };
+    assert_eq!(name.text(), text);
+    assert!(name.hash() != 0 && name.prefix() >> 48 != 0);
+    assert!(name.covers(name.prefix()));
+    if let Ok(child) = name.child("a") {
+        assert!(name.covers(child.prefix()));
+    }
+}
+
 /// Any bytes as lines of publisher and subscriber, and as a manifest.
 pub fn lines(data: &[u8]) {
     let mut reader = Lines::new(MOST_LINE_BYTES);
@@ -556,6 +568,12 @@ mod tests {
                 (head[0], head[28], head[29]) = (1 << 4 | kind, 0, length);
             }
             packet(&data);
+        }
+
+        #[test]
+        fn names(data in prop::collection::vec(any::<u8>(), 0..300), text in "(/[a-z.]{1,4}){1,6}") {
+            name(&data);
+            name(text.as_bytes());
         }
 
         #[test]
