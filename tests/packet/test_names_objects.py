@@ -2,6 +2,7 @@
 """`weir-icn publish` and `get` as a user runs them: a publisher and three subscribers on a Linux bridge, each in a
 namespace of its own."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -146,6 +147,16 @@ def test_an_object_that_has_no_place_leaves_the_others(net):
     net.end(publisher)
 
 
+def put_aside(file: Path) -> Path:
+    """Puts a folder in the place of a file that is replaced now and then; where the file is now."""
+    aside = file.with_name("aside")
+    while not file.is_dir():
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            file.rename(aside)
+            file.mkdir()
+    return aside
+
+
 def test_a_list_that_can_not_be_written_leaves_the_others_and_what_it_said_before(net):
     files, content = folder(net, 2_000_000)
     (files / "note").write_text("short")
@@ -155,7 +166,7 @@ def test_a_list_that_can_not_be_written_leaves_the_others_and_what_it_said_befor
     output.mkdir()
     getter = net.get(1, "/weir/files/film", output, "/weir/files/note", "--events", events)
     wait_for(lambda: progressed(events), getter)
-    (output / "film.part.json.new").mkdir()  # as a disk that takes no more
+    said_before = put_aside(output / "film.part.json")  # as a disk that takes no more
     out, errors = getter.communicate()
     assert getter.returncode == 8, errors
     first, second = outcomes(out)
@@ -164,7 +175,8 @@ def test_a_list_that_can_not_be_written_leaves_the_others_and_what_it_said_befor
     assert second == "complete"
     ends = [event["data"]["name"] for event in events_of(events) if event["name"] == "icn:end"]
     assert ends == ["/weir/files/film", "/weir/files/note"]
-    (output / "film.part.json.new").rmdir()
+    (output / "film.part.json").rmdir()
+    said_before.rename(output / "film.part.json")
     getter = net.get(1, "/weir/files/film", output)
     out, errors = getter.communicate()
     assert getter.returncode == 0, errors
