@@ -110,7 +110,7 @@ def test_the_time_left_is_what_the_rest_takes_at_the_pace_so_far(seconds, part, 
         ("meter_cargo", "   Compiling x\n", ""),
         ("CURVE=500:100,1000:1000 meter_cargo", "Building [ ] 50/100: x", "100\n"),
         ("CURVE=500:100,1000:1000 meter_cargo", "Building [ ] 75/100: x", "550\n"),
-        ("meter_cargo", "\u2013" * 800 + "Building [ ] 50/100: x", "500\n"),  # its last 2000 bytes begin within a character
+        ("meter_cargo", "\u2013" * 800 + "Building [ ] 50/100: x", "500\n"),  # cut within a character
         ("meter_apt", "dlstatus:1:20.0:Retrieving\n", "100\n"),
         ("meter_apt", "dlstatus:1:100:x\npmstatus:libc6:40.1:Unpacking\n", "700\n"),
         ("meter_apt", "Reading package lists...\n", ""),
