@@ -99,8 +99,9 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     }
     if let Some(path) = &options.p4info_out {
         let format = P4InfoFormat::of(path).map_err(|e| format!("--p4info-out {e}"))?;
-        let written = p4runtime::p4info_file(&program.info, format)
-            .and_then(|bytes| files::create(path).and_then(|mut file| file.write_all(&bytes)).map_err(|e| e.to_string()));
+        let written = p4runtime::p4info_file(&program.info, format).and_then(|bytes| {
+            files::create(path).and_then(|mut file| file.write_all(&bytes)).map_err(|e| e.to_string())
+        });
         written.map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
     }
     Ok(Some(Source { program: Arc::new(program), text }))
