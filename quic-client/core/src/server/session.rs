@@ -62,6 +62,9 @@ struct Work {
     task: Task,
 }
 
+/// Room that a packet takes in a congestion window (RFC 9000 14).
+const PACKET_BYTES: u64 = 1200;
+
 enum Task {
     /// hq-interop: the request line is still arriving.
     Line(Vec<u8>),
@@ -126,7 +129,11 @@ impl Session {
         if let Err(e) = result {
             self.conn.close(0x102, &format!("request failed: {e}"));
         }
-        let bursts = self.tasks.values_mut().filter_map(|work| match &mut work.task {
+        // A client that acknowledges nothing costs no wake-ups either: what arrives from it brings the next look.
+        let quic = &self.conn.quic;
+        let window = quic.path_stats().find(|path| path.active).map_or(0, |path| path.cwnd as u64);
+        let full = hooks::in_flight_bytes(quic) + PACKET_BYTES > window;
+        let bursts = self.tasks.values_mut().filter(|_| !full).filter_map(|work| match &mut work.task {
             // What is due and could not be written waits for the client, and so does all that comes later.
             Task::Bursts(bursts) => (bursts.due_bytes(now) == 0).then(|| bursts.next(now)),
             _ => None,
