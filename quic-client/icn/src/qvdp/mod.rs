@@ -31,8 +31,6 @@ pub const DEFAULT_BETA: f64 = 8.0;
 pub const SESSIONS: usize = 1024;
 /// A session ends after this time without a datagram.
 pub const IDLE: Duration = Duration::from_secs(60);
-/// Where all places are taken, one without a datagram for so long gives way to a new session.
-const IDLE_UNDER_PRESSURE: Duration = Duration::from_secs(5);
 /// Sessions of one client.
 const SESSIONS_A_CLIENT: usize = SESSIONS / 2;
 /// What all sessions of a converter hold of datagrams that are not given yet, in bytes.

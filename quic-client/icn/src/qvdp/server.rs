@@ -98,8 +98,7 @@ impl Server {
             let names = [&opening.client, &self.name].map(|name| name.child(&session_component(id)));
             let fair = self.of_client.get(&client).is_none_or(|sessions| *sessions < SESSIONS_A_CLIENT);
             if fair && !self.table.has_room() {
-                let oldest = self.table.unproven().or_else(|| self.table.idlest(now));
-                gone = oldest.and_then(|oldest| self.remove(oldest));
+                gone = self.table.unproven().and_then(|oldest| self.remove(oldest));
             }
             let (true, [Ok(ask), Ok(give)]) = (fair && self.table.has_room(), names) else {
                 self.table.counts.sessions_refused += 1;
@@ -110,10 +109,7 @@ impl Server {
             *self.of_client.entry(client).or_insert(0) += 1;
             self.table.add(Session::new(id, id, [ask, give], self.table.config, now));
         }
-        let new = self.table.get(id).is_some_and(|session| {
-            session.came(payload);
-            session.opened_with(place(&opening))
-        });
+        let new = self.table.get(id).is_some_and(|session| session.opened_with(place(&opening)));
         if new && !opening.datagram.is_empty() {
             let ecn = Ecn::of(header.flags);
             self.table.counts.datagrams_given += 1;

@@ -6,7 +6,7 @@ use super::receiver::Receiver;
 use super::sender::Sender;
 use super::{Config, Counts, Ecn, IDLE, Sink, lifetime_again};
 use crate::names::Name;
-use crate::packet::{HEADER_BYTES, Header, Kind, nack};
+use crate::packet::{Header, Kind, nack};
 use std::time::{Duration, Instant};
 
 /// When an Interest that opens a session is sent again for the first time; then twice as long each time. A round trip
@@ -21,13 +21,6 @@ const FRESH: Duration = Duration::from_secs(1);
 /// all is asked for again after this time, and so many such rounds without Data between them are believed.
 const DOUBT_AGAIN: Duration = Duration::from_millis(300);
 const DOUBTS: u32 = 5;
-
-/// Until the other side has shown that it is there, it is sent at most so many times as many bytes as came for the session (as RFC
-/// 9000 8.1 has it for addresses), and the session ends after this time.
-const UNPROVEN_FACTOR: u64 = 3;
-const UNPROVEN_FOR: Duration = Duration::from_secs(10);
-/// An Ethernet header and the shortest packet.
-const LEAST_FRAME_BYTES: u64 = 14 + HEADER_BYTES as u64;
 
 /// An Interest that opens the session, and is not answered yet.
 #[derive(Debug)]
@@ -62,8 +55,6 @@ pub(super) struct Session<A> {
     born: Instant,
     /// It opened the session, or the other side answered: anyone can open one under any name.
     proven: bool,
-    /// Bytes that it may still be sent before that.
-    allowance_bytes: u64,
     /// Something happened since its last turn.
     pub(super) touched: bool,
     /// The deadline that the table knows of it.
@@ -92,7 +83,6 @@ impl<A: Copy> Session<A> {
             datagram_at: now,
             born: now,
             proven: false,
-            allowance_bytes: 0,
             touched: false,
             deadline: None,
             held_bytes: 0,
@@ -126,12 +116,6 @@ impl<A: Copy> Session<A> {
             self.openings |= 1 << place;
             (self.id as u32).wrapping_add(place)
         })
-    }
-
-    /// Bytes came for it, in a packet with this payload.
-    pub(super) fn came(&mut self, payload: &[u8]) {
-        let came = LEAST_FRAME_BYTES + payload.len() as u64;
-        self.allowance_bytes = self.allowance_bytes.saturating_add(UNPROVEN_FACTOR * came);
     }
 
     /// A datagram came with the Interest of this place among those that open the session. Whether it is the first time.
@@ -181,7 +165,6 @@ impl<A: Copy> Session<A> {
         sink: &mut impl Sink<A>,
     ) -> bool {
         let application = self.application;
-        self.came(payload);
         match header.kind {
             Kind::Interest if header.name == self.give_name.hash() => {
                 let name = &self.give_name;
@@ -225,14 +208,8 @@ impl<A: Copy> Session<A> {
 
     /// Asks for what is due.
     pub(super) fn ask(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) {
-        let (name, proven, allowance_bytes) = (&self.ask_name, self.proven, &mut self.allowance_bytes);
+        let name = &self.ask_name;
         self.receiver.ask(now, counts, &mut |segment, holes, lifetime| {
-            if !proven {
-                match allowance_bytes.checked_sub(LEAST_FRAME_BYTES) {
-                    Some(left) => *allowance_bytes = left,
-                    None => return,
-                }
-            }
             sink.packet(&Header { holes, ..Header::interest(name, segment as u32, lifetime) }, &[]);
         });
     }
@@ -240,18 +217,7 @@ impl<A: Copy> Session<A> {
     pub(super) fn next_deadline(&self) -> Instant {
         let open = self.open.as_ref().map(|open| open.sent_at + open.wait);
         let halves = [self.sender.deadline(), self.receiver.deadline(), open, self.doubt_at];
-        halves.into_iter().flatten().fold(self.ends_at(), Instant::min)
-    }
-
-    /// When it ends if nothing more comes.
-    fn ends_at(&self) -> Instant {
-        let idle = self.datagram_at + IDLE;
-        if self.proven { idle } else { idle.min(self.born + UNPROVEN_FOR) }
-    }
-
-    /// Since when no datagram came or left, where the other side has answered.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
-        self.proven.then_some(self.datagram_at)
+        halves.into_iter().flatten().min().map_or(self.datagram_at + IDLE, |at| at.min(self.datagram_at + IDLE))
     }
 
     /// Since when it waits for a first answer.
@@ -261,7 +227,7 @@ impl<A: Copy> Session<A> {
 
     /// What the time brings. Whether the session has ended.
     pub(super) fn timeout(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) -> bool {
-        if self.ends_at() <= now {
+        if self.datagram_at + IDLE <= now {
             return true;
         }
         if self.doubt_at.take_if(|at| *at <= now).is_some() {

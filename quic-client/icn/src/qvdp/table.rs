@@ -3,7 +3,7 @@
 
 use super::refusals::{Budget, Why};
 use super::session::Session;
-use super::{Config, Counts, Ecn, HELD_BYTES, IDLE_UNDER_PRESSURE, SESSIONS, Sink};
+use super::{Config, Counts, Ecn, HELD_BYTES, SESSIONS, Sink};
 use crate::packet::Header;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -63,12 +63,6 @@ impl<A: Copy> Table<A> {
     pub(super) fn unproven(&self) -> Option<u64> {
         let waits = self.sessions.values().filter_map(|s| Some((s.unproven_since()?, s.id)));
         waits.min().map(|(_, id)| id)
-    }
-
-    /// The session that was idle for longest, and for a while: it gives way where none waits for a first answer.
-    pub(super) fn idlest(&self, now: Instant) -> Option<u64> {
-        let idle = self.sessions.values().filter_map(|s| Some((s.idle_since()?, s.id)));
-        idle.min().filter(|(since, _)| *since + IDLE_UNDER_PRESSURE <= now).map(|(_, id)| id)
     }
 
     pub(super) fn add(&mut self, session: Session<A>) {

@@ -8,7 +8,7 @@ use super::credit;
 use super::receiver::Receiver;
 use super::{Config, SESSIONS, Server};
 use crate::names::Name;
-use crate::packet::{HEADER_BYTES, Header, Kind, flags, nack};
+use crate::packet::{Header, Kind, flags, nack};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -173,64 +173,6 @@ fn sessions_that_nobody_answers_give_way() {
     assert!(world.given.contains_key(&third) && world.counts(C).sessions_opened == 1);
 }
 
-fn kind(packet: &[u8]) -> Kind {
-    Header::read(packet).unwrap().0.kind
-}
-
-/// Time goes on for the server alone, and nobody answers it: the bytes of Interests that it sends, as frames.
-fn unanswered(server: &mut Server, out: &mut Out, from: Instant, time: Duration) -> usize {
-    let mut bytes = 0;
-    let mut now = from;
-    loop {
-        server.turn(now, out);
-        let interests = out.packets.drain(..).filter(|bytes| kind(bytes) == Kind::Interest);
-        bytes += interests.map(|bytes| 14 + bytes.len()).sum::<usize>();
-        match server.deadline() {
-            Some(at) if at <= from + time => now = at.max(now),
-            _ => return bytes,
-        }
-        server.timeout(now, out);
-    }
-}
-
-#[test]
-fn a_name_that_has_not_answered_is_sent_three_times_what_came_at_most() {
-    let (mut server, mut out, now) =
-        (Server::new(name("/weir/web"), Config::default()).unwrap(), Out::default(), Instant::now());
-    let (header, payload) = forged_opening(7, "/weir/hosts/victim");
-    let mut came = 0;
-    for _ in 0..3 {
-        server.packet(&header, &payload, now, &mut out);
-        came += 14 + HEADER_BYTES + payload.len();
-    }
-    let sent = unanswered(&mut server, &mut out, now, Duration::from_secs(120));
-    assert!(sent > 0 && sent <= 3 * came, "{sent} bytes for {came}");
-    assert_eq!(server.sessions().count(), 0);
-}
-
-#[test]
-fn sessions_that_answered_once_and_are_idle_give_way() {
-    let (mut server, mut out, now) =
-        (Server::new(name("/weir/web"), Config::default()).unwrap(), Out::default(), Instant::now());
-    for session in 1..=SESSIONS as u64 {
-        let client = format!("/evil/c{}", session / 400);
-        let (header, payload) = forged_opening(session, &client);
-        server.packet(&header, &payload, now, &mut out);
-        let asked = name(&format!("{client}/{session:016x}"));
-        server.packet(&Header::data(&asked, 0, 0), b"\x40hello", now, &mut out);
-    }
-    server.turn(now, &mut out);
-    let (header, payload) = forged_opening(1 << 40, "/weir/hosts/honest");
-    let opened = |server: &mut Server, at: Instant| {
-        let mut out = Out::default();
-        server.packet(&header, &payload, at, &mut out);
-        out.packets.iter().any(|bytes| kind(bytes) == Kind::Data)
-    };
-    assert!(!opened(&mut server, now + Duration::from_secs(1)));
-    assert!(opened(&mut server, now + Duration::from_secs(6)));
-    assert_eq!(server.sessions().count(), SESSIONS);
-}
-
 #[test]
 fn one_client_does_not_take_all_places() {
     let mut world = World::new(Config::default(), GOOD, 4);
@@ -241,7 +183,7 @@ fn one_client_does_not_take_all_places() {
     }
     assert_eq!(world.server.sessions().count(), SESSIONS / 2);
     world.server.turn(world.now, &mut out);
-    world.run(Duration::from_secs(11));
+    world.run(Duration::from_secs(61));
     assert_eq!(world.server.sessions().count(), 0);
     let (header, payload) = forged_opening(7, "/weir/hosts/greedy");
     world.server.packet(&header, &payload, world.now, &mut out);
