@@ -131,7 +131,7 @@ def test_detach_leaves_nothing(shaped, options):
 
 def test_attaching_twice_is_refused_and_harms_nothing(shaped, options):
     with shaped.attached(*options):
-        refused(shaped, "attach", "rb", "--gains", TUNED, *options, words="already attached to rb (signal ")
+        refused(shaped, "attach", "rb", "--gains", TUNED, *options, words="already attached to rb")
         assert shaped.status()["gone"] is False
 
 
@@ -813,7 +813,7 @@ def test_a_program_that_another_loader_put_there_is_adopted(shaped, loader):
         there = listing(shaped)
         assert arrive() == len(frames)  # without a configuration it lets all pass
         shaped.weir(*adopt)
-        refused(shaped, *adopt, words="already attached to rb (signal virtual)")
+        refused(shaped, *adopt, words="already attached to rb/ingress (signal virtual)")
         refused(shaped, *adopt, "--pins", "/sys/fs/bpf/other", words="weir_ingress has a configuration")
         status = shaped.status()
         assert (status["hook"], status["signal"], status["gone"]) == ("xdp", "virtual", False)

@@ -24,7 +24,7 @@ def test_a_page_fits_narrow_and_zoomed_windows(page):
 
 
 FOLDERS = sorted({path.parent for kind in ("*.csv", "*.html") for path in RESULTS.rglob(kind)})
-MADE_WITH = re.compile(r"\d+\.\d+\.\d+ \(([0-9a-f]{12})(?:; [\w.]+: ([0-9a-f]{12}))*\)")
+MADE_WITH = re.compile(r"\d+\.\d+\.\d+ \(([0-9a-f]{12})(?:; [\w.-]+: ([0-9a-f]{12}))*\)")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(RESULTS)))

@@ -650,7 +650,7 @@ fn files_that_cannot_be_written_are_named() {
     let (code, err) = server(&["--listen", &s.addr, "--ephemeral"]);
     assert!(code == Some(8) && err.contains(&s.addr) && err.lines().count() == 1, "{err}");
     let (code, err) = server(&["--cert", "/nonexistent/c", "--key", "/nonexistent/k"]);
-    assert!(code == Some(8) && err.contains("/nonexistent/c"), "{err}");
+    assert!(code == Some(8) && err.contains("/nonexistent/k"), "{err}");
     let mut junk = tempfile::NamedTempFile::new().unwrap();
     junk.write_all(b"junk").unwrap();
     let path = junk.path().to_str().unwrap();
