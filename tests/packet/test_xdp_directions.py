@@ -88,7 +88,7 @@ def test_ensure_is_of_one_direction(pair):
     assert json.loads(pair.weir("ensure", INGRESS, "target=5ms", "--json").stdout)["did"] == "replaced"
     assert json.loads(pair.weir("ensure", "rb", "target=6ms", "--json").stdout)["did"] == "attached"
     assert {dev: status(pair, dev)["gains"]["target_us"] for dev in names(pair)} == {"rb": 6000, INGRESS: 5000}
-    # what becomes of the root qdisc is nothing to packets that arrive
+    # the root qdisc is no queue of packets that arrive
     pair.unshape()
     assert json.loads(pair.weir("ensure", INGRESS, "--json").stdout)["did"] == "adopted"
 

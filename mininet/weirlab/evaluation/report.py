@@ -157,7 +157,7 @@ OTHERS = {ENVELOPE: envelope_files, CONTROLS: controls_files}  # suites that are
 
 
 def made_of(folder: Path) -> str:
-    """What the tables in a folder were measured with; empty if the folder does not say. Raises ResultsError."""
+    """Version and commit of the measurements in a folder; empty if it has no record. Raises ResultsError."""
     return dumps(read_json(folder / MADE)) if (folder / MADE).is_file() else ""
 
 

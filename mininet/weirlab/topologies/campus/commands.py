@@ -27,7 +27,7 @@ from weirlab.topologies.campus.sites import (
 )
 
 OFFERED = Path("/run/files")
-"""What the publisher offers, in the lab's own /run."""
+"""Folder of the published files, in the lab's own /run."""
 OBJECT = "object.bin"
 FILES_PORT, LIVE_PORT = 4434, 4435
 """The publisher's, for manifests and keys."""

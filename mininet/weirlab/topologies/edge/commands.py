@@ -27,7 +27,7 @@ from weirlab.topologies.edge.tree import (
 )
 
 OFFERED = Path("/run/files")
-"""What the publisher offers, in the lab's own /run."""
+"""Folder of the published files, in the lab's own /run."""
 OBJECT = "object.bin"
 OBJECT_NAME = f"{FILES}/{OBJECT}"
 HERE = "127.0.0.1"

@@ -134,7 +134,7 @@ impl Session {
         let window = quic.path_stats().find(|path| path.active).map_or(0, |path| path.cwnd as u64);
         let full = hooks::in_flight_bytes(quic) + PACKET_BYTES > window;
         let bursts = self.tasks.values_mut().filter(|_| !full).filter_map(|work| match &mut work.task {
-            // What is due and could not be written waits for the client, and so does all that comes later.
+            // Bytes that are due and could not be written wait for the client, and so do later ones.
             Task::Bursts(bursts) => (bursts.due_bytes(now) == 0).then(|| bursts.next(now)),
             _ => None,
         });

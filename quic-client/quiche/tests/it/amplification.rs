@@ -24,7 +24,7 @@ fn deliver(to: &mut quiche::Connection, flight: &[Vec<u8>]) {
     }
 }
 
-/// What a server sends to a client that is silent after `flight`, until it gives up.
+/// Bytes that a server sends to a client that is silent after `first`, until it gives up.
 fn brought(server: &mut quiche::Connection, first: &[Vec<u8>]) -> usize {
     deliver(server, first);
     let mut sent = bytes(&flight(server));

@@ -19,7 +19,7 @@ struct Before {
     note: Note,
 }
 
-/// What only controllers see of an entry.
+/// Fields of an entry that only controllers read.
 fn note_of(e: &pb::TableEntry) -> Note {
     Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot: None, idle: Idle::of(e) }
 }

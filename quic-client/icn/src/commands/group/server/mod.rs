@@ -22,8 +22,8 @@ use weir_core::server::admission::{LEAST_INITIAL_BYTES, Limits, Source};
 use weir_io::fault::Fault;
 use weir_io::random;
 
-/// What may wait for the members of a connection that do not read, in bytes; then the one for whom most waits is a member
-/// no longer.
+/// Limit of unsent bytes for members of a connection that do not read; above it the member with the most unsent bytes is
+/// removed.
 const MOST_WAITING_BYTES: usize = 1 << 18;
 
 /// A member: its connection and its stream.
