@@ -25,8 +25,8 @@ PACKET_BYTES = 1500
 PAPER = load(PROFILES / "paper.toml")
 STEEP = dataclasses.replace(
     PAPER, target_us=15_000, interval_us=5_000, kp=60.0, ki=3.0, kd=0.0, z1=1.25, z2=1.2, z3=0.8, m1_us=20_000,
-    m2_us=10_000, integral="keep", probability="squared", burst_us=0, idle_halflife_us=100_000,
-    min_backlog_bytes=3028, min_delay_share=0.8, dq_shift=12, dq_weight_shift=3, schedule_shift=0,
+    m2_us=10_000, integral="keep", probability="squared", idle_halflife_us=100_000,
+    min_backlog_bytes=3028, min_delay_share=0.8, dq_shift=12, dq_weight_shift=3,
 )  # fmt: skip
 """A PI law of a squared probability. The tests' own, so that another default profile does not change them."""
 GENTLE = dataclasses.replace(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, get_type_hints
 
 from .law import ALWAYS, RANGES, TAU_MAX_US, U32_MAX, Z_ONE_Q16, Params
@@ -46,8 +46,7 @@ def _wrong(key: str, value: object, right: str) -> GainError:
 @dataclass(frozen=True)
 class Key:
     """One gain. `param`: the field of law.Params. `right`: what it must be, in words. `is_right`: of any value.
-    `to_param(value, gains)` and `from_param(integer, params)`: the conversion, which may look at other gains.
-    `other`: the key that says the same of the same parameter in another unit; one of the two is 0."""
+    `to_param(value, gains)` and `from_param(integer, params)`: the conversion, which may look at other gains."""
 
     param: str
     unit: str
@@ -56,7 +55,6 @@ class Key:
     is_right: Callable[[Any], bool]
     to_param: Callable[[Any, Gains], int]
     from_param: Callable[[int, Params], Value]
-    other: str = ""
 
 
 def _same(param: str, unit: str, doc: str, least: int | None = None, most: int | None = None) -> Key:
@@ -107,18 +105,12 @@ _PROBABILITY = Key(
 )  # fmt: skip
 
 
-def _time_or_share(param: str, share: str, doc: str) -> Key:
-    """A time that can also be given as a share of the target. A data plane has it as a time, and gives it back as a
-    share."""
-    return replace(_same(param, "us", doc), from_param=lambda integer, _: 0, other=share)
-
-
-def _share(param: str, doc: str, most: int = TAU_MAX_US, other: str = "") -> Key:
+def _share(param: str, doc: str, most: int = TAU_MAX_US) -> Key:
     """A time as a share of the target, with which it moves."""
     return Key(
         param, "share of target_us", doc, f"a share of target_us, 0 .. {most}",
         lambda value: _is_number(value) and 0 <= value <= most,
-        lambda value, gains: round(value * gains.target_us), lambda integer, params: integer / params.target_us, other,
+        lambda value, gains: round(value * gains.target_us), lambda integer, params: integer / params.target_us,
     )  # fmt: skip
 
 
@@ -149,7 +141,6 @@ class Gains:
     m2_us: Annotated[int, _same("m2_us", "us", "errors above this are in rows 2, 3; below m1_us", most=TAU_MAX_US - 1)]
     integral: Annotated[str | int, _INTEGRAL]
     probability: Annotated[str, _PROBABILITY]
-    burst_us: Annotated[int, _same("burst_us", "us", "no drop for this long after the queue starts to fill; 0: off")]
     idle_halflife_us: Annotated[
         int, _same("idle_halflife_us", "us", "U halves in this time while the queue is idle; 0: off")
     ]
@@ -168,23 +159,16 @@ class Gains:
         float,
         _factor_or_0("space_most_q16", "sum of probabilities", "a hit as soon as it reaches this; 0: hits not spaced"),
     ] = 0.0
-    delay_bound_us: Annotated[
-        int,
-        _time_or_share("delay_bound_us", "delay_bound_share", "from this delay on delay_bound_slope counts; 0: off"),
-    ] = 0
     delay_bound_share: Annotated[
-        float, _share("delay_bound_us", "delay_bound_us as a share of the target", other="delay_bound_us")
+        float, _share("delay_bound_us", "from this delay on delay_bound_slope counts; 0: off")
     ] = 0.0
     delay_bound_slope: Annotated[
         float,
         _per_second("delay_bound_slope_q40_per_us", "probability of a hit per second of delay above the bound; 0: off"),
     ] = 0.0
-    delay_limit_us: Annotated[
-        int, _time_or_share("delay_limit_us", "delay_limit_share", "from this delay on every packet is hit; 0: off")
-    ] = 0
-    delay_limit_share: Annotated[
-        float, _share("delay_limit_us", "delay_limit_us as a share of the target", other="delay_limit_us")
-    ] = 0.0
+    delay_limit_share: Annotated[float, _share("delay_limit_us", "from this delay on every packet is hit; 0: off")] = (
+        0.0
+    )
     delay_guard_bytes: Annotated[
         int,
         _same(
@@ -200,26 +184,11 @@ class Gains:
     ecn_weight_shift: Annotated[
         int, _same("ecn_weight_shift", "-log2", "marks follow a mean of U, a step has weight 2^-this; 0: U itself")
     ] = 0
-    ecn_drop_us: Annotated[
-        int,
-        _time_or_share(
-            "ecn_drop_us", "ecn_drop_share", "from this delay on ECT packets are dropped, not marked; 0: off"
-        ),
-    ] = 0
     ecn_drop_share: Annotated[
-        float, _share("ecn_drop_us", "ecn_drop_us as a share of the target", other="ecn_drop_us")
-    ] = 0.0
-    mark_gain: Annotated[
-        float, _factor_or_0("mark_gain_q16", "factor", "ECT packets are hit so many times as likely; 0: as others")
+        float, _share("ecn_drop_us", "from this delay on ECT packets are dropped, not marked; 0: off")
     ] = 0.0
     dq_shift: Annotated[int, _same("dq_shift", "log2 bytes", "the departure rate is measured over 2^this bytes")]
     dq_weight_shift: Annotated[int, _same("dq_weight_shift", "-log2", "a new rate counts with weight 2^-this")]
-    schedule_shift: Annotated[
-        int, _same("schedule_shift", "-log2", "gains are full while the mean of U is 2^-this or more; 0: always full")
-    ]
-    schedule_weight_shift: Annotated[
-        int, _same("schedule_weight_shift", "-log2", "the mean of U takes in each step's U with weight 2^-this")
-    ]
 
     def __post_init__(self) -> None:
         for name, key in DECLARED.items():
@@ -238,49 +207,38 @@ class Gains:
             raise _wrong("m2_us", self.m2_us, f"below m1_us = {self.m1_us}")
         if self.space_least > self.space_most:
             raise _wrong("space_least", self.space_least, f"at most space_most = {self.space_most}")
-        for share, time in SHARES.items():
-            self._check_share(share, time)
-        bound_us, limit_us = (self._integers()[param] for param in ("delay_bound_us", "delay_limit_us"))
-        if 0 < limit_us < bound_us:
-            name = "delay_limit_share" if self.delay_limit_share else "delay_limit_us"
-            raise _wrong(name, getattr(self, name), f"0, or at least the bound in time, {bound_us} us")
+        for name in SHARES:
+            self._check_share(name)
+        if 0 < self.delay_limit_share < self.delay_bound_share:
+            raise _wrong(
+                "delay_limit_share", self.delay_limit_share,
+                f"0, or at least delay_bound_share = {self.delay_bound_share}",
+            )  # fmt: skip
 
-    def _check_share(self, share: str, time: str) -> None:
-        value, time_us = getattr(self, share), getattr(self, time)
-        if value and time_us:
-            raise GainError(f"{time} = {time_us!r}, {share} = {value!r}: both say the same; give only one of them")
+    def _check_share(self, name: str) -> None:
+        value = getattr(self, name)
         if round(value * self.target_us) > TAU_MAX_US:
             most = f"{TAU_MAX_US / self.target_us:.6g}, which is {TAU_MAX_US} us with target_us = {self.target_us}"
-            raise _wrong(share, value, f"at most {most}")
-
-    def _integers(self) -> dict[str, int]:
-        """By parameter. Of two keys for one, one is 0."""
-        found = dict.fromkeys(RANGES, 0)
-        for name, key in DECLARED.items():
-            found[key.param] += key.to_param(getattr(self, name), self)
-        return found
+            raise _wrong(name, value, f"at most {most}")
 
     def to_params(self) -> Params:
         """The law's integers, rounded to nearest (halves to even, as C's rint does)."""
-        return Params(**self._integers())
+        return Params(**{key.param: key.to_param(getattr(self, name), self) for name, key in DECLARED.items()})
 
     @classmethod
     def from_params(cls, params: Params) -> Gains:
-        """What a data plane's integers mean, with times that can be shares of the target as shares; `to_params` of the
-        result gives the same integers back."""
+        """The gains of a data plane's integers; `to_params` of the result gives the same integers back."""
         return of_table({name: key.from_param(getattr(params, key.param), params) for name, key in DECLARED.items()})
 
     def with_changes(self, changes: Mapping[str, object]) -> Gains:
-        """The same gains with these values in place of what they were; a time takes the place of a share, and a share
-        that of a time. GainError; unknown keys are TypeError."""
-        others = {key.other: 0 for name, key in DECLARED.items() if name in changes and key.other}
-        return of_table({name: getattr(self, name) for name in KEYS} | others | dict(changes))
+        """The same gains with these values in place of what they were. GainError; unknown keys are TypeError."""
+        return of_table({name: getattr(self, name) for name in KEYS} | dict(changes))
 
 
 def _declared() -> dict[str, Key]:
     hints = get_type_hints(Gains, include_extras=True)
     found: dict[str, Key] = {field.name: hints[field.name].__metadata__[0] for field in fields(Gains)}
-    params = [key.param for key in found.values() if key.other != key.param]
+    params = [key.param for key in found.values()]
     if sorted(params) != sorted(RANGES):
         differ = ", ".join(sorted(set(params) ^ set(RANGES))) or "one is given twice"
         raise TypeError(f"gains.Gains and law.Params do not declare the same parameters: {differ}")
@@ -295,8 +253,8 @@ KEYS = tuple(DECLARED)
 REQUIRED = tuple(field.name for field in fields(Gains) if field.default is MISSING)
 """Those that a profile can't leave out."""
 
-SHARES = {name: key.other for name, key in DECLARED.items() if key.other == key.param}
-"""Keys that give a time as a share of the target, by the keys that give it in microseconds."""
+SHARES = tuple(name for name in KEYS if name.endswith("_share"))
+"""Keys that give a time as a share of the target."""
 
 
 def of_table(table: Mapping[str, Any]) -> Gains:
@@ -306,14 +264,12 @@ def of_table(table: Mapping[str, Any]) -> Gains:
 
 
 def differences(old: Gains, new: Gains) -> dict[str, tuple[Value, Value]]:
-    """The keys that differ: (old, new). Values that the law takes for the same integer do not: what a data plane gives
-    back is coarser than a profile, and a share where a profile may have a time."""
-    was, now = old.to_params(), new.to_params()
+    """The keys that differ: (old, new). Values that are the same integer of the law do not: the gains that a data plane
+    gives back are coarser than a profile's."""
     return {
         name: (getattr(old, name), getattr(new, name))
         for name, key in DECLARED.items()
         if key.to_param(getattr(old, name), new) != key.to_param(getattr(new, name), new)
-        and not (key.other and getattr(was, key.param) == getattr(now, key.param))
     }
 
 

@@ -5,7 +5,7 @@ Pure functions of their arguments; the caller passes the time. Every number is c
 docs/design/law.md promises it, so a model that runs is a proof for its inputs that no data plane wraps. WidthError is
 a bug in the law, never in the input; input outside its own width raises it too, naming the argument.
 
-Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.4, 5.1 and 5.4.
+Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.3, 5.1 and 5.4.
 """
 
 from dataclasses import dataclass, fields
@@ -18,7 +18,6 @@ U_ONE_Q40 = 2**40
 DU_MAX_Q40 = 2**42
 P_ONE_Q32 = 2**32
 Z_ONE_Q16 = 2**16
-SHARE_LEAST_Q16 = Z_ONE_Q16 >> 3
 U32_MAX = 2**32 - 1
 ALWAYS = U32_MAX
 """The value of `integral_drop_max` that leaves the integral out for as long as the rows of Algorithm 1 say."""
@@ -76,14 +75,11 @@ class Params:
     m2_us: Annotated[int, _TIME_OR_0]
     integral_drop_max: Annotated[int, Range(0, ALWAYS)]
     squared: Annotated[int, Range(0, 1)]
-    burst_us: Annotated[int, _U32]
     idle_halflife_us: Annotated[int, _U32]
     min_backlog_bytes: Annotated[int, _U32]
     min_delay_us: Annotated[int, _TIME_OR_0]
     dq_shift: Annotated[int, Range(10, 24)]
     dq_weight_shift: Annotated[int, Range(0, 8)]
-    schedule_shift: Annotated[int, Range(0, 8)]
-    schedule_weight_shift: Annotated[int, Range(0, 15)]
     space_least_q16: Annotated[int, _FACTOR_OR_0]
     space_most_q16: Annotated[int, _FACTOR_OR_0]
     delay_bound_us: Annotated[int, _TIME_OR_0]
@@ -94,7 +90,6 @@ class Params:
     share_shift: Annotated[int, Range(10, 24)]
     ecn_weight_shift: Annotated[int, Range(0, 15)]
     ecn_drop_us: Annotated[int, _TIME_OR_0]
-    mark_gain_q16: Annotated[int, _FACTOR_OR_0]
     ecn_bound_q32: Annotated[int, Range(0, 2**32)]
 
     def __post_init__(self) -> None:
@@ -122,12 +117,9 @@ class State:
     last_us: int = 0
     o1_us: int = 0
     o2_us: int = 0
-    tau_prev_us: int = 0
-    burst_left_us: int = 0
     no_i_run: int = 0
     started: int = 0
     row: int = 0
-    u_mean_q40: int = 0
     u_ecn_q40: int = 0
 
 
@@ -253,8 +245,6 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
         state.last_us = now_us
         state.o1_us = state.o2_us = -target_us
         state.u_q40 = 0
-        state.tau_prev_us = 0
-        state.burst_left_us = params.burst_us
         return False
 
     elapsed_us = (now_us - state.last_us) % 2**64  # 2
@@ -269,16 +259,13 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
 
     if elapsed_us < 2 * interval_us:  # 4
         state.last_us = (state.last_us + interval_us) % 2**64
-        elapsed_us = interval_us
     else:
         state.last_us = now_us
         if o_us < 0:  # 5
             state.o1_us = state.o2_us = -target_us
-            state.tau_prev_us = 0
             if params.idle_halflife_us:
                 missed_us = elapsed_us - interval_us
                 state.u_q40 = decayed(state.u_q40, params.idle_halflife_us, missed_us)
-                state.u_mean_q40 = decayed(state.u_mean_q40, params.idle_halflife_us, missed_us)
                 state.u_ecn_q40 = decayed(state.u_ecn_q40, params.idle_halflife_us, missed_us)
 
     d_us = _signed("d", o_us - state.o1_us, 25)  # 6, Cao Alg. 1
@@ -302,24 +289,13 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
     du_q40 = _signed("dU * z", du_q40 * z_q16, 62) >> 16  # 8
     _signed("dU", du_q40, 46)
 
-    if params.schedule_shift:  # 9
-        weight = params.schedule_weight_shift
-        share_q16 = max(SHARE_LEAST_Q16, min((state.u_mean_q40 << params.schedule_shift) >> 24, Z_ONE_Q16))
-        du_q40 = _signed("dU * share", du_q40 * share_q16, 62) >> 16
-        mean_q40 = state.u_mean_q40 - (state.u_mean_q40 >> weight) + (state.u_q40 >> weight)
-        state.u_mean_q40 = _unsigned("u_mean", mean_q40, 41)
-
-    state.u_q40 = max(0, min(state.u_q40 + du_q40, U_ONE_Q40))  # 10
+    state.u_q40 = max(0, min(state.u_q40 + du_q40, U_ONE_Q40))  # 9
     if params.ecn_weight_shift:
         weight = params.ecn_weight_shift
         ecn_q40 = state.u_ecn_q40 - (state.u_ecn_q40 >> weight) + (state.u_q40 >> weight)
         state.u_ecn_q40 = _unsigned("u_ecn", ecn_q40, 41)
 
-    state.burst_left_us -= min(state.burst_left_us, elapsed_us)  # 11, RFC 8033 4.4
-    if state.u_q40 == 0 and tau_us < target_us >> 1 and state.tau_prev_us < target_us >> 1:
-        state.burst_left_us = params.burst_us
-
-    state.o2_us, state.o1_us, state.tau_prev_us = state.o1_us, o_us, tau_us  # 12
+    state.o2_us, state.o1_us = state.o1_us, o_us  # 10
     return True
 
 
@@ -407,18 +383,16 @@ def decide(
     mark = ect and markable(state, params, tau_us)  # 4
     if mark:
         over_q32 = 0
-    held = state.burst_left_us > 0 or (tau_us < params.min_delay_us and not mark)
+    held = tau_us < params.min_delay_us and not mark
     if held and not over_q32:
         return Verdict.PASS
 
     first_q32, second_q32 = (marking_u_q40(state, params) if mark else state.u_q40) >> 8, P_ONE_Q32  # 5
-    gain_q16 = params.mark_gain_q16 if mark and params.mark_gain_q16 else Z_ONE_Q16
-    if params.squared and not params.space_most_q16 and not over_q32 and gain_q16 == Z_ONE_Q16:
+    if params.squared and not params.space_most_q16 and not over_q32:
         second_q32 = first_q32
     else:
         p_q32 = _unsigned("U^2", (first_q32 >> 1) ** 2, 63) >> 30 if params.squared else first_q32
-        p_q32 = 0 if held else min(_unsigned("p * gain", p_q32 * gain_q16, 53) >> 16, P_ONE_Q32)
-        first_q32 = min(p_q32 + over_q32, P_ONE_Q32)
+        first_q32 = min((0 if held else p_q32) + over_q32, P_ONE_Q32)
 
     hit = rand_a < first_q32 and rand_b < second_q32  # 6
     if params.space_most_q16 and params.share_least_q16:

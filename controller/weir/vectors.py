@@ -31,7 +31,7 @@ PLAIN = replace(
     ecn_drop_us=0,
 )
 """`tuned` with independent hits and without bounds in time: what the cases of a single mechanism start from."""
-LINEAR_IDLE = replace(PAPER, integral_drop_max=3, idle_halflife_us=15000, burst_us=60000, ecn_bound_q32=2**28)
+LINEAR_IDLE = replace(PAPER, integral_drop_max=3, idle_halflife_us=15000, ecn_bound_q32=2**28)
 EXTREMES = {
     "greatest": Params(**{name: most for name, (_, most) in RANGES.items()}),
     "least": Params(**{name: least for name, (least, _) in RANGES.items()}),
@@ -40,12 +40,12 @@ EXTREMES = {
     ),
     "no-gain": replace(PAPER, kp_q40_per_us=0, ki_q40_per_us=0, kd_q40_per_us=0),
     "small-z": replace(PAPER, kp_q40_per_us=U32_MAX, z1_q16=1, z2_q16=1, z3_q16=1, m1_us=9, m2_us=4),
-    "odd": replace(PLAIN, target_us=1, interval_us=1, integral_drop_max=1, idle_halflife_us=1, burst_us=7),
+    "odd": replace(PLAIN, target_us=1, interval_us=1, integral_drop_max=1, idle_halflife_us=1),
 }
 SPACED = replace(PLAIN, space_least_q16=55706, space_most_q16=557056, min_delay_us=7500)
 """RFC 8033 5.4: 0.85 and 8.5."""
 BOUNDED = replace(PLAIN, delay_bound_us=25000, delay_bound_slope_q40_per_us=2**28, min_delay_us=7500)
-MARKING = replace(PLAIN, ecn_weight_shift=5, ecn_drop_us=50000, mark_gain_q16=2 * 65536)
+MARKING = replace(PLAIN, ecn_weight_shift=5, ecn_drop_us=50000)
 SHARED = replace(
     SPACED,
     space_least_q16=65536,
@@ -188,11 +188,6 @@ def idle(tape: Tape) -> None:
             for gap_us in gaps:
                 tape.set_state(started=1, u_q40=U_ONE_Q40 - 12345, last_us=SECOND_US, o1_us=20000, o2_us=-3000)
                 tape.update(SECOND_US + gap_us, tau_us)
-    tape.case("idle/burst-allowance", LINEAR_IDLE)
-    now_us = tape.steps([0, 0, 7499, 7500, 7499, 0, 0, 40000, 40000, 40000, 40000])
-    for gap_us in (15000, 29999, 10**6, 15000, 10**7, 15000):
-        now_us += gap_us
-        tape.update(now_us, 0)
     tape.case("idle/grid", PAPER)
     now_us = SECOND_US
     for k in range(60):
@@ -303,7 +298,7 @@ def departures(tape: Tape) -> None:
 
 
 def decide(tape: Tape) -> None:
-    """The verdict on every edge: U, both random numbers, ECT, the bound, the burst, the backlog."""
+    """The verdict on every edge: U, both random numbers, ECT, the bound, the backlog, the delay."""
     probabilities = (0, 255, 256, 2**36, 2**36 + 256, U_ONE_Q40 - 256, U_ONE_Q40)
     for name, squared in (("linear", 0), ("squared", 1)):
         for bound_q32 in (0, 2**28, 2**28 + 1, 2**32):
@@ -318,8 +313,6 @@ def decide(tape: Tape) -> None:
     tape.set_state(started=1, u_q40=U_ONE_Q40)
     for backlog_bytes in (0, 3027, 3028, 2**32, 2**64 - 1):
         tape.decide(backlog_bytes, 15000, 0, 0, 0)
-    tape.set_state(started=1, u_q40=U_ONE_Q40, burst_left_us=1)
-    tape.decide(3028, 15000, 0, 0, 0)
     tape.case("decide/delay", replace(PLAIN, min_delay_us=12000))
     tape.set_state(started=1, u_q40=U_ONE_Q40)
     for tau_us in (0, 11999, 12000, TAU_MAX_US, U32_MAX):
@@ -349,8 +342,6 @@ def spacing(tape: Tape) -> None:
         tape.set_spacing(sum_q32=least_q32)
         tape.decide(3027, 15000, 0, 0, 0)  # too few bytes: the sum stays
         tape.decide(3028, 7499, 0, 0, 0)  # too short a delay: it stays as well
-        tape.set_state(started=1, u_q40=2**38, burst_left_us=1)
-        tape.decide(3028, 15000, 0, 0, 0)
         tape.set_state(started=1, u_q40=0)
         tape.decide(0, 0, 0, 0, 0)  # U = 0 sets it back
     tape.case("spacing/greatest", EXTREMES["greatest"])
@@ -373,14 +364,12 @@ def delay_bound(tape: Tape) -> None:
                 p_q32 = over_q32 + ((u_q40 >> 9) ** 2 >> 30 if params.squared else u_q40 >> 8)
                 for rand_a in sorted({min(max(p_q32 - 1, 0), U32_MAX), min(p_q32, U32_MAX)}):
                     tape.decide(10000, tau_us, 0, rand_a, U32_MAX)
-        held = replace(params, min_delay_us=30000)
-        for label, high, left_us in (("burst", params, 1), ("least-delay", held, 0)):
-            tape.case(f"delay-bound/{name}/{label}", high)
-            tape.set_state(started=1, u_q40=U_ONE_Q40 // 2, burst_left_us=left_us)
-            for tau_us in (25000, 25001, 27000, 29999, 30000):
-                for rand_a in (0, 2**23, 2**31, U32_MAX):
-                    tape.decide(10000, tau_us, 1, rand_a, 0)
-            tape.decide(3027, TAU_MAX_US, 1, 0, 0)
+        tape.case(f"delay-bound/{name}/least-delay", replace(params, min_delay_us=30000))
+        tape.set_state(started=1, u_q40=U_ONE_Q40 // 2)
+        for tau_us in (25000, 25001, 27000, 29999, 30000):
+            for rand_a in (0, 2**23, 2**31, U32_MAX):
+                tape.decide(10000, tau_us, 1, rand_a, 0)
+        tape.decide(3027, TAU_MAX_US, 1, 0, 0)
     _limit_and_guard(tape)
 
 
@@ -393,8 +382,8 @@ def _limit_and_guard(tape: Tape) -> None:
     for name, params in (("limit", limited), ("limit-alone", alone), ("guard", guarded), ("guard-spaced", spaced)):
         tape.case(f"delay-bound/{name}", params)
         full = 2**params.dq_shift + params.delay_guard_bytes
-        for u_q40, left_us in ((0, 0), (2**39, 0), (2**39, 1)):
-            tape.set_state(started=1, u_q40=u_q40, burst_left_us=left_us)
+        for u_q40 in (0, 2**39):
+            tape.set_state(started=1, u_q40=u_q40)
             for tau_us in (25000, 25999, 26000, U32_MAX):
                 for backlog_bytes in (3027, full - 1, full):
                     tape.decide(backlog_bytes, tau_us, 0, 2**26, U32_MAX)
@@ -448,8 +437,8 @@ def share(tape: Tape) -> None:
                 tape.set_spacing(sum_q32=2**32)
                 tape.decide(10000, 15000, 0, 0, 0, size)
         tape.case(f"share/bounds/{name}", params)
-        for u_q40, left_us in ((0, 0), (2**38, 0), (2**38, 1)):
-            tape.set_state(started=1, u_q40=u_q40, burst_left_us=left_us)
+        for u_q40 in (0, 2**38):
+            tape.set_state(started=1, u_q40=u_q40)
             for tau_us in (18750, 18751, 19007, 26249, 26250):
                 for backlog_bytes in (5609, 5610):
                     for size in (0, 1, 2):
@@ -474,8 +463,8 @@ def _new_flows(tape: Tape) -> None:
 
 
 def marks(tape: Tape) -> None:
-    """The bound for ECN by a mean of U, the delay from which ECT packets are dropped, and the factor for marks."""
-    for name, params in (("marking", MARKING), ("linear", replace(MARKING, squared=0, mark_gain_q16=3 * 65536 // 4))):
+    """The bound for ECN by a mean of U, and the delay from which ECT packets are dropped."""
+    for name, params in (("marking", MARKING), ("linear", replace(MARKING, squared=0))):
         tape.case(f"marks/{name}/mean", params)
         now_us = tape.steps([15000] * 2 + [30000] * 20 + [16000] * 20 + [5000] * 20)
         tape.update(now_us + 10**6, 0)  # idle
@@ -491,20 +480,18 @@ def marks(tape: Tape) -> None:
     for name, params in (("smooth", smooth), ("momentary", replace(smooth, ecn_weight_shift=0))):
         tape.case(f"marks/{name}", params)
         for u_q40, mean_q40 in ((0, 2**39), (1, U_ONE_Q40), (2**39, 0), (U_ONE_Q40, 2**38), (U_ONE_Q40, U_ONE_Q40)):
-            for left_us in (0, 1):
-                tape.set_state(started=1, u_q40=u_q40, u_ecn_q40=mean_q40, burst_left_us=left_us)
-                for tau_us in (7499, 26250, 89999, 90000):
-                    for ect in (0, 1):
-                        tape.set_spacing(sum_q32=2**32 - 2**28)
-                        tape.decide(10000, tau_us, ect, 0, 0, 1)
-    for gain_q16 in (1, 65535, 65536, 65537, 2**20 - 1):
-        for spaced_q16 in (0, 65536):
-            params = replace(MARKING, mark_gain_q16=gain_q16, space_least_q16=spaced_q16, space_most_q16=spaced_q16)
-            tape.case(f"marks/gain={gain_q16}/{spaced_q16}", params)
-            tape.set_state(started=1, u_q40=2**38 + 12345, u_ecn_q40=2**36)
-            for rand_a in (0, 2**24, 2**28, 2**30, U32_MAX):
+            tape.set_state(started=1, u_q40=u_q40, u_ecn_q40=mean_q40)
+            for tau_us in (7499, 26250, 89999, 90000):
                 for ect in (0, 1):
-                    tape.decide(10000, 15000, ect, rand_a, 2**30)
+                    tape.set_spacing(sum_q32=2**32 - 2**28)
+                    tape.decide(10000, tau_us, ect, 0, 0, 1)
+    for spaced_q16 in (0, 65536):
+        params = replace(MARKING, space_least_q16=spaced_q16, space_most_q16=spaced_q16)
+        tape.case(f"marks/spaced={spaced_q16}", params)
+        tape.set_state(started=1, u_q40=2**38 + 12345, u_ecn_q40=2**36)
+        for rand_a in (0, 2**24, 2**28, 2**30, U32_MAX):
+            for ect in (0, 1):
+                tape.decide(10000, 15000, ect, rand_a, 2**30)
     for weight in (1, 15):
         tape.case(f"marks/weight={weight}", replace(MARKING, ecn_weight_shift=weight))
         tape.set_state(started=1, u_q40=U_ONE_Q40, u_ecn_q40=U_ONE_Q40, last_us=SECOND_US)
@@ -539,11 +526,11 @@ def random_steps(tape: Tape) -> None:
 
 def closed_loop(tape: Tape) -> None:
     """A queue of 1500-byte packets at 10 Mbit/s under the law: everything together, as a data plane runs it."""
-    every = replace(BOUNDED, space_least_q16=55706, space_most_q16=557056, ecn_weight_shift=4, mark_gain_q16=98304)
+    every = replace(BOUNDED, space_least_q16=55706, space_most_q16=557056, ecn_weight_shift=4)
     sets = {
         **PROFILES,
         "coupled": profile("coupled").to_params(),
-        "every": replace(every, burst_us=50000, ecn_drop_us=40000),
+        "every": replace(every, ecn_drop_us=40000),
         "share": replace(SHARED, share_shift=14),
     }
     for name, params in sets.items():

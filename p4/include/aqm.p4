@@ -53,12 +53,9 @@ register<bit<64>>(PORTS) law_u_q40;
 register<bit<64>>(PORTS) law_last_us;
 register<bit<64>>(PORTS) law_o1_us;
 register<bit<64>>(PORTS) law_o2_us;
-register<bit<32>>(PORTS) law_tau_prev_us;
-register<bit<32>>(PORTS) law_burst_left_us;
 register<bit<32>>(PORTS) law_no_i_run;
 register<bit<1>>(PORTS) law_started;
 register<bit<8>>(PORTS) law_row;
-register<bit<64>>(PORTS) law_u_mean_q40;
 register<bit<64>>(PORTS) law_u_ecn_q40;
 
 #endif

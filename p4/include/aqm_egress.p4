@@ -133,11 +133,8 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
                 law_u_q40.read(s.u_q40, port);
                 law_o1_us.read(o1_us, port);
                 law_o2_us.read(o2_us, port);
-                law_tau_prev_us.read(s.tau_prev_us, port);
-                law_burst_left_us.read(s.burst_left_us, port);
                 law_no_i_run.read(s.no_i_run, port);
                 law_row.read(s.row, port);
-                law_u_mean_q40.read(s.u_mean_q40, port);
                 law_u_ecn_q40.read(s.u_ecn_q40, port);
                 s.o1_us = (int<64>)o1_us;
                 s.o2_us = (int<64>)o2_us;
@@ -147,11 +144,8 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
                 law_u_q40.write(port, s.u_q40);
                 law_o1_us.write(port, (bit<64>)s.o1_us);
                 law_o2_us.write(port, (bit<64>)s.o2_us);
-                law_tau_prev_us.write(port, s.tau_prev_us);
-                law_burst_left_us.write(port, s.burst_left_us);
                 law_no_i_run.write(port, s.no_i_run);
                 law_row.write(port, s.row);
-                law_u_mean_q40.write(port, s.u_mean_q40);
                 law_u_ecn_q40.write(port, s.u_ecn_q40);
             }
         }

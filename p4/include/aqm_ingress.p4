@@ -112,14 +112,11 @@ control AqmIngress(
         bit<24> m2_us,
         bit<32> integral_drop_max,
         bit<1> squared,
-        bit<32> burst_us,
         bit<32> idle_halflife_us,
         bit<32> min_backlog_bytes,
         bit<24> min_delay_us,
         bit<5> dq_shift,
         bit<4> dq_weight_shift,
-        bit<4> schedule_shift,
-        bit<4> schedule_weight_shift,
         bit<20> space_least_q16,
         bit<20> space_most_q16,
         bit<24> delay_bound_us,
@@ -130,7 +127,6 @@ control AqmIngress(
         bit<5> share_shift,
         bit<4> ecn_weight_shift,
         bit<24> ecn_drop_us,
-        bit<20> mark_gain_q16,
         bit<33> ecn_bound_q32,
         bit<1> delay_source,
         bit<32> digest_interval_us)
@@ -148,14 +144,11 @@ control AqmIngress(
         meta.config.law.m2_us = m2_us;
         meta.config.law.integral_drop_max = integral_drop_max;
         meta.config.law.squared = squared;
-        meta.config.law.burst_us = burst_us;
         meta.config.law.idle_halflife_us = idle_halflife_us;
         meta.config.law.min_backlog_bytes = min_backlog_bytes;
         meta.config.law.min_delay_us = min_delay_us;
         meta.config.law.dq_shift = dq_shift;
         meta.config.law.dq_weight_shift = dq_weight_shift;
-        meta.config.law.schedule_shift = schedule_shift;
-        meta.config.law.schedule_weight_shift = schedule_weight_shift;
         meta.config.law.space_least_q16 = space_least_q16;
         meta.config.law.space_most_q16 = space_most_q16;
         meta.config.law.delay_bound_us = delay_bound_us;
@@ -166,7 +159,6 @@ control AqmIngress(
         meta.config.law.share_shift = share_shift;
         meta.config.law.ecn_weight_shift = ecn_weight_shift;
         meta.config.law.ecn_drop_us = ecn_drop_us;
-        meta.config.law.mark_gain_q16 = mark_gain_q16;
         meta.config.law.ecn_bound_q32 = ecn_bound_q32;
         meta.config.delay_source = delay_source;
         meta.config.digest_interval_us = digest_interval_us;
@@ -192,7 +184,6 @@ control AqmIngress(
         pair_t enqueued;
         pair_t drained;
         bit<64> u_q40 = 0;
-        bit<32> burst_left_us = 0;
         law_verdict_t verdict = law_verdict_t.PASS;
         mark = false;
 
@@ -242,7 +233,6 @@ control AqmIngress(
             random(rand_b, 0, 0xffffffff);
             if (meta.config.mode == aqm_mode_t.PID_DELAY) {
                 bit<32> dq_time_q8_us;
-                law_burst_left_us.read(burst_left_us, port);
                 // What this packet will see, which is newer than what the last one to leave has seen.
                 law_dq_time_q8_us.read(dq_time_q8_us, port);
                 if (dq_time_q8_us != 0) {
@@ -257,8 +247,8 @@ control AqmIngress(
             }
             law_u_ecn_q40.read(u_ecn_q40, port);
             law_sum_q32.read(sum_q32, port);
-            decide.apply(u_q40, u_ecn_q40, burst_left_us, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, size,
-                rand_a, rand_b, verdict);
+            decide.apply(u_q40, u_ecn_q40, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, size, rand_a, rand_b,
+                verdict);
             law_sum_q32.write(port, sum_q32);
         }
 

@@ -16,7 +16,6 @@ const int<64> U_ONE_Q40 = 64s0x10000000000;
 // 4.0: times a Z below 2^20 it stays within 63 bits.
 const int<64> DU_MAX_Q40 = 64s0x40000000000;
 const int<64> Z_ONE_Q16 = 64s0x10000;
-const int<64> SHARE_LEAST_Q16 = 64s0x2000;
 
 // A packet of `len_bytes` left, `backlog_bytes` stay behind it (RFC 8033 4.3, averaging the reciprocal of the rate).
 control LawDeparture(
@@ -73,12 +72,11 @@ control LawTau(in bit<32> dq_time_q8_us, in bit<5> dq_shift, in bit<64> backlog_
     }
 }
 
-// Step 5 for one power of two: halves U and its means `1 << k` times if a stretch of `H << k` fits into what was missed.
+// Step 5 for one power of two: halves U and its mean `1 << k` times if a stretch of `H << k` fits into what was missed.
 #define LAW_DECAY(k) \
     if (missed_us >= (halflife_us << (k))) { \
         missed_us = missed_us - (halflife_us << (k)); \
         s.u_q40 = s.u_q40 >> (1 << (k)); \
-        s.u_mean_q40 = s.u_mean_q40 >> (1 << (k)); \
         s.u_ecn_q40 = s.u_ecn_q40 >> (1 << (k)); \
     }
 
@@ -101,8 +99,6 @@ control LawUpdate(
             s.o1_us = -target_us;
             s.o2_us = -target_us;
             s.u_q40 = 0;
-            s.tau_prev_us = 0;
-            s.burst_left_us = p.burst_us;
         } else if (elapsed_us[63:63] == 1) { // 2: the clock went back
             s.last_us = now_us;
         } else if (elapsed_us >= interval_us) {
@@ -112,13 +108,11 @@ control LawUpdate(
 
             if (elapsed_us < (interval_us << 1)) { // 4
                 s.last_us = s.last_us + interval_us;
-                elapsed_us = interval_us;
             } else {
                 s.last_us = now_us;
                 if (o_us < 0) { // 5
                     s.o1_us = -target_us;
                     s.o2_us = -target_us;
-                    s.tau_prev_us = 0;
                     if (p.idle_halflife_us != 0) {
                         bit<64> halflife_us = (bit<64>)p.idle_halflife_us;
                         bit<64> missed_us = elapsed_us - interval_us;
@@ -180,32 +174,13 @@ control LawUpdate(
 
             du_q40 = (du_q40 * (int<64>)(bit<64>)z_q16) >> 16; // 8
 
-            if (p.schedule_shift != 0) { // 9
-                int<64> share_q16 = (int<64>)((s.u_mean_q40 << p.schedule_shift) >> 24);
-                share_q16 = clamp_s64(share_q16, SHARE_LEAST_Q16, Z_ONE_Q16);
-                du_q40 = (du_q40 * share_q16) >> 16;
-                s.u_mean_q40 = s.u_mean_q40 - (s.u_mean_q40 >> p.schedule_weight_shift)
-                    + (s.u_q40 >> p.schedule_weight_shift);
-            }
-
-            s.u_q40 = (bit<64>)clamp_s64((int<64>)s.u_q40 + du_q40, 0, U_ONE_Q40); // 10
+            s.u_q40 = (bit<64>)clamp_s64((int<64>)s.u_q40 + du_q40, 0, U_ONE_Q40); // 9
             if (p.ecn_weight_shift != 0) {
                 s.u_ecn_q40 = s.u_ecn_q40 - (s.u_ecn_q40 >> p.ecn_weight_shift) + (s.u_q40 >> p.ecn_weight_shift);
             }
 
-            if ((bit<64>)s.burst_left_us > elapsed_us) { // 11, RFC 8033 4.4
-                s.burst_left_us = s.burst_left_us - (bit<32>)elapsed_us;
-            } else {
-                s.burst_left_us = 0;
-            }
-            bit<64> half_us = (bit<64>)(p.target_us >> 1);
-            if (s.u_q40 == 0 && tau_us < half_us && (bit<64>)s.tau_prev_us < half_us) {
-                s.burst_left_us = p.burst_us;
-            }
-
-            s.o2_us = s.o1_us; // 12
+            s.o2_us = s.o1_us; // 10
             s.o1_us = o_us;
-            s.tau_prev_us = (bit<32>)tau_us;
         }
     }
 }
@@ -255,7 +230,6 @@ control LawArrival(
 control LawDecide(
     in bit<64> u_q40,
     in bit<64> u_ecn_q40,
-    in bit<32> burst_left_us,
     inout bit<64> sum_q32,
     in law_params_t p,
     in bit<64> backlog_bytes,
@@ -291,8 +265,7 @@ control LawDecide(
             }
             bool mark = ect == 1 && p.ecn_bound_q32 != 0 && marks_q32 <= (bit<64>)p.ecn_bound_q32
                 && (p.ecn_drop_us == 0 || tau_us < (bit<32>)p.ecn_drop_us);
-            bool scaled = mark && p.mark_gain_q16 != 0 && p.mark_gain_q16 != 0x10000;
-            bool held = burst_left_us != 0 || (!mark && tau_us < (bit<32>)p.min_delay_us);
+            bool held = !mark && tau_us < (bit<32>)p.min_delay_us;
             if (mark) {
                 over_q32 = 0;
                 u_q32 = marks_q32;
@@ -300,14 +273,11 @@ control LawDecide(
 
             bit<64> first_q32 = u_q32; // 5
             bit<64> second_q32 = P_ONE_Q32;
-            if (p.squared == 1 && p.space_most_q16 == 0 && over_q32 == 0 && !scaled) {
+            if (p.squared == 1 && p.space_most_q16 == 0 && over_q32 == 0) {
                 second_q32 = u_q32;
             } else {
                 if (p.squared == 1) {
                     first_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
-                }
-                if (scaled) {
-                    first_q32 = (first_q32 * (bit<64>)p.mark_gain_q16) >> 16;
                 }
                 if (held) {
                     first_q32 = 0;

@@ -19,14 +19,11 @@ struct law_params_t {
     bit<32> integral_drop_max;
     // 1: drop with U^2.
     bit<1> squared;
-    bit<32> burst_us;
     bit<32> idle_halflife_us;
     bit<32> min_backlog_bytes;
     bit<24> min_delay_us;
     bit<5> dq_shift;
     bit<4> dq_weight_shift;
-    bit<4> schedule_shift;
-    bit<4> schedule_weight_shift;
     bit<20> space_least_q16;
     // 0: hits are drawn for each packet on its own.
     bit<20> space_most_q16;
@@ -43,8 +40,6 @@ struct law_params_t {
     bit<4> ecn_weight_shift;
     // 0: none.
     bit<24> ecn_drop_us;
-    // 0: as 1.0.
-    bit<20> mark_gain_q16;
     // In the domain of U.
     bit<33> ecn_bound_q32;
 }
@@ -55,13 +50,10 @@ struct law_state_t {
     bit<64> last_us;
     int<64> o1_us;
     int<64> o2_us;
-    bit<32> tau_prev_us;
-    bit<32> burst_left_us;
     bit<32> no_i_run;
     bit<1> started;
     // Of Algorithm 1 in the last step, 1 to 5; 0 before the first.
     bit<8> row;
-    bit<64> u_mean_q40;
     bit<64> u_ecn_q40;
 }
 

@@ -36,14 +36,11 @@ header probe_t {
     bit<32> m2_us;
     bit<32> integral_drop_max;
     bit<8> squared;
-    bit<32> burst_us;
     bit<32> idle_halflife_us;
     bit<32> min_backlog_bytes;
     bit<32> min_delay_us;
     bit<8> dq_shift;
     bit<8> dq_weight_shift;
-    bit<8> schedule_shift;
-    bit<8> schedule_weight_shift;
     bit<32> space_least_q16;
     bit<32> space_most_q16;
     bit<32> delay_bound_us;
@@ -54,7 +51,6 @@ header probe_t {
     bit<8> share_shift;
     bit<8> ecn_weight_shift;
     bit<32> ecn_drop_us;
-    bit<32> mark_gain_q16;
     bit<64> ecn_bound_q32;
     // Parameters of the coupling
     bit<32> coupling_q16;
@@ -66,12 +62,9 @@ header probe_t {
     bit<64> last_us;
     bit<64> o1_us;
     bit<64> o2_us;
-    bit<32> tau_prev_us;
-    bit<32> burst_left_us;
     bit<32> no_i_run;
     bit<8> started;
     bit<8> row;
-    bit<64> u_mean_q40;
     bit<64> u_ecn_q40;
     // Spacing
     bit<64> sum_q32;
@@ -163,14 +156,11 @@ control ProbeIngress(
         p.m2_us = (bit<24>)hdr.probe.m2_us;
         p.integral_drop_max = hdr.probe.integral_drop_max;
         p.squared = (bit<1>)hdr.probe.squared;
-        p.burst_us = hdr.probe.burst_us;
         p.idle_halflife_us = hdr.probe.idle_halflife_us;
         p.min_backlog_bytes = hdr.probe.min_backlog_bytes;
         p.min_delay_us = (bit<24>)hdr.probe.min_delay_us;
         p.dq_shift = (bit<5>)hdr.probe.dq_shift;
         p.dq_weight_shift = (bit<4>)hdr.probe.dq_weight_shift;
-        p.schedule_shift = (bit<4>)hdr.probe.schedule_shift;
-        p.schedule_weight_shift = (bit<4>)hdr.probe.schedule_weight_shift;
         p.space_least_q16 = (bit<20>)hdr.probe.space_least_q16;
         p.space_most_q16 = (bit<20>)hdr.probe.space_most_q16;
         p.delay_bound_us = (bit<24>)hdr.probe.delay_bound_us;
@@ -181,7 +171,6 @@ control ProbeIngress(
         p.share_shift = (bit<5>)hdr.probe.share_shift;
         p.ecn_weight_shift = (bit<4>)hdr.probe.ecn_weight_shift;
         p.ecn_drop_us = (bit<24>)hdr.probe.ecn_drop_us;
-        p.mark_gain_q16 = (bit<20>)hdr.probe.mark_gain_q16;
         p.ecn_bound_q32 = (bit<33>)hdr.probe.ecn_bound_q32;
         if (hdr.probe.op == probe_op_t.UPDATE) {
             law_state_t s;
@@ -189,12 +178,9 @@ control ProbeIngress(
             s.last_us = hdr.probe.last_us;
             s.o1_us = (int<64>)hdr.probe.o1_us;
             s.o2_us = (int<64>)hdr.probe.o2_us;
-            s.tau_prev_us = hdr.probe.tau_prev_us;
-            s.burst_left_us = hdr.probe.burst_left_us;
             s.no_i_run = hdr.probe.no_i_run;
             s.started = (bit<1>)hdr.probe.started;
             s.row = hdr.probe.row;
-            s.u_mean_q40 = hdr.probe.u_mean_q40;
             s.u_ecn_q40 = hdr.probe.u_ecn_q40;
             bit<1> stepped;
             update.apply(s, p, hdr.probe.in_now_us, hdr.probe.in_tau_us, stepped);
@@ -202,12 +188,9 @@ control ProbeIngress(
             hdr.probe.last_us = s.last_us;
             hdr.probe.o1_us = (bit<64>)s.o1_us;
             hdr.probe.o2_us = (bit<64>)s.o2_us;
-            hdr.probe.tau_prev_us = s.tau_prev_us;
-            hdr.probe.burst_left_us = s.burst_left_us;
             hdr.probe.no_i_run = s.no_i_run;
             hdr.probe.started = (bit<8>)s.started;
             hdr.probe.row = s.row;
-            hdr.probe.u_mean_q40 = s.u_mean_q40;
             hdr.probe.u_ecn_q40 = s.u_ecn_q40;
             hdr.probe.stepped = (bit<8>)stepped;
         } else if (hdr.probe.op == probe_op_t.DEPARTURE) {
@@ -227,7 +210,7 @@ control ProbeIngress(
                 hdr.probe.tau_us);
         } else if (hdr.probe.op == probe_op_t.DECIDE) {
             law_verdict_t verdict;
-            decide.apply(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.burst_left_us, hdr.probe.sum_q32, p,
+            decide.apply(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.sum_q32, p,
                 hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect,
                 (law_size_t)(bit<2>)hdr.probe.in_size, hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;

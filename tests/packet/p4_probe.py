@@ -19,8 +19,6 @@ _BYTES = {
     "squared",
     "dq_shift",
     "dq_weight_shift",
-    "schedule_shift",
-    "schedule_weight_shift",
     "share_shift",
     "ecn_weight_shift",
     "started",
@@ -28,7 +26,7 @@ _BYTES = {
     "dq_on",
 }
 _BYTES |= {"in_ect", "in_size", "stepped", "verdict", "size"}
-_LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_mean_q40", "u_ecn_q40", "sum_q32", "dq_start_us"}
+_LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_ecn_q40", "sum_q32", "dq_start_us"}
 _LONGS |= {"flow_last_us", "share_mean_q6", "in_now_us", "in_len_bytes", "in_backlog_bytes"}
 _LONGS |= {"ramp_slope_q32_per_us", "in_u_q40", "p_q32"}
 _NAMES = [
@@ -44,14 +42,11 @@ _NAMES = [
     "m2_us",
     "integral_drop_max",
     "squared",
-    "burst_us",
     "idle_halflife_us",
     "min_backlog_bytes",
     "min_delay_us",
     "dq_shift",
     "dq_weight_shift",
-    "schedule_shift",
-    "schedule_weight_shift",
     "space_least_q16",
     "space_most_q16",
     "delay_bound_us",
@@ -62,7 +57,6 @@ _NAMES = [
     "share_shift",
     "ecn_weight_shift",
     "ecn_drop_us",
-    "mark_gain_q16",
     "ecn_bound_q32",
     "coupling_q16",
     "ramp_least_us",
@@ -72,12 +66,9 @@ _NAMES = [
     "last_us",
     "o1_us",
     "o2_us",
-    "tau_prev_us",
-    "burst_left_us",
     "no_i_run",
     "started",
     "row",
-    "u_mean_q40",
     "u_ecn_q40",
     "sum_q32",
     "flow_bytes",

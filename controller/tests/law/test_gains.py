@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from params_strategy import ordered_params
 
-from weir.gains import KEYS, REQUIRED, SHARES, GainError, Gains, differences
+from weir.gains import DECLARED, KEYS, REQUIRED, SHARES, GainError, Gains, differences
 from weir.law import ALWAYS, Params
 from weir.resources import PROFILES
 from weir.settings import dumps, load, loads, save
@@ -40,48 +40,27 @@ def test_integers_survive_the_way_through_users_units_and_a_file(params: Params)
 
 
 def test_a_limit_in_time_is_at_least_the_bound() -> None:
-    bound = replace(PAPER, delay_bound_us=20000)
-    assert replace(bound, delay_limit_us=20000).to_params().delay_limit_us == 20000
-    with pytest.raises(GainError, match="delay_limit_us = 19999: must be 0, or at least the bound in time, 20000 us"):
-        replace(bound, delay_limit_us=19999)
-    with pytest.raises(GainError, match=r"delay_limit_share = 1.3: must be 0, or at least the bound in time, 20000 us"):
-        replace(bound, delay_limit_share=1.3)
+    bound = replace(PAPER, delay_bound_share=1.5)
     assert replace(bound, delay_limit_share=1.5).to_params().delay_limit_us == 22500
+    with pytest.raises(GainError, match=r"delay_limit_share = 1.3: must be 0, or at least delay_bound_share = 1.5"):
+        replace(bound, delay_limit_share=1.3)
 
 
-@pytest.mark.parametrize(("share", "time"), SHARES.items())
-def test_a_share_of_the_target_moves_with_it_and_a_time_does_not(share: str, time: str) -> None:
-    by_share, by_time = replace(PAPER, **{share: 1.25}), replace(PAPER, **{time: 18750})
-    assert by_share.to_params() == by_time.to_params()
+@pytest.mark.parametrize("share", [name for name in SHARES if name != "min_delay_share"])
+def test_a_share_of_the_target_moves_with_it(share: str) -> None:
+    time, by_share = DECLARED[share].param, replace(PAPER, **{share: 1.25})
+    assert getattr(by_share.to_params(), time) == 18750
     assert getattr(by_share.with_changes({"target_us": 4000}).to_params(), time) == 5000
-    assert getattr(by_time.with_changes({"target_us": 4000}).to_params(), time) == 18750
     assert loads(dumps(by_share)) == by_share
-
-
-@pytest.mark.parametrize(("share", "time"), SHARES.items())
-def test_what_a_data_plane_gives_back_is_a_share(share: str, time: str) -> None:
-    """Said another way it is no difference; changed it is."""
-    given = replace(PAPER, **{time: 18750})
-    back = Gains.from_params(given.to_params())
-    assert (getattr(back, time), getattr(back, share)) == (0, 1.25)
-    assert differences(given, back) == {}
-    assert differences(given, replace(back, **{share: 1.5})) == {time: (18750, 0), share: (0.0, 1.5)}
-
-
-@pytest.mark.parametrize(("share", "time"), SHARES.items())
-def test_a_time_is_given_once(share: str, time: str) -> None:
-    both = f"{time} = 18750, {share} = 1.25: both say the same; give only one of them"
-    with pytest.raises(GainError, match=re.escape(both)):
-        replace(PAPER, **{time: 18750, share: 1.25})
-    with pytest.raises(GainError, match=re.escape(both)):
-        loads(dumps(replace(PAPER, **{time: 18750})).replace(f"{share} = 0.0", f"{share} = 1.25"), "mine.toml")
-    by_share = replace(PAPER, **{share: 1.25})
-    assert by_share.with_changes({time: 30000}) == replace(PAPER, **{time: 30000})
-    assert by_share.with_changes({time: 0}) == PAPER
-    assert by_share.with_changes({time: 0, share: 1.5}) == replace(PAPER, **{share: 1.5})
-    assert replace(PAPER, **{time: 30000}).with_changes({share: 1.25}) == by_share
     with pytest.raises(GainError, match=f"{share} = 1118.5: must be at most 1118.48, which is 16777215 us"):
         replace(PAPER, **{share: 1118.5})
+
+
+def test_values_that_the_law_takes_for_the_same_integer_do_not_differ() -> None:
+    given = replace(PAPER, ecn_drop_share=1.33)
+    back = Gains.from_params(given.to_params())
+    assert differences(given, back) == {}
+    assert differences(given, replace(back, ecn_drop_share=1.5)) == {"ecn_drop_share": (1.33, 1.5)}
 
 
 def test_keys_that_came_later_may_be_left_out_of_a_profile() -> None:
@@ -124,19 +103,17 @@ def test_keys_that_came_later_may_be_left_out_of_a_profile() -> None:
         ("space_most", 16, "0 or above and below 16"),
         ("space_least", 0.85, "at most space_most = 0.0"),
         ("delay_bound_slope", -1, "a number per second, 0 .. 3906"),
-        ("delay_limit_us", 2**24, "a whole number, 0 .. 16777215"),
         ("delay_bound_share", -0.1, "a share of target_us, 0 .. 16777215"),
         ("delay_guard_bytes", 1.5, "a whole number"),
         ("share_least", 16, "0 or above and below 16"),
         ("share_shift", 9, "a whole number, 10 .. 24"),
         ("ecn_weight_shift", 16, "a whole number, 0 .. 15"),
-        ("ecn_drop_us", 0.5, "a whole number, 0 .. 16777215"),
-        ("mark_gain", -0.5, "0 or above and below 16"),
+        ("ecn_drop_share", -0.5, "a share of target_us, 0 .. 16777215"),
         ("m1_us", -1, "a whole number"),
         ("integral", "sometimes", '"drop", "keep", or a number of intervals'),
         ("integral", 0, '"drop", "keep", or a number of intervals'),
         ("probability", "cubic", '"linear" or "squared"'),
-        ("burst_us", 2**32, "a whole number, 0 .. 4294967295"),
+        ("idle_halflife_us", 2**32, "a whole number, 0 .. 4294967295"),
         ("idle_halflife_us", -1, "a whole number"),
         ("min_backlog_bytes", "2 packets", "a whole number"),
         ("ecn_bound", 1.01, "a probability, 0 .. 1"),

@@ -118,23 +118,23 @@ def _text(place: Place) -> str:
 
 
 def _with_one_more(place: Place, text: str) -> str:
-    """The file with a `new_us` beside each `burst_us` that is read there."""
+    """The file with a `new_us` beside each `idle_halflife_us` that is read there."""
     if place.path.endswith(".jsonl"):
-        return text.replace('"burst_us":', '"new_us":1,"burst_us":', 1)
+        return text.replace('"idle_halflife_us":', '"new_us":1,"idle_halflife_us":', 1)
     lines = text.splitlines()
     for index, line in enumerate(lines):
-        if re.search(r"\bburst_us\b", line):
+        if re.search(r"\bidle_halflife_us\b", line):
             # a C entry may go on on the next line, with its FIELD
             size = 2 if place.path.endswith("gains.c") and not line.endswith("},") else 1
-            more = [re.sub(r"\bburst_us\b", "new_us", one) for one in lines[index : index + size]]
+            more = [re.sub(r"\bidle_halflife_us\b", "new_us", one) for one in lines[index : index + size]]
             changed = "\n".join([*lines[:index], *more, *lines[index:]]) + "\n"
             if place.read(changed) != place.read(text):
                 return changed
-    raise AssertionError(f"{place.path}: no burst_us is read there")
+    raise AssertionError(f"{place.path}: no idle_halflife_us is read there")
 
 
 def _without_one(place: Place, text: str) -> str:
-    return re.sub(r"\bschedule_weight_shift\b", "dq_shift_", text)
+    return re.sub(r"\bdq_weight_shift\b", "dq_weight_", text)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=IDS)
@@ -148,7 +148,7 @@ def test_a_key_in_one_place_alone_is_found(place: Place, change: Callable[[Place
     said = place.wrong(change(place, _text(place)))
     assert said is not None
     assert said.startswith(place.path)
-    assert ("new_us" if change is _with_one_more else "schedule_weight_shift") in said
+    assert ("new_us" if change is _with_one_more else "dq_weight_shift") in said
 
 
 def test_gains_and_params_are_declared_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from weir.settings import load
 
 TUNED = load(PROFILES / "tuned.toml")
 PAPER = load(PROFILES / "paper.toml")
-CALM = replace(TUNED, interval_us=5000, kp=1.0, ki=0.05, kd=1.0, schedule_shift=0)
+CALM = replace(TUNED, interval_us=5000, kp=1.0, ki=0.05, kd=1.0)
 """Gains low enough for a loop with margins."""
 TABLE2 = Plant(10e6, 0.102, 10)
 
@@ -92,7 +92,7 @@ def test_what_drops_thin_at_once_is_sampled_as_a_long_sum_has_it(signal, late_s)
     terms = heavy.response(shifted, 0.017) / shifted * np.exp(-shifted * late_s)
     u = heavy.operating_point(0.017, True).u
     long = np.sum(terms, axis=-1) * (1 - np.exp(-1j * omega * period_s)) / period_s
-    long = -2 * u * loop.controller(gains, 1j * omega, period_s, u) * long
+    long = -2 * u * loop.controller(gains, 1j * omega, period_s) * long
     np.testing.assert_allclose(loop.open_loop(heavy, gains, 1j * omega, signal=signal), long, rtol=3e-4)
 
 
@@ -199,7 +199,7 @@ def test_simulation_stays_physical(plant, seed, signal):
 def test_an_unstable_loop_has_no_margin_that_looks_good(kp):
     """The angle of a law far too steep has turned by more than a circle where its gain is 1."""
     plant = Plant.from_probability(10e6, 0.1, 0.01, 1500, "cubic", queue_delay_s=0.015)
-    found = margins(plant, replace(TUNED, kp=kp, ki=kp / 40, kd=0.0, schedule_shift=0), u=0.1)
+    found = margins(plant, replace(TUNED, kp=kp, ki=kp / 40, kd=0.0), u=0.1)
     assert not found.stable
     assert found.gain_margin_db < 0
     assert found.phase_margin_deg is None or found.phase_margin_deg < 0

@@ -75,12 +75,12 @@ def test_an_empty_file_is_a_switch_that_forwards_nothing() -> None:
 
 
 def test_a_profile_of_before_with_a_bound_as_a_share_of_the_ports_target(tmp_path: Path) -> None:
-    """Keys that it leaves out are off; one of two units takes the place of the other."""
+    """Keys that it leaves out are off."""
     tuned = dumps(read_profile(PROFILES / "tuned.toml")).splitlines()
     kept = [line for line in tuned if line.split(" = ")[0] in REQUIRED]
     (tmp_path / "mine.toml").write_text("\n".join([*kept, "delay_bound_share = 1.25", "delay_limit_share = 1.75"]))
     (tmp_path / "s1.toml").write_text(
-        '[flood]\nports = [1, 2]\n[aqm.port.1]\nprofile = "mine.toml"\ntarget_us = 4000\ndelay_limit_us = 9000\n'
+        '[flood]\nports = [1, 2]\n[aqm.port.1]\nprofile = "mine.toml"\ntarget_us = 4000\ndelay_limit_share = 2.25\n'
     )
     params = load(tmp_path / "s1.toml").aqm[1].gains.to_params()
     assert (params.delay_bound_us, params.delay_limit_us, params.share_shift) == (5000, 9000, 17)

@@ -231,7 +231,7 @@ def _margins(asked: argparse.Namespace) -> dict:
             continue
         print(
             f"{name}: window {point.window_packets:.1f} packets, drop probability {100 * point.p:.2f} %, "
-            f"U {point.u:.3f}, share of the gains {loop.share(gains, asked.u or point.u):.2f}"
+            f"U {point.u:.3f}"
         )
         print("  row  phase margin  at rad/s  gain margin  at rad/s  delay margin  settles in")
         for row, found in rows.items():

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop as the code closes it: the law of docs/design/law.md as a discrete transfer function around the fluid.
 
-One step each T adds dU = share Z (kp d + ki o + kd (o - 2 o1 + o2)) to U, which holds until the next, so
+One step each T adds dU = Z (kp d + ki o + kd (o - 2 o1 + o2)) to U, which holds until the next, so
 
-    C(z) = share Z (kp + ki/(1 - 1/z) + kd (1 - 1/z)),   z = e^(sT)
+    C(z) = Z (kp + ki/(1 - 1/z) + kd (1 - 1/z)),   z = e^(sT)
     L(s) = C(z) (1/T) sum over k of H(s + jkw) P(s + jkw),   H(s) = (1 - e^(-sT))/s,   w = 2 pi/T
 
 which is exact at the sampling instants. What a drop thins at once, 1/(1-p) over s + 1/R, falls so slowly with k that
-it is not summed but sampled in closed form. The share follows a slow mean of U, but multiplies a sum that is 0 at rest:
-its own motion is of second order. Z is taken as that of one row held; how Algorithm 1 switches rows is not linear.
+it is not summed but sampled in closed form. Z is taken as that of one row held; how Algorithm 1 switches rows is not
+linear.
 """
 
 from __future__ import annotations
@@ -37,26 +37,19 @@ def factor(gains: Gains, row: int) -> tuple[float, bool]:
     return z, row in (2, 5) or gains.integral != "drop"
 
 
-def share(gains: Gains, u: float) -> float:
-    """The part of the gains in force at a mean U of `u` (docs/design/law.md, step 9)."""
-    if not gains.schedule_shift:
-        return 1.0
-    return min(max(u * 2**gains.schedule_shift, 1 / 8), 1.0)
-
-
 def slope(gains: Gains, u: float) -> float:
     """dp/dU: 2U where packets are dropped with U squared."""
     return 2 * u if gains.probability == "squared" else 1.0
 
 
-def controller(gains: Gains, s: np.ndarray, period_s: float, u: float, row: int = 5) -> np.ndarray:
+def controller(gains: Gains, s: np.ndarray, period_s: float, row: int = 5) -> np.ndarray:
     """C(e^(sT)): U per second of error."""
     z, integral = factor(gains, row)
     step = 1 - np.exp(-s * period_s)
     inner = gains.kp + gains.kd * step
     if integral and gains.ki:
         inner = inner + gains.ki / step
-    return share(gains, u) * z * inner
+    return z * inner
 
 
 def open_loop(
@@ -71,7 +64,7 @@ def open_loop(
 ) -> np.ndarray:
     """L(s), of which -1 is the edge of stability; complex `s` in rad/s, not 0.
 
-    u: the law's output, for its share and the slope of the square; None: the plant's operating point. signal: "rate" is
+    u: the law's output, for the slope of the square; None: the plant's operating point. signal: "rate" is
     Eq. 1, which is as old as its step; "sojourn" is the time a packet spent in the queue, known when it leaves.
     """
     if signal not in SIGNALS:
@@ -90,7 +83,7 @@ def open_loop(
         sampled = -_sampled_lag(s, point.rtt_s, late_s, period_s) / (1 - point.p)
     seen = np.sum(rest / shifted * np.exp(-shifted * late_s), axis=-1)
     seen = seen * (1 - np.exp(-s * period_s)) / period_s + sampled
-    return -controller(gains, s, period_s, u, row) * slope(gains, u) * seen
+    return -controller(gains, s, period_s, row) * slope(gains, u) * seen
 
 
 def _sampled_lag(s: np.ndarray, lag_s: float, late_s: float, period_s: float) -> np.ndarray:

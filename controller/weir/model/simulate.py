@@ -86,7 +86,7 @@ def simulate(
     law.update(state, params, 0, 0)
     if start == "rest" and point.fills:
         window, queue, u = point.window_packets, target_s * capacity, min(point.u, 1.0)
-        _rest(state, u, gains.target_us)
+        _rest(state, u)
     else:
         window, queue = (point.window_packets, 0.0) if start == "rest" else (initial_window, 0.0)
     own = [window] * int(flows) if drawn is not None else []
@@ -133,7 +133,7 @@ def simulate(
             tau_s = max(0, math.floor(seen)) / capacity
         law.update(state, params, round(i * dt_us), min(round(tau_s * 1e6), law.TAU_MAX_US))
         u = state.u_q40 / law.U_ONE_Q40
-        passes = _passes(state, params, queue * packet_bytes, queue * seconds_per_packet * 1e6)
+        passes = _passes(params, queue * packet_bytes, queue * seconds_per_packet * 1e6)
         p = 0.0 if passes else u * u if squared else u
         us[i], ps[i], rows[i] = u, p, state.row
 
@@ -175,17 +175,15 @@ def _check(start: str, signal: str, seconds: float, dt_s: float) -> None:
         raise ValueError(f"dt_s = {dt_s!r}, seconds = {seconds!r}: must be above 0 .. 0.05, and at least dt_s")
 
 
-def _rest(state: law.State, u: float, target_us: int) -> None:
+def _rest(state: law.State, u: float) -> None:
     """As after a long time at the target."""
-    state.u_q40 = state.u_mean_q40 = round(u * law.U_ONE_Q40)
+    state.u_q40 = round(u * law.U_ONE_Q40)
     state.o1_us = state.o2_us = 0
-    state.tau_prev_us = target_us
-    state.burst_left_us = 0
 
 
-def _passes(state: law.State, params: law.Params, backlog_bytes: float, delay_us: float) -> bool:
+def _passes(params: law.Params, backlog_bytes: float, delay_us: float) -> bool:
     """Whether the law's thresholds let every packet through."""
-    return state.burst_left_us > 0 or backlog_bytes < params.min_backlog_bytes or delay_us < params.min_delay_us
+    return backlog_bytes < params.min_backlog_bytes or delay_us < params.min_delay_us
 
 
 def _lose(drawn: random.Random, windows: list[float], losses: int, part: float, least: float) -> None:

@@ -104,9 +104,7 @@ def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
     integral_s = max(MARGIN_INTEGRAL_TIME_S, 4 * (point.rtt_s + gains.target_us / 1e6))
     kp = gains.kp if point.p > 0 else min(gains.kp, MARGIN_KP_LEAST_PER_S)
     while True:
-        tried = dataclasses.replace(
-            gains, kp=_rounded_down(kp), ki=_rounded(kp * gains.interval_us / 1e6 / integral_s), schedule_shift=0
-        )
+        tried = dataclasses.replace(gains, kp=_rounded_down(kp), ki=_rounded(kp * gains.interval_us / 1e6 / integral_s))
         if kp <= MARGIN_KP_LEAST_PER_S or promises(point, tried, phase_margin_deg):
             return tried
         kp /= 2**0.5

@@ -129,7 +129,7 @@ def test_a_p4_variant_has_the_law_of_its_profile_and_says_which_switch(load):
 
 @pytest.mark.parametrize("kind", ['qdisc = "weir"', P4])
 def test_a_variant_gives_a_bound_as_a_share_of_its_target(load, kind):
-    more = f"{kind}\ntarget_us = 8000\ndelay_bound_share = 1.25\ndelay_limit_us = 20000"
+    more = f"{kind}\ntarget_us = 8000\ndelay_bound_share = 1.25\ndelay_limit_share = 2.5"
     aqm = load(GOOD.replace('qdisc = "weir"', more)).runs(only="tuned")[0].spec["aqm"]
     law = Gains(**{key: value for key, value in aqm.items() if key in KEYS}).to_params()
     assert (law.delay_bound_us, law.delay_limit_us) == (10000, 20000)
@@ -176,8 +176,8 @@ def test_mistakes_in_a_p4_variant(load, new, said):
         ('profile = "tuned"', 'profile = "tuned"\nkp = -1', "variants.tuned.kp: -1 is not valid; it must be"),
         ('profile = "tuned"', 'profile = "tuned"\nz3 = 1.5', "variants.tuned.z3: 1.5 is not valid"),
         (
-            'profile = "tuned"', 'profile = "tuned"\necn_drop_us = 9\necn_drop_share = 1.5',
-            "variants.tuned.ecn_drop_us: 9, ecn_drop_share = 1.5: both say the same; give only one of them",
+            'profile = "tuned"', 'profile = "tuned"\ndelay_limit_share = 1.2',
+            "variants.tuned.delay_limit_share: 1.2 is not valid; it must be 0, or at least delay_bound_share = 1.25",
         ),
         ('profile = "tuned"', 'profile = "tuned"\ntarget_ms = 5', "target_ms: another unit than ours; write target_us"),
         ("[variants.tuned]", "[variants.Tuned]", "variants.Tuned: not a good label"),

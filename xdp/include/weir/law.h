@@ -21,7 +21,6 @@
 #define WEIR_BYTES_MAX 0xffffffffULL
 #define WEIR_U_ONE_Q40 (1LL << 40)
 #define WEIR_P_ONE_Q32 (1ULL << 32)
-#define WEIR_SHARE_LEAST_Q16 (WEIR_Z_ONE_Q16 >> 3)
 #define WEIR_DU_MAX_Q40 (1LL << 42) /* 4.0: times z below 2^20 still fits 63 bits */
 #define WEIR_Z_ONE_Q16 (1U << 16)
 #define WEIR_CLOCK_BACK (1ULL << 63)
@@ -40,14 +39,11 @@ struct weir_params {
 	__u32 m2_us;
 	__u32 integral_drop_max; /* consecutive steps; 0xffffffff: always leave out, 0: never */
 	__u32 squared;		 /* 1: drop with U^2 */
-	__u32 burst_us;
 	__u32 idle_halflife_us;
 	__u32 min_backlog_bytes;
 	__u32 min_delay_us;
 	__u32 dq_shift;
 	__u32 dq_weight_shift;
-	__u32 schedule_shift;
-	__u32 schedule_weight_shift;
 	__u32 space_least_q16;
 	__u32 space_most_q16; /* 0: hits are drawn for each packet on its own */
 	__u32 delay_bound_us; /* 0: none */
@@ -58,16 +54,13 @@ struct weir_params {
 	__u32 share_shift;
 	__u32 ecn_weight_shift; /* 0: marks follow U, else a mean of it */
 	__u32 ecn_drop_us;	/* 0: none */
-	__u32 mark_gain_q16;	/* 0: as 1.0 */
 	__u64 ecn_bound_q32;	/* in the domain of U; 0: nothing is marked */
 };
 
-/* The controller's state; all zero at the start. The first three are all that a verdict reads of it. */
+/* The controller's state; all zero at the start. The first two are all that a verdict reads of it. */
 struct weir_state {
 	__u64 u_q40;
 	__u64 u_ecn_q40; /* what marks follow; 0 while that is U */
-	__u32 burst_left_us;
-	__u32 tau_prev_us;
 	__u64 last_us;
 	__s64 o1_us;
 	__s64 o2_us;
@@ -75,7 +68,6 @@ struct weir_state {
 	__u32 started;
 	__u32 row; /* of Algorithm 1 in the last step, 1..5; 0 before the first */
 	__u32 reserved;
-	__u64 u_mean_q40; /* what the gains are scheduled by; 0 while they aren't */
 };
 
 /* The departure rate; apart from the control state because departures may run beside updates. All zero at the start. */
@@ -184,8 +176,8 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 {
 	__s64 target_us = (__s64)p->target_us;
 	__u64 elapsed_us, interval_us = p->interval_us;
-	__s64 o_us, d_us, d1_us, abs_us, du_q40, u_q40, share_q16;
-	__u32 row, z_q16, half_us = p->target_us >> 1;
+	__s64 o_us, d_us, d1_us, abs_us, du_q40, u_q40;
+	__u32 row, z_q16;
 	int od, od1, keep_integral;
 
 	if (!s->started) { /* 1 */
@@ -194,8 +186,6 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 		s->o1_us = -target_us;
 		s->o2_us = -target_us;
 		s->u_q40 = 0;
-		s->tau_prev_us = 0;
-		s->burst_left_us = p->burst_us;
 		return 0;
 	}
 
@@ -213,16 +203,14 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 
 	if (elapsed_us < 2 * interval_us) { /* 4 */
 		s->last_us += interval_us;
-		elapsed_us = interval_us;
 	} else {
 		s->last_us = now_us;
 		if (o_us < 0) { /* 5 */
 			s->o1_us = -target_us;
 			s->o2_us = -target_us;
-			s->tau_prev_us = 0;
 			if (p->idle_halflife_us) {
 				__u64 missed_us = elapsed_us - interval_us;
-				__u64 decayed_q40 = s->u_q40, mean_q40 = s->u_mean_q40, ecn_q40 = s->u_ecn_q40;
+				__u64 decayed_q40 = s->u_q40, ecn_q40 = s->u_ecn_q40;
 
 				for (int k = 5; k >= 0; k--) {
 					__u64 stretch_us = (__u64)p->idle_halflife_us << k;
@@ -230,12 +218,10 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 					if (missed_us >= stretch_us) {
 						missed_us -= stretch_us;
 						decayed_q40 >>= 1U << k;
-						mean_q40 >>= 1U << k;
 						ecn_q40 >>= 1U << k;
 					}
 				}
 				s->u_q40 = decayed_q40;
-				s->u_mean_q40 = mean_q40;
 				s->u_ecn_q40 = ecn_q40;
 			}
 		}
@@ -284,18 +270,7 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 
 	du_q40 = (du_q40 * (__s64)z_q16) >> 16; /* 8 */
 
-	if (p->schedule_shift) { /* 9 */
-		share_q16 = (__s64)((s->u_mean_q40 << (p->schedule_shift & 63)) >> 24);
-		if (share_q16 > WEIR_Z_ONE_Q16)
-			share_q16 = WEIR_Z_ONE_Q16;
-		if (share_q16 < WEIR_SHARE_LEAST_Q16)
-			share_q16 = WEIR_SHARE_LEAST_Q16;
-		du_q40 = (du_q40 * share_q16) >> 16;
-		s->u_mean_q40 -= s->u_mean_q40 >> (p->schedule_weight_shift & 63);
-		s->u_mean_q40 += s->u_q40 >> (p->schedule_weight_shift & 63);
-	}
-
-	u_q40 = (__s64)s->u_q40 + du_q40; /* 10 */
+	u_q40 = (__s64)s->u_q40 + du_q40; /* 9 */
 	if (u_q40 < 0)
 		u_q40 = 0;
 	if (u_q40 > WEIR_U_ONE_Q40)
@@ -306,16 +281,8 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 		s->u_ecn_q40 += s->u_q40 >> (p->ecn_weight_shift & 63);
 	}
 
-	if (s->burst_left_us > elapsed_us) /* 11, RFC 8033 4.4 */
-		s->burst_left_us -= (__u32)elapsed_us;
-	else
-		s->burst_left_us = 0;
-	if (u_q40 == 0 && tau_us < half_us && s->tau_prev_us < half_us)
-		s->burst_left_us = p->burst_us;
-
-	s->o2_us = s->o1_us; /* 12 */
+	s->o2_us = s->o1_us; /* 10 */
 	s->o1_us = o_us;
-	s->tau_prev_us = tau_us;
 	return 1;
 }
 
@@ -418,33 +385,27 @@ WEIR_INLINE void weir_weigh(const struct weir_state *s, const struct weir_params
 			    struct weir_chance *chance)
 {
 	__u64 u_q32 = s->u_q40 >> 8, marks_q32 = u_q32, p_q32;
-	int scaled = 0;
 
 	if (p->ecn_weight_shift) /* 4, RFC 8033 5.1 */
 		marks_q32 = s->u_ecn_q40 >> 8;
 	chance->mark = ect && p->ecn_bound_q32 && marks_q32 <= p->ecn_bound_q32 &&
 		       (!p->ecn_drop_us || tau_us < p->ecn_drop_us);
-	chance->held = s->burst_left_us != 0;
+	chance->held = !chance->mark && tau_us < p->min_delay_us;
 	if (chance->mark) {
 		chance->over_q32 = 0;
 		u_q32 = marks_q32;
-		scaled = p->mark_gain_q16 && p->mark_gain_q16 != WEIR_Z_ONE_Q16;
-	} else if (tau_us < p->min_delay_us) {
-		chance->held = 1;
 	}
 
 	p_q32 = u_q32; /* 5 */
 	chance->first_q32 = u_q32;
 	chance->second_q32 = WEIR_P_ONE_Q32;
 	if (p->squared) {
-		if (!p->space_most_q16 && !chance->over_q32 && !scaled) {
+		if (!p->space_most_q16 && !chance->over_q32) {
 			chance->second_q32 = u_q32;
 			return;
 		}
 		p_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
 	}
-	if (scaled)
-		p_q32 = (p_q32 * p->mark_gain_q16) >> 16;
 	if (chance->held)
 		p_q32 = 0;
 	p_q32 += chance->over_q32;

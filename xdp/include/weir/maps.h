@@ -177,7 +177,7 @@ struct weir_queue {
 	struct bpf_spin_lock lock;
 	__u32 tau_us; /* handed to the last step */
 };
-_Static_assert(__builtin_offsetof(struct weir_queue, law.tau_prev_us) <= WEIR_CACHE_LINE_BYTES, "more than a line");
+_Static_assert(__builtin_offsetof(struct weir_queue, law.last_us) <= WEIR_CACHE_LINE_BYTES, "more than a line");
 
 /* The same queue as its departures see it. `lock` covers the rate, the rest is atomic. */
 struct weir_drain {

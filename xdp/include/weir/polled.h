@@ -20,8 +20,7 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struc
 	const struct weir_config *c = a->config;
 	struct weir_queue *q = a->queue;
 	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, now_ns;
-	struct weir_state s = {
-		.u_q40 = q->law.u_q40, .u_ecn_q40 = q->law.u_ecn_q40, .burst_left_us = q->law.burst_left_us};
+	struct weir_state s = {.u_q40 = q->law.u_q40, .u_ecn_q40 = q->law.u_ecn_q40};
 	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
 	struct weir_chance chance;
 	__u64 over_q32;

@@ -24,10 +24,6 @@ void weir_gains_apply(const struct weir_gains *gains, double rate_bit_s, struct 
 	if (config->target_asked_us)
 		*target_us = least_us;
 	weir_gains_to_params(&raised, &config->law);
-	/* a limit in microseconds stays where it was given, but not below a bound that moved with the target */
-	if (config->target_asked_us && config->law.delay_limit_us &&
-	    config->law.delay_limit_us < config->law.delay_bound_us)
-		config->law.delay_limit_us = config->law.delay_bound_us;
 }
 
 void weir_gains_asked(struct weir_gains *gains, const struct weir_config *config)

@@ -29,8 +29,7 @@ enum form {
 /*
  * Every gain, once: a further one is a line here and a member of struct weir_params. Reading, checking, printing and
  * the help follow from it. Order matters for SHARE, which goes by target_us, and BOUND, which goes by `probability`:
- * they come after these. Of two gains for one member one is 0; the second is a share of the target, and is what the
- * member is given back as. Ranges: docs/design/law.md, Formats and Parameters.
+ * they come after these. Ranges: docs/design/law.md, Formats and Parameters.
  */
 #define FIELD_OR(name, otherwise) offsetof(struct weir_params, name), sizeof(((struct weir_params *)0)->name), otherwise
 #define FIELD(name) FIELD_OR(name, NAN)
@@ -54,8 +53,6 @@ static const struct gain {
 	{"integral", "for how many steps in a row the integral may be left out", INTERVALS, 1, UINT32_MAX - 1,
 	 FIELD(integral_drop_max)},
 	{"probability", "drop with U or with U^2", CURVE, 0, 1, FIELD(squared)},
-	{"burst_us", "no drop for this time after the queue starts to fill, in us, 0 off", WHOLE, 0, UINT32_MAX,
-	 FIELD(burst_us)},
 	{"idle_halflife_us", "time in which U halves while no packet comes, in us, 0 off", WHOLE, 0, UINT32_MAX,
 	 FIELD(idle_halflife_us)},
 	{"min_backlog_bytes", "nothing is dropped below this backlog", WHOLE, 0, UINT32_MAX, FIELD(min_backlog_bytes)},
@@ -64,15 +61,11 @@ static const struct gain {
 	 FIELD_OR(space_least_q16, 0)},
 	{"space_most", "a hit as soon as that sum reaches it, 0 off", FACTOR_OR_0, 0, Z_LIMIT,
 	 FIELD_OR(space_most_q16, 0)},
-	{"delay_bound_us", "delay from which delay_bound_slope counts, in us; 0 off", WHOLE, 0, WEIR_TAU_MAX_US,
-	 FIELD_OR(delay_bound_us, 0)},
-	{"delay_bound_share", "delay_bound_us as a share of target_us", SHARE, 0, WEIR_TAU_MAX_US,
+	{"delay_bound_share", "delay from which delay_bound_slope counts, 0 off", SHARE, 0, WEIR_TAU_MAX_US,
 	 FIELD_OR(delay_bound_us, 0)},
 	{"delay_bound_slope", "probability of a hit per second above the bound, 0 off", PER_SECOND, 0, 0,
 	 FIELD_OR(delay_bound_slope_q40_per_us, 0)},
-	{"delay_limit_us", "delay from which every packet is hit, in us, 0 off", WHOLE, 0, WEIR_TAU_MAX_US,
-	 FIELD_OR(delay_limit_us, 0)},
-	{"delay_limit_share", "delay_limit_us as a share of target_us", SHARE, 0, WEIR_TAU_MAX_US,
+	{"delay_limit_share", "delay from which every packet is hit, 0 off", SHARE, 0, WEIR_TAU_MAX_US,
 	 FIELD_OR(delay_limit_us, 0)},
 	{"delay_guard_bytes", "bound and limit wait for a backlog of this and 2^dq_shift bytes, 0 for none", WHOLE, 0,
 	 UINT32_MAX, FIELD_OR(delay_guard_bytes, 0)},
@@ -82,15 +75,10 @@ static const struct gain {
 	{"ecn_bound", "ECT packets are marked, not dropped, up to it", BOUND, 0, 1, FIELD(ecn_bound_q32)},
 	{"ecn_weight_shift", "marks follow a mean of U, a step weighs 2^-this, 0 for U", WHOLE, 0, 15,
 	 FIELD_OR(ecn_weight_shift, 0)},
-	{"ecn_drop_us", "ECT are dropped, new flows not spared from this delay on, in us, 0 off", WHOLE, 0,
-	 WEIR_TAU_MAX_US, FIELD_OR(ecn_drop_us, 0)},
-	{"ecn_drop_share", "ecn_drop_us as a share of target_us", SHARE, 0, WEIR_TAU_MAX_US, FIELD_OR(ecn_drop_us, 0)},
-	{"mark_gain", "ECT packets are hit so many times as likely, 0 as others", FACTOR_OR_0, 0, Z_LIMIT,
-	 FIELD_OR(mark_gain_q16, 0)},
+	{"ecn_drop_share", "ECT are dropped, new flows not spared from this delay on, 0 off", SHARE, 0, WEIR_TAU_MAX_US,
+	 FIELD_OR(ecn_drop_us, 0)},
 	{"dq_shift", "the rate is taken over 2^this bytes", WHOLE, 10, 24, FIELD(dq_shift)},
 	{"dq_weight_shift", "a new rate weighs 2^-this", WHOLE, 0, 8, FIELD(dq_weight_shift)},
-	{"schedule_shift", "gains follow the mean of U, full at 2^-this, 0 off", WHOLE, 0, 8, FIELD(schedule_shift)},
-	{"schedule_weight_shift", "a step weighs 2^-this in the mean of U", WHOLE, 0, 15, FIELD(schedule_weight_shift)},
 };
 
 #define GAINS (sizeof(gains) / sizeof(*gains))
@@ -135,23 +123,6 @@ int weir_gains_index(const char *key)
 		if (weir_key_is(gains[i].key, key))
 			return (int)i;
 	return -1;
-}
-
-/* The gain that is the same member in another unit; -1 if there is none. */
-static int other_of(size_t k)
-{
-	for (size_t i = 0; i < GAINS; i++)
-		if (i != k && gains[i].at == gains[k].at)
-			return (int)i;
-	return -1;
-}
-
-void weir_gains_forget_other(struct weir_gains *values, const char *key)
-{
-	int k = weir_gains_index(key), other = k < 0 ? -1 : other_of((size_t)k);
-
-	if (other >= 0)
-		values->value[other] = 0;
 }
 
 /* What a value must be. */
@@ -270,7 +241,7 @@ void weir_gains_to_params(const struct weir_gains *values, struct weir_params *p
 		if (g->bytes == sizeof(__u64))
 			*(__u64 *)field = raw;
 		else
-			*(__u32 *)field += (__u32)raw; /* of two gains for one member one is 0 */
+			*(__u32 *)field = (__u32)raw;
 	}
 }
 
@@ -282,7 +253,7 @@ void weir_gains_from_params(struct weir_gains *values, const struct weir_params 
 		const char *field = (const char *)params + g->at;
 		double v = g->bytes == sizeof(__u64) ? (double)*(const __u64 *)field : *(const __u32 *)field;
 
-		v = other_of(i) > (int)i ? 0 : v / factor_of(g, params);
+		v /= factor_of(g, params);
 		values->value[i] = g->form == BOUND && params->squared ? v * v : v;
 		values->given[i] = true;
 	}
@@ -294,21 +265,15 @@ static double value_of(const struct weir_gains *values, const char *key)
 	return values->value[weir_gains_index(key)];
 }
 
-/* A time is given once, and a share of the target is a time that the law can take. */
+/* A share of the target is a time that the law can take. */
 static int check_shares(const struct weir_gains *values)
 {
 	double target_us = value_of(values, "target_us");
 
 	for (size_t i = 0; i < GAINS; i++) {
 		double share = values->value[i];
-		int time = other_of(i);
 
-		if (gains[i].form != SHARE || time < 0)
-			continue;
-		if (share != 0 && values->value[time] != 0)
-			return weir_error("%s = %.0f, %s = %g: both say the same; give only one of them",
-					  gains[time].key, values->value[time], gains[i].key, share);
-		if (rint(share * target_us) > WEIR_TAU_MAX_US)
+		if (gains[i].form == SHARE && rint(share * target_us) > WEIR_TAU_MAX_US)
 			return weir_error("%s = %g: must be at most %g, which is %u us with target_us = %.0f",
 					  gains[i].key, share, WEIR_TAU_MAX_US / target_us, WEIR_TAU_MAX_US, target_us);
 	}
@@ -344,12 +309,10 @@ int weir_gains_check(struct weir_gains *values)
 	if (value_of(values, "space_least") > value_of(values, "space_most"))
 		return weir_error("space_least = %g: must be at most space_most = %g", value_of(values, "space_least"),
 				  value_of(values, "space_most"));
-	if (p.delay_limit_us && p.delay_limit_us < p.delay_bound_us) {
-		const char *key = value_of(values, "delay_limit_us") != 0 ? "delay_limit_us" : "delay_limit_share";
-
-		return weir_error("%s = %.10g: must be 0, or at least the bound in time, %u us", key,
-				  value_of(values, key), p.delay_bound_us);
-	}
+	if (value_of(values, "delay_limit_share") > 0 &&
+	    value_of(values, "delay_limit_share") < value_of(values, "delay_bound_share"))
+		return weir_error("delay_limit_share = %g: must be 0, or at least delay_bound_share = %g",
+				  value_of(values, "delay_limit_share"), value_of(values, "delay_bound_share"));
 	return 0;
 }
 

@@ -33,11 +33,7 @@ bool weir_toml_split(char *line, char **key, char **value);
  * first release need not be given: they get the value with which they do nothing. */
 int weir_gains_check(struct weir_gains *gains);
 
-/* A value for this key is to take the place of one in another unit: the other is set to 0. */
-void weir_gains_forget_other(struct weir_gains *gains, const char *key);
-
 void weir_gains_to_params(const struct weir_gains *gains, struct weir_params *params);
-/* A time that can be a share of the target is given back as a share. */
 void weir_gains_from_params(struct weir_gains *gains, const struct weir_params *params);
 
 /* As `"key": value` pairs with commas between (json) or one `key = value` a line. */

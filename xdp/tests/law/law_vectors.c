@@ -92,14 +92,11 @@ static const struct member params_members[] = {
 	{MEMBER(weir_params, m2_us)},
 	{MEMBER(weir_params, integral_drop_max)},
 	{MEMBER(weir_params, squared)},
-	{MEMBER(weir_params, burst_us)},
 	{MEMBER(weir_params, idle_halflife_us)},
 	{MEMBER(weir_params, min_backlog_bytes)},
 	{MEMBER(weir_params, min_delay_us)},
 	{MEMBER(weir_params, dq_shift)},
 	{MEMBER(weir_params, dq_weight_shift)},
-	{MEMBER(weir_params, schedule_shift)},
-	{MEMBER(weir_params, schedule_weight_shift)},
 	{MEMBER(weir_params, space_least_q16)},
 	{MEMBER(weir_params, space_most_q16)},
 	{MEMBER(weir_params, delay_bound_us)},
@@ -110,14 +107,12 @@ static const struct member params_members[] = {
 	{MEMBER(weir_params, share_shift)},
 	{MEMBER(weir_params, ecn_weight_shift)},
 	{MEMBER(weir_params, ecn_drop_us)},
-	{MEMBER(weir_params, mark_gain_q16)},
 	{MEMBER(weir_params, ecn_bound_q32)},
 };
 static const struct member state_members[] = {
-	{MEMBER(weir_state, u_q40)},	  {MEMBER(weir_state, last_us)},     {MEMBER(weir_state, o1_us)},
-	{MEMBER(weir_state, o2_us)},	  {MEMBER(weir_state, tau_prev_us)}, {MEMBER(weir_state, burst_left_us)},
-	{MEMBER(weir_state, no_i_run)},	  {MEMBER(weir_state, started)},     {MEMBER(weir_state, row)},
-	{MEMBER(weir_state, u_mean_q40)}, {MEMBER(weir_state, u_ecn_q40)},
+	{MEMBER(weir_state, u_q40)}, {MEMBER(weir_state, last_us)},   {MEMBER(weir_state, o1_us)},
+	{MEMBER(weir_state, o2_us)}, {MEMBER(weir_state, no_i_run)},  {MEMBER(weir_state, started)},
+	{MEMBER(weir_state, row)},   {MEMBER(weir_state, u_ecn_q40)},
 };
 static const struct member spacing_members[] = {
 	{MEMBER(weir_spacing, sum_q32)},

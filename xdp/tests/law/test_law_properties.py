@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir import law
-from weir.law import RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Flow, Params, Rate, Share, Spacing, State
+from weir.law import RANGES, U32_MAX, U_ONE_Q40, Flow, Params, Rate, Share, Spacing, State
 
 U32, U64, S64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 
@@ -24,9 +24,9 @@ class CParams(ctypes.Structure):
 
 class CState(ctypes.Structure):
     _fields_ = [
-        *(("u_q40", U64), ("u_ecn_q40", U64), ("burst_left_us", U32), ("tau_prev_us", U32)),
+        *(("u_q40", U64), ("u_ecn_q40", U64)),
         *(("last_us", U64), ("o1_us", S64), ("o2_us", S64)),
-        *(("no_i_run", U32), ("started", U32), ("row", U32), ("reserved", U32), ("u_mean_q40", U64)),
+        *(("no_i_run", U32), ("started", U32), ("row", U32), ("reserved", U32)),
     ]
 
 
@@ -91,12 +91,9 @@ states = st.builds(
     last_us=wide(2**64 - 1),
     o1_us=error_us,
     o2_us=error_us,
-    tau_prev_us=wide(TAU_MAX_US),
-    burst_left_us=wide(U32_MAX),
     no_i_run=wide(U32_MAX),
     started=st.integers(0, 1),
     row=st.integers(0, 5),
-    u_mean_q40=wide(U_ONE_Q40),
     u_ecn_q40=wide(U_ONE_Q40),
 )
 operations = st.lists(

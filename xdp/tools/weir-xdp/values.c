@@ -54,16 +54,6 @@ static int split_pair(const char *pair, char *key, const char **value)
 	return 0;
 }
 
-void forget_others(const struct request *r, struct weir_gains *gains)
-{
-	char key[KEY_LEN];
-
-	for (int i = 0; i < r->words; i++) {
-		snprintf(key, sizeof(key), "%.*s", (int)strcspn(r->word[i], "="), r->word[i]);
-		weir_gains_forget_other(gains, key);
-	}
-}
-
 /* coupling: NULL where there are no bands to couple. */
 static int put_coupling(struct weir_coupling *coupling, const char *key, const char *value)
 {
@@ -116,7 +106,6 @@ static int apply_words(const struct request *r, struct weir_gains *gains, struct
 	const char *value;
 	char key[KEY_LEN];
 
-	forget_others(r, gains);
 	for (int i = 0; i < r->words; i++)
 		if (split_pair(r->word[i], key, &value) ||
 		    (weir_coupling_has(key) ? put_coupling(coupled ? coupling : NULL, key, value)

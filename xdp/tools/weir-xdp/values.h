@@ -17,9 +17,6 @@ int parse_limit(const char *what, const char *text, __u64 *limit);
 /* One KEY=VALUE argument: a gain, or what else can be set on a running queue. */
 int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s);
 
-/* Of the gains that the arguments name in one unit, what they were in another: microseconds, or a share of the target.
- */
-void forget_others(const struct request *r, struct weir_gains *gains);
 /* All gains of an attach: the profile's, with the arguments' in their place. With --coupled the coupling's too. */
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
 /* The same where there are gains already: those stay that neither --gains nor an argument names. */

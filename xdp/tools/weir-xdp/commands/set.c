@@ -62,7 +62,6 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 	if (config->signal == WEIR_SIGNAL_VIRTUAL)
 		rate_bit_s = (double)config->rate_bit_s;
 	weir_gains_asked(&gains, config);
-	forget_others(r, &gains);
 	for (int i = 0; i < r->words; i++)
 		if (apply_pair(r->word[i], &gains, config, &rate_bit_s))
 			return 1;
