@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, get_type_hints
 
-from .law import P_ONE_Q32, TAU_MAX_US, U_ONE_Q40, Range, Verdict, WidthError
+from .law import P_ONE_Q32, TAU_MAX_US, U_ONE_Q40, Verdict, WidthError
 
 KEYS = {
     "coupling": "k: packets of band L are marked with k times U",
@@ -24,6 +24,14 @@ KEYS = {
 K_ONE_Q16 = 2**16
 RAMP_MOST_US = 65535
 """Above it the slope, which is whole, would no longer give the width back."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The least and the greatest value of a parameter, both included."""
+
+    least: int
+    most: int
 
 
 @dataclass(frozen=True)

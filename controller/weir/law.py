@@ -8,9 +8,10 @@ a bug in the law, never in the input; input outside its own width raises it too,
 Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.3, 5.1 and 5.4.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, get_type_hints
+
+from .params import ROWS, Integers
 
 TAU_MAX_US = 2**24 - 1
 BYTES_MAX = 2**32 - 1
@@ -48,65 +49,23 @@ class Range:
     most: int
 
 
-_TIME = Range(1, TAU_MAX_US)
-_TIME_OR_0 = Range(0, TAU_MAX_US)
-_U32 = Range(0, U32_MAX)
-_FACTOR = Range(1, 2**20 - 1)
-_FACTOR_OR_0 = Range(0, 2**20 - 1)
+RANGES = {row.param: row.range for row in ROWS.values()}
+"""Least and greatest value of each parameter, both included."""
 
 
 @dataclass(frozen=True)
-class Params:
-    """The law's run-time data in its integer formats, with their ranges; `weir.gains` makes them from users' units.
+class Params(Integers):
+    """The run-time data of one queue. Raises ValueError naming parameter, value and range.
 
-    Raises ValueError naming parameter, value and range. How parameters must relate to each other (Z3 < 1 < Z2 < Z1,
-    M2 < M1) is for `weir.gains`: the arithmetic is sound without.
+    The order that Z and M must have (0 < Z3 < 1 < Z2 < Z1, M2 < M1) is checked where gains are read, in
+    `weir.gains`: the arithmetic is sound without.
     """
 
-    target_us: Annotated[int, _TIME]
-    interval_us: Annotated[int, _TIME]
-    kp_q40_per_us: Annotated[int, _U32]
-    ki_q40_per_us: Annotated[int, _U32]
-    kd_q40_per_us: Annotated[int, _U32]
-    z1_q16: Annotated[int, _FACTOR]
-    z2_q16: Annotated[int, _FACTOR]
-    z3_q16: Annotated[int, _FACTOR]
-    m1_us: Annotated[int, _TIME_OR_0]
-    m2_us: Annotated[int, _TIME_OR_0]
-    integral_drop_max: Annotated[int, Range(0, ALWAYS)]
-    squared: Annotated[int, Range(0, 1)]
-    idle_halflife_us: Annotated[int, _U32]
-    min_backlog_bytes: Annotated[int, _U32]
-    min_delay_us: Annotated[int, _TIME_OR_0]
-    dq_shift: Annotated[int, Range(10, 24)]
-    dq_weight_shift: Annotated[int, Range(0, 8)]
-    space_least_q16: Annotated[int, _FACTOR_OR_0]
-    space_most_q16: Annotated[int, _FACTOR_OR_0]
-    delay_bound_us: Annotated[int, _TIME_OR_0]
-    delay_bound_slope_q40_per_us: Annotated[int, _U32]
-    delay_limit_us: Annotated[int, _TIME_OR_0]
-    delay_guard_bytes: Annotated[int, _U32]
-    share_least_q16: Annotated[int, _FACTOR_OR_0]
-    share_shift: Annotated[int, Range(10, 24)]
-    ecn_weight_shift: Annotated[int, Range(0, 15)]
-    ecn_drop_us: Annotated[int, _TIME_OR_0]
-    ecn_bound_q32: Annotated[int, Range(0, 2**32)]
-
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, (least, most) = getattr(self, field.name), RANGES[field.name]
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
             if not least <= value <= most:
-                raise ValueError(f"{field.name} = {value}: must be {least} .. {most}")
-
-
-def _ranges() -> dict[str, tuple[int, int]]:
-    hints = get_type_hints(Params, include_extras=True)
-    bounds = {field.name: hints[field.name].__metadata__[0] for field in fields(Params)}
-    return {name: (bound.least, bound.most) for name, bound in bounds.items()}
-
-
-RANGES = _ranges()
-"""Least and greatest value of each parameter, both included."""
+                raise ValueError(f"{name} = {value}: must be {least} .. {most}")
 
 
 @dataclass

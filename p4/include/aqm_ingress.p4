@@ -100,66 +100,12 @@ control AqmIngress(
     }
 
     action pid_delay(
-        bit<24> target_us,
-        bit<24> interval_us,
-        bit<32> kp_q40_per_us,
-        bit<32> ki_q40_per_us,
-        bit<32> kd_q40_per_us,
-        bit<20> z1_q16,
-        bit<20> z2_q16,
-        bit<20> z3_q16,
-        bit<24> m1_us,
-        bit<24> m2_us,
-        bit<32> integral_drop_max,
-        bit<1> squared,
-        bit<32> idle_halflife_us,
-        bit<32> min_backlog_bytes,
-        bit<24> min_delay_us,
-        bit<5> dq_shift,
-        bit<4> dq_weight_shift,
-        bit<20> space_least_q16,
-        bit<20> space_most_q16,
-        bit<24> delay_bound_us,
-        bit<32> delay_bound_slope_q40_per_us,
-        bit<24> delay_limit_us,
-        bit<32> delay_guard_bytes,
-        bit<20> share_least_q16,
-        bit<5> share_shift,
-        bit<4> ecn_weight_shift,
-        bit<24> ecn_drop_us,
-        bit<33> ecn_bound_q32,
+        LAW_ACTION_PARAMS,
         bit<1> delay_source,
         bit<32> digest_interval_us)
     {
         meta.config.mode = aqm_mode_t.PID_DELAY;
-        meta.config.law.target_us = target_us;
-        meta.config.law.interval_us = interval_us;
-        meta.config.law.kp_q40_per_us = kp_q40_per_us;
-        meta.config.law.ki_q40_per_us = ki_q40_per_us;
-        meta.config.law.kd_q40_per_us = kd_q40_per_us;
-        meta.config.law.z1_q16 = z1_q16;
-        meta.config.law.z2_q16 = z2_q16;
-        meta.config.law.z3_q16 = z3_q16;
-        meta.config.law.m1_us = m1_us;
-        meta.config.law.m2_us = m2_us;
-        meta.config.law.integral_drop_max = integral_drop_max;
-        meta.config.law.squared = squared;
-        meta.config.law.idle_halflife_us = idle_halflife_us;
-        meta.config.law.min_backlog_bytes = min_backlog_bytes;
-        meta.config.law.min_delay_us = min_delay_us;
-        meta.config.law.dq_shift = dq_shift;
-        meta.config.law.dq_weight_shift = dq_weight_shift;
-        meta.config.law.space_least_q16 = space_least_q16;
-        meta.config.law.space_most_q16 = space_most_q16;
-        meta.config.law.delay_bound_us = delay_bound_us;
-        meta.config.law.delay_bound_slope_q40_per_us = delay_bound_slope_q40_per_us;
-        meta.config.law.delay_limit_us = delay_limit_us;
-        meta.config.law.delay_guard_bytes = delay_guard_bytes;
-        meta.config.law.share_least_q16 = share_least_q16;
-        meta.config.law.share_shift = share_shift;
-        meta.config.law.ecn_weight_shift = ecn_weight_shift;
-        meta.config.law.ecn_drop_us = ecn_drop_us;
-        meta.config.law.ecn_bound_q32 = ecn_bound_q32;
+        LAW_SET_PARAMS(meta.config.law)
         meta.config.delay_source = delay_source;
         meta.config.digest_interval_us = digest_interval_us;
     }

@@ -4,45 +4,7 @@
 #ifndef WEIR_LAW_TYPES_P4
 #define WEIR_LAW_TYPES_P4
 
-struct law_params_t {
-    bit<24> target_us;
-    bit<24> interval_us;
-    bit<32> kp_q40_per_us;
-    bit<32> ki_q40_per_us;
-    bit<32> kd_q40_per_us;
-    bit<20> z1_q16;
-    bit<20> z2_q16;
-    bit<20> z3_q16;
-    bit<24> m1_us;
-    bit<24> m2_us;
-    // Consecutive steps; 2^32 - 1: always leave the integral out, 0: never.
-    bit<32> integral_drop_max;
-    // 1: drop with U^2.
-    bit<1> squared;
-    bit<32> idle_halflife_us;
-    bit<32> min_backlog_bytes;
-    bit<24> min_delay_us;
-    bit<5> dq_shift;
-    bit<4> dq_weight_shift;
-    bit<20> space_least_q16;
-    // 0: hits are drawn for each packet on its own.
-    bit<20> space_most_q16;
-    bit<24> delay_bound_us;
-    bit<32> delay_bound_slope_q40_per_us;
-    // 0: none.
-    bit<24> delay_limit_us;
-    // Beside 2^dq_shift; 0: bound and limit in time count at any backlog.
-    bit<32> delay_guard_bytes;
-    // 0: hits don't wait for large flows.
-    bit<20> share_least_q16;
-    bit<5> share_shift;
-    // 0: the bound for ECN is compared with U, else with a mean of it.
-    bit<4> ecn_weight_shift;
-    // 0: none.
-    bit<24> ecn_drop_us;
-    // In the domain of U.
-    bit<33> ecn_bound_q32;
-}
+#include "law_params.p4"
 
 // The controller's state of one queue, all zero at the start.
 struct law_state_t {

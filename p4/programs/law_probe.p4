@@ -24,34 +24,7 @@ enum bit<8> probe_op_t {
 header probe_t {
     probe_op_t op;
     // Parameters
-    bit<32> target_us;
-    bit<32> interval_us;
-    bit<32> kp_q40_per_us;
-    bit<32> ki_q40_per_us;
-    bit<32> kd_q40_per_us;
-    bit<32> z1_q16;
-    bit<32> z2_q16;
-    bit<32> z3_q16;
-    bit<32> m1_us;
-    bit<32> m2_us;
-    bit<32> integral_drop_max;
-    bit<8> squared;
-    bit<32> idle_halflife_us;
-    bit<32> min_backlog_bytes;
-    bit<32> min_delay_us;
-    bit<8> dq_shift;
-    bit<8> dq_weight_shift;
-    bit<32> space_least_q16;
-    bit<32> space_most_q16;
-    bit<32> delay_bound_us;
-    bit<32> delay_bound_slope_q40_per_us;
-    bit<32> delay_limit_us;
-    bit<32> delay_guard_bytes;
-    bit<32> share_least_q16;
-    bit<8> share_shift;
-    bit<8> ecn_weight_shift;
-    bit<32> ecn_drop_us;
-    bit<64> ecn_bound_q32;
+    LAW_PROBE_FIELDS
     // Parameters of the coupling
     bit<32> coupling_q16;
     bit<32> ramp_least_us;
@@ -144,34 +117,7 @@ control ProbeIngress(
             return;
         }
         law_params_t p;
-        p.target_us = (bit<24>)hdr.probe.target_us;
-        p.interval_us = (bit<24>)hdr.probe.interval_us;
-        p.kp_q40_per_us = hdr.probe.kp_q40_per_us;
-        p.ki_q40_per_us = hdr.probe.ki_q40_per_us;
-        p.kd_q40_per_us = hdr.probe.kd_q40_per_us;
-        p.z1_q16 = (bit<20>)hdr.probe.z1_q16;
-        p.z2_q16 = (bit<20>)hdr.probe.z2_q16;
-        p.z3_q16 = (bit<20>)hdr.probe.z3_q16;
-        p.m1_us = (bit<24>)hdr.probe.m1_us;
-        p.m2_us = (bit<24>)hdr.probe.m2_us;
-        p.integral_drop_max = hdr.probe.integral_drop_max;
-        p.squared = (bit<1>)hdr.probe.squared;
-        p.idle_halflife_us = hdr.probe.idle_halflife_us;
-        p.min_backlog_bytes = hdr.probe.min_backlog_bytes;
-        p.min_delay_us = (bit<24>)hdr.probe.min_delay_us;
-        p.dq_shift = (bit<5>)hdr.probe.dq_shift;
-        p.dq_weight_shift = (bit<4>)hdr.probe.dq_weight_shift;
-        p.space_least_q16 = (bit<20>)hdr.probe.space_least_q16;
-        p.space_most_q16 = (bit<20>)hdr.probe.space_most_q16;
-        p.delay_bound_us = (bit<24>)hdr.probe.delay_bound_us;
-        p.delay_bound_slope_q40_per_us = hdr.probe.delay_bound_slope_q40_per_us;
-        p.delay_limit_us = (bit<24>)hdr.probe.delay_limit_us;
-        p.delay_guard_bytes = hdr.probe.delay_guard_bytes;
-        p.share_least_q16 = (bit<20>)hdr.probe.share_least_q16;
-        p.share_shift = (bit<5>)hdr.probe.share_shift;
-        p.ecn_weight_shift = (bit<4>)hdr.probe.ecn_weight_shift;
-        p.ecn_drop_us = (bit<24>)hdr.probe.ecn_drop_us;
-        p.ecn_bound_q32 = (bit<33>)hdr.probe.ecn_bound_q32;
+        LAW_PROBE_PARAMS(p, hdr.probe)
         if (hdr.probe.op == probe_op_t.UPDATE) {
             law_state_t s;
             s.u_q40 = hdr.probe.u_q40;

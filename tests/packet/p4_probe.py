@@ -11,53 +11,21 @@ from pathlib import Path
 
 from scapy.all import ByteEnumField, ByteField, Ether, IntField, LongField, Packet, bind_layers
 
+from weir.params import ROWS
+
 ETHER_TYPE = 0x88B5
 OPS = {"update": 1, "departure": 2, "tau": 3, "decide": 4, "arrival": 5, "decide_low": 6}
 ASKER, SWITCH = "02:00:00:00:00:01", "02:00:00:00:00:02"
 
-_BYTES = {
-    "squared",
-    "dq_shift",
-    "dq_weight_shift",
-    "share_shift",
-    "ecn_weight_shift",
-    "started",
-    "row",
-    "dq_on",
-}
+_PARAMS = {row.param: row.range[1].bit_length() for row in ROWS.values()}
+_BYTES = {name for name, bits in _PARAMS.items() if bits <= 8} | {"started", "row", "dq_on"}
 _BYTES |= {"in_ect", "in_size", "stepped", "verdict", "size"}
-_LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_ecn_q40", "sum_q32", "dq_start_us"}
+_LONGS = {name for name, bits in _PARAMS.items() if bits > 32}
+_LONGS |= {"u_q40", "last_us", "o1_us", "o2_us", "u_ecn_q40", "sum_q32", "dq_start_us"}
 _LONGS |= {"flow_last_us", "share_mean_q6", "in_now_us", "in_len_bytes", "in_backlog_bytes"}
 _LONGS |= {"ramp_slope_q32_per_us", "in_u_q40", "p_q32"}
 _NAMES = [
-    "target_us",
-    "interval_us",
-    "kp_q40_per_us",
-    "ki_q40_per_us",
-    "kd_q40_per_us",
-    "z1_q16",
-    "z2_q16",
-    "z3_q16",
-    "m1_us",
-    "m2_us",
-    "integral_drop_max",
-    "squared",
-    "idle_halflife_us",
-    "min_backlog_bytes",
-    "min_delay_us",
-    "dq_shift",
-    "dq_weight_shift",
-    "space_least_q16",
-    "space_most_q16",
-    "delay_bound_us",
-    "delay_bound_slope_q40_per_us",
-    "delay_limit_us",
-    "delay_guard_bytes",
-    "share_least_q16",
-    "share_shift",
-    "ecn_weight_shift",
-    "ecn_drop_us",
-    "ecn_bound_q32",
+    *_PARAMS,
     "coupling_q16",
     "ramp_least_us",
     "ramp_slope_q32_per_us",

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from params_strategy import ordered_params
 
-from weir.gains import DECLARED, KEYS, REQUIRED, SHARES, GainError, Gains, differences
+from weir.gains import KEYS, REQUIRED, SHARES, GainError, Gains, differences
 from weir.law import ALWAYS, Params
+from weir.params import ROWS
 from weir.resources import PROFILES
 from weir.settings import dumps, load, loads, save
 
@@ -48,7 +49,7 @@ def test_a_limit_in_time_is_at_least_the_bound() -> None:
 
 @pytest.mark.parametrize("share", [name for name in SHARES if name != "min_delay_share"])
 def test_a_share_of_the_target_moves_with_it(share: str) -> None:
-    time, by_share = DECLARED[share].param, replace(PAPER, **{share: 1.25})
+    time, by_share = ROWS[share].param, replace(PAPER, **{share: 1.25})
     assert getattr(by_share.to_params(), time) == 18750
     assert getattr(by_share.with_changes({"target_us": 4000}).to_params(), time) == 5000
     assert loads(dumps(by_share)) == by_share
@@ -110,8 +111,8 @@ def test_keys_that_came_later_may_be_left_out_of_a_profile() -> None:
         ("ecn_weight_shift", 16, "a whole number, 0 .. 15"),
         ("ecn_drop_share", -0.5, "a share of target_us, 0 .. 16777215"),
         ("m1_us", -1, "a whole number"),
-        ("integral", "sometimes", '"drop", "keep", or a number of intervals'),
-        ("integral", 0, '"drop", "keep", or a number of intervals'),
+        ("integral", "sometimes", '"drop", "keep" or a number of intervals'),
+        ("integral", 0, '"drop", "keep" or a number of intervals'),
         ("probability", "cubic", '"linear" or "squared"'),
         ("idle_halflife_us", 2**32, "a whole number, 0 .. 4294967295"),
         ("idle_halflife_us", -1, "a whole number"),

@@ -25,37 +25,7 @@
 #define WEIR_Z_ONE_Q16 (1U << 16)
 #define WEIR_CLOCK_BACK (1ULL << 63)
 
-/* Run-time data of one queue, ranges in docs/design/law.md. */
-struct weir_params {
-	__u32 target_us;
-	__u32 interval_us;
-	__u32 kp_q40_per_us;
-	__u32 ki_q40_per_us;
-	__u32 kd_q40_per_us;
-	__u32 z1_q16;
-	__u32 z2_q16;
-	__u32 z3_q16;
-	__u32 m1_us;
-	__u32 m2_us;
-	__u32 integral_drop_max; /* consecutive steps; 0xffffffff: always leave out, 0: never */
-	__u32 squared;		 /* 1: drop with U^2 */
-	__u32 idle_halflife_us;
-	__u32 min_backlog_bytes;
-	__u32 min_delay_us;
-	__u32 dq_shift;
-	__u32 dq_weight_shift;
-	__u32 space_least_q16;
-	__u32 space_most_q16; /* 0: hits are drawn for each packet on its own */
-	__u32 delay_bound_us; /* 0: none */
-	__u32 delay_bound_slope_q40_per_us;
-	__u32 delay_limit_us;	 /* 0: none */
-	__u32 delay_guard_bytes; /* beside 2^dq_shift; 0: bound and limit in time count at any backlog */
-	__u32 share_least_q16;	 /* 0: hits don't wait for large flows */
-	__u32 share_shift;
-	__u32 ecn_weight_shift; /* 0: marks follow U, else a mean of it */
-	__u32 ecn_drop_us;	/* 0: none */
-	__u64 ecn_bound_q32;	/* in the domain of U; 0: nothing is marked */
-};
+#include "params.h"
 
 /* The controller's state; all zero at the start. The first two are all that a verdict reads of it. */
 struct weir_state {

@@ -14,7 +14,7 @@
 #define Z_LIMIT 16
 #define Z_LIMIT_Q16 (Z_LIMIT << 16)
 
-/* How a value is written, and by what factor it becomes the law's integer. */
+/* The form of a key's value, and the factor by which it becomes the law's integer. */
 enum form {
 	WHOLE,	     /* the integer itself */
 	PER_SECOND,  /* a gain: U per second of delay and step; 2^-40 per microsecond */
@@ -26,60 +26,27 @@ enum form {
 	BOUND,	     /* a probability of drop; the law compares U, 2^-32 */
 };
 
-/*
- * Every gain, once: a further one is a line here and a member of struct weir_params. Reading, checking, printing and
- * the help follow from it. Order matters for SHARE, which goes by target_us, and BOUND, which goes by `probability`:
- * they come after these. Ranges: docs/design/law.md, Formats and Parameters.
- */
-#define FIELD_OR(name, otherwise) offsetof(struct weir_params, name), sizeof(((struct weir_params *)0)->name), otherwise
-#define FIELD(name) FIELD_OR(name, NAN)
-static const struct gain {
-	const char *key, *meaning;
+struct gain {
+	const char *key, *meaning, *right, *group;
 	enum form form;
 	double least, most;
+	bool expert;
 	size_t at, bytes; /* in struct weir_params */
-	double otherwise; /* if it is not given: with it it does nothing; NAN: it must be given */
-} gains[] = {
-	{"target_us", "the queue delay to hold, in us", WHOLE, 1, WEIR_TAU_MAX_US, FIELD(target_us)},
-	{"interval_us", "time between two steps of the law, in us", WHOLE, 1, WEIR_TAU_MAX_US, FIELD(interval_us)},
-	{"kp", "proportional gain", PER_SECOND, 0, 0, FIELD(kp_q40_per_us)},
-	{"ki", "integral gain", PER_SECOND, 0, 0, FIELD(ki_q40_per_us)},
-	{"kd", "derivative gain", PER_SECOND, 0, 0, FIELD(kd_q40_per_us)},
-	{"z1", "factor while the error exceeds m1_us, above z2", FACTOR, 0, Z_LIMIT, FIELD(z1_q16)},
-	{"z2", "factor while the error exceeds m2_us, above 1", FACTOR, 0, Z_LIMIT, FIELD(z2_q16)},
-	{"z3", "factor near the target, below 1", FACTOR, 0, Z_LIMIT, FIELD(z3_q16)},
-	{"m1_us", "error (delay less target) from which z1 holds, in us", WHOLE, 1, WEIR_TAU_MAX_US, FIELD(m1_us)},
-	{"m2_us", "error from which z2 holds, in us, below m1_us", WHOLE, 0, WEIR_TAU_MAX_US - 1, FIELD(m2_us)},
-	{"integral", "for how many steps in a row the integral may be left out", INTERVALS, 1, UINT32_MAX - 1,
-	 FIELD(integral_drop_max)},
-	{"probability", "drop with U or with U^2", CURVE, 0, 1, FIELD(squared)},
-	{"idle_halflife_us", "time in which U halves while no packet comes, in us, 0 off", WHOLE, 0, UINT32_MAX,
-	 FIELD(idle_halflife_us)},
-	{"min_backlog_bytes", "nothing is dropped below this backlog", WHOLE, 0, UINT32_MAX, FIELD(min_backlog_bytes)},
-	{"min_delay_share", "nothing is dropped below this delay", SHARE, 0, 1, FIELD_OR(min_delay_us, 0)},
-	{"space_least", "no hit while the sum of probabilities since the last hit is below it", FACTOR_OR_0, 0, Z_LIMIT,
-	 FIELD_OR(space_least_q16, 0)},
-	{"space_most", "a hit as soon as that sum reaches it, 0 off", FACTOR_OR_0, 0, Z_LIMIT,
-	 FIELD_OR(space_most_q16, 0)},
-	{"delay_bound_share", "delay from which delay_bound_slope counts, 0 off", SHARE, 0, WEIR_TAU_MAX_US,
-	 FIELD_OR(delay_bound_us, 0)},
-	{"delay_bound_slope", "probability of a hit per second above the bound, 0 off", PER_SECOND, 0, 0,
-	 FIELD_OR(delay_bound_slope_q40_per_us, 0)},
-	{"delay_limit_share", "delay from which every packet is hit, 0 off", SHARE, 0, WEIR_TAU_MAX_US,
-	 FIELD_OR(delay_limit_us, 0)},
-	{"delay_guard_bytes", "bound and limit wait for a backlog of this and 2^dq_shift bytes, 0 for none", WHOLE, 0,
-	 UINT32_MAX, FIELD_OR(delay_guard_bytes, 0)},
-	{"share_least", "hits wait for flows that have sent so many times the mean, 0 off", FACTOR_OR_0, 0, Z_LIMIT,
-	 FIELD_OR(share_least_q16, 0)},
-	{"share_shift", "what a flow has sent halves every 2^this us", WHOLE, 10, 24, FIELD_OR(share_shift, 17)},
-	{"ecn_bound", "ECT packets are marked, not dropped, up to it", BOUND, 0, 1, FIELD(ecn_bound_q32)},
-	{"ecn_weight_shift", "marks follow a mean of U, a step weighs 2^-this, 0 for U", WHOLE, 0, 15,
-	 FIELD_OR(ecn_weight_shift, 0)},
-	{"ecn_drop_share", "ECT are dropped, new flows not spared from this delay on, 0 off", SHARE, 0, WEIR_TAU_MAX_US,
-	 FIELD_OR(ecn_drop_us, 0)},
-	{"dq_shift", "the rate is taken over 2^this bytes", WHOLE, 10, 24, FIELD(dq_shift)},
-	{"dq_weight_shift", "a new rate weighs 2^-this", WHOLE, 0, 8, FIELD(dq_weight_shift)},
+	double otherwise; /* if it is not given: with it it has no effect; NAN: it must be given */
 };
+
+struct user_switch {
+	const char *name, *key, *meaning;
+	double on, off;
+};
+
+struct removed_key {
+	const char *key, *instead;
+};
+
+/* Order matters for SHARE, which goes by target_us, and BOUND, which goes by `squared`: they come after these. */
+#define FIELD(name) offsetof(struct weir_params, name), sizeof(((struct weir_params *)0)->name)
+#include "gains/table.inc"
 
 #define GAINS (sizeof(gains) / sizeof(*gains))
 _Static_assert(GAINS <= WEIR_GAINS_MAX, "raise WEIR_GAINS_MAX");
@@ -125,39 +92,7 @@ int weir_gains_index(const char *key)
 	return -1;
 }
 
-/* What a value must be. */
-static void say_range(const struct gain *g, char *text, size_t size)
-{
-	switch (g->form) {
-	case WHOLE:
-		snprintf(text, size, "a whole number, %.0f .. %.0f", g->least, g->most);
-		break;
-	case PER_SECOND:
-		snprintf(text, size, "a number per second, 0 .. %.0f",
-			 floor((double)UINT32_MAX / PER_SECOND_Q40_PER_US));
-		break;
-	case FACTOR:
-		snprintf(text, size, "a number above %.0f and below %.0f", g->least, g->most);
-		break;
-	case FACTOR_OR_0:
-		snprintf(text, size, "a number, %.0f or above and below %.0f", g->least, g->most);
-		break;
-	case INTERVALS:
-		snprintf(text, size, "\"drop\", \"keep\" or a number of intervals, %.0f .. %.0f", g->least, g->most);
-		break;
-	case CURVE:
-		snprintf(text, size, "\"linear\" or \"squared\"");
-		break;
-	case SHARE:
-		snprintf(text, size, "a share of target_us, %.0f .. %.0f", g->least, g->most);
-		break;
-	case BOUND:
-		snprintf(text, size, "a probability, %.0f .. %.0f", g->least, g->most);
-		break;
-	}
-}
-
-/* False if it is not what say_range asks for. */
+/* False if it is not what `right` says. */
 static bool read_value(const struct gain *g, const char *text, double *value)
 {
 	bool is_number = weir_number(text, value);
@@ -166,12 +101,11 @@ static bool read_value(const struct gain *g, const char *text, double *value)
 	switch (g->form) {
 	case WHOLE:
 		return in_range && *value == floor(*value);
-	case PER_SECOND:
-		return is_number && *value >= 0 && *value <= (double)UINT32_MAX / PER_SECOND_Q40_PER_US;
 	case FACTOR:
 		return in_range && *value > g->least && *value < g->most;
 	case FACTOR_OR_0:
 		return in_range && *value < g->most;
+	case PER_SECOND:
 	case SHARE:
 	case BOUND:
 		return in_range;
@@ -190,17 +124,15 @@ static bool read_value(const struct gain *g, const char *text, double *value)
 int weir_gains_put(struct weir_gains *values, const char *source, const char *key, const char *value)
 {
 	int k = weir_gains_index(key);
-	char range[96], plain[64];
+	char plain[64];
 	double number;
 
 	if (k < 0)
 		return weir_error("%s: %s: no such key; `weir-xdp --help` lists them", source, key);
 	if (weir_key_number(gains[k].key, key, value, plain, sizeof(plain)))
 		return weir_error("%s: %s = %s: " WEIR_NEEDS_UNIT, source, key, value, gains[k].key);
-	if (!read_value(&gains[k], plain, &number)) {
-		say_range(&gains[k], range, sizeof(range));
-		return weir_error("%s: %s = %s: must be %s", source, key, value, range);
-	}
+	if (!read_value(&gains[k], plain, &number))
+		return weir_error("%s: %s = %s: must be %s", source, key, value, gains[k].right);
 	values->value[k] = number;
 	values->given[k] = true;
 	return 0;
@@ -339,10 +271,6 @@ void weir_gains_print(const struct weir_gains *values, FILE *out, bool json)
 
 void weir_gains_help(FILE *out)
 {
-	char range[96];
-
-	for (size_t i = 0; i < GAINS; i++) {
-		say_range(&gains[i], range, sizeof(range));
-		fprintf(out, "  %-22s  %s; %s\n", gains[i].key, gains[i].meaning, range);
-	}
+	for (size_t i = 0; i < GAINS; i++)
+		fprintf(out, "  %-22s  %s; %s\n", gains[i].key, gains[i].meaning, gains[i].right);
 }

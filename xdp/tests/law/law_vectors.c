@@ -79,36 +79,8 @@ struct member {
 
 #define MEMBER(structure, name) #name, offsetof(struct structure, name), sizeof(((struct structure *)0)->name)
 
-static const struct member params_members[] = {
-	{MEMBER(weir_params, target_us)},
-	{MEMBER(weir_params, interval_us)},
-	{MEMBER(weir_params, kp_q40_per_us)},
-	{MEMBER(weir_params, ki_q40_per_us)},
-	{MEMBER(weir_params, kd_q40_per_us)},
-	{MEMBER(weir_params, z1_q16)},
-	{MEMBER(weir_params, z2_q16)},
-	{MEMBER(weir_params, z3_q16)},
-	{MEMBER(weir_params, m1_us)},
-	{MEMBER(weir_params, m2_us)},
-	{MEMBER(weir_params, integral_drop_max)},
-	{MEMBER(weir_params, squared)},
-	{MEMBER(weir_params, idle_halflife_us)},
-	{MEMBER(weir_params, min_backlog_bytes)},
-	{MEMBER(weir_params, min_delay_us)},
-	{MEMBER(weir_params, dq_shift)},
-	{MEMBER(weir_params, dq_weight_shift)},
-	{MEMBER(weir_params, space_least_q16)},
-	{MEMBER(weir_params, space_most_q16)},
-	{MEMBER(weir_params, delay_bound_us)},
-	{MEMBER(weir_params, delay_bound_slope_q40_per_us)},
-	{MEMBER(weir_params, delay_limit_us)},
-	{MEMBER(weir_params, delay_guard_bytes)},
-	{MEMBER(weir_params, share_least_q16)},
-	{MEMBER(weir_params, share_shift)},
-	{MEMBER(weir_params, ecn_weight_shift)},
-	{MEMBER(weir_params, ecn_drop_us)},
-	{MEMBER(weir_params, ecn_bound_q32)},
-};
+#define PARAM(name) {MEMBER(weir_params, name)},
+static const struct member params_members[] = {WEIR_PARAMS(PARAM)};
 static const struct member state_members[] = {
 	{MEMBER(weir_state, u_q40)}, {MEMBER(weir_state, last_us)},   {MEMBER(weir_state, o1_us)},
 	{MEMBER(weir_state, o2_us)}, {MEMBER(weir_state, no_i_run)},  {MEMBER(weir_state, started)},

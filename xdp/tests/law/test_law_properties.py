@@ -17,8 +17,7 @@ U32, U64, S64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 
 class CParams(ctypes.Structure):
     _fields_ = [
-        *((field.name, U32) for field in fields(Params) if field.name != "ecn_bound_q32"),
-        ("ecn_bound_q32", U64),
+        *((name, U64 if most > U32_MAX else U32) for name, (_, most) in RANGES.items()),
     ]
 
 

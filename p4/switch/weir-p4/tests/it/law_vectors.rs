@@ -1,43 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every operation of tests/vectors, asked of p4/programs/law_probe.p4 by packets: the P4 law gives the model's bits.
 use crate::common::{program, repository};
+use crate::law_params::PARAMS;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use weir_p4::v1model::{Notes, Switch};
 
 const ETHERNET: &[u8] = &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
 
-/// Name and bytes of each field of the probe's header, in order.
-const FIELDS: &[(&str, usize)] = &[
-    ("op", 1),
-    ("target_us", 4),
-    ("interval_us", 4),
-    ("kp_q40_per_us", 4),
-    ("ki_q40_per_us", 4),
-    ("kd_q40_per_us", 4),
-    ("z1_q16", 4),
-    ("z2_q16", 4),
-    ("z3_q16", 4),
-    ("m1_us", 4),
-    ("m2_us", 4),
-    ("integral_drop_max", 4),
-    ("squared", 1),
-    ("idle_halflife_us", 4),
-    ("min_backlog_bytes", 4),
-    ("min_delay_us", 4),
-    ("dq_shift", 1),
-    ("dq_weight_shift", 1),
-    ("space_least_q16", 4),
-    ("space_most_q16", 4),
-    ("delay_bound_us", 4),
-    ("delay_bound_slope_q40_per_us", 4),
-    ("delay_limit_us", 4),
-    ("delay_guard_bytes", 4),
-    ("share_least_q16", 4),
-    ("share_shift", 1),
-    ("ecn_weight_shift", 1),
-    ("ecn_drop_us", 4),
-    ("ecn_bound_q32", 8),
+/// Name and bytes of each field of the probe's header behind the law's parameters, in order.
+const BEHIND: &[(&str, usize)] = &[
     ("coupling_q16", 4),
     ("ramp_least_us", 4),
     ("ramp_slope_q32_per_us", 8),
@@ -74,6 +47,9 @@ const FIELDS: &[(&str, usize)] = &[
     ("size", 1),
     ("p_q32", 8),
 ];
+
+/// All fields of the probe's header.
+static FIELDS: LazyLock<Vec<(&str, usize)>> = LazyLock::new(|| [&[("op", 1)], PARAMS, BEHIND].concat());
 
 const OPS: &[&str] = &["update", "departure", "tau", "decide", "arrival", "decide_low"];
 

@@ -9,6 +9,7 @@ mod diagnostics;
 mod drop_port;
 mod floods;
 mod fuzz;
+mod law_params;
 mod law_vectors;
 mod macros;
 mod nesting;
