@@ -145,6 +145,8 @@ def c_table(table: Table) -> str:
             f"\t{{{_text(row.key)}, {_text(row.help)}, {_text(row.right)}, {_text(row.group)}, {row.form.upper()},\n"
             f"\t {row.least!r}, {row.most!r}, {str(row.level == 'expert').lower()}, FIELD({row.name}), {otherwise}}},"
         )
+    lines += ["};", "", "static const char *const groups[] = {"]
+    lines += [f"\t{_text(group)}," for group in GROUPS]
     lines += ["};", "", "static const struct user_switch user_switches[] = {"]
     lines += [f"\t{{{_text(s.name)}, {_text(s.key)}, {_text(s.help)}, {s.on!r}, {s.off!r}}}," for s in table.switches]
     lines += ["};", "", "static const struct removed_key removed_keys[] = {"]

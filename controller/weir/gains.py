@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeGuard
 
 from .law import ALWAYS, RANGES, TAU_MAX_US, Z_ONE_Q16, Params
-from .params import ROWS, Row, Values
+from .params import ROWS, SWITCHES, Row, Values
 
 PER_SECOND_Q40_PER_US = 2**40 / 1e6
 """Parameters of 1 per second: a probability per second of delay in units of 2^-40 per microsecond."""
@@ -179,6 +179,12 @@ def differences(old: Gains, new: Gains) -> dict[str, tuple[Value, Value]]:
 
 
 def help_text() -> str:
-    """A line a key, for the help of commands that take KEY=VALUE."""
+    """A line a key of profiles, for the help of commands that take KEY=VALUE."""
     width = max(map(len, KEYS))
     return "\n".join(f"  {name:<{width}}  {row.doc} [{row.right}]" for name, row in ROWS.items())
+
+
+def user_help_text() -> str:
+    """The same for what users see without --expert."""
+    keys = [f"  {name:<22} {row.doc} [{row.right}]" for name, row in ROWS.items() if row.level == "user"]
+    return "\n".join([*keys, *(f"  {name:<22} {one.doc} [on or off]" for name, one in SWITCHES.items())])

@@ -18,6 +18,7 @@ from typing import Any
 
 from .files import write_whole
 from .gains import KEYS, REQUIRED, GainError, Gains, Value, differences, of_table
+from .params import REMOVED, ROWS, SWITCHES
 from .resources import PROFILES
 
 
@@ -105,25 +106,48 @@ def value_of(text: str) -> Value:
     return text
 
 
-def key_values(words: Iterable[str], known: Iterable[str] = KEYS, option: str = "--set") -> dict[str, Value]:
-    """The values of KEY=VALUE words by key; a later word wins. SettingsError names `option` and the word."""
+def key_values(
+    words: Iterable[str], known: Iterable[str] = KEYS, option: str = "--set", expert: bool = True
+) -> dict[str, Value]:
+    """The values of KEY=VALUE words by key; a later word wins. Without `expert` keys of that level are refused.
+    SettingsError names `option` and the word."""
     names = list(known)
     found: dict[str, Value] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            raise SettingsError(f"{option} {word}: must be KEY=VALUE, KEY one of {', '.join(names)}")
+            shown = [*SWITCHES, *(name for name in names if expert or not is_expert(name))]
+            raise SettingsError(f"{option} {word}: must be KEY=VALUE, KEY one of {', '.join(shown)}")
+        if key in SWITCHES and SWITCHES[key].key in names:
+            if text not in ("on", "off"):
+                raise SettingsError(f"{option} {word}: must be on or off")
+            found[SWITCHES[key].key] = SWITCHES[key].on if text == "on" else SWITCHES[key].off
+            continue
         try:
             key, value = setting(key, value_of(text), names)
         except SettingsError as error:
             raise SettingsError(f"{option} {error}") from None
         if key not in names:
-            raise SettingsError(f"{option} {word}: no such key; {nearest(key, names)}")
+            raise SettingsError(f"{option} {word}: {removed(key) or f'no such key; {nearest(key, names)}'}")
+        if is_expert(key) and not expert:
+            raise SettingsError(f"{option} {word}: only with --expert, or from a profile (--profile NAME)")
         found[key] = value
     return found
 
 
+def is_expert(key: str) -> bool:
+    """Whether it is a key of profiles that users see with --expert only."""
+    return key in ROWS and ROWS[key].level == "expert"
+
+
 # Profiles
+
+
+def removed(key: str) -> str:
+    """For a key of an earlier release: that the law no longer has it, and the one to use instead; else nothing."""
+    if key not in REMOVED:
+        return ""
+    return f"the law no longer has this parameter; {f'use {REMOVED[key]}' if REMOVED[key] else 'remove it'}"
 
 
 def profile_names() -> list[str]:
@@ -173,8 +197,10 @@ def loads(text: str, source: str = "profile") -> Gains:
             key, number = setting(written, value, KEYS)
         except SettingsError as error:
             raise GainError(f"{source}: {error}") from None
+        if key in REMOVED and value == 0 and not isinstance(value, bool):
+            continue  # it had no effect
         if key not in KEYS:
-            raise GainError(f"{source}: {key} = {value!r}: no such key; {nearest(key, KEYS)}")
+            raise GainError(f"{source}: {key} = {value!r}: {removed(key) or f'no such key; {nearest(key, KEYS)}'}")
         if key in found:
             raise GainError(f"{source}: {written} = {value!r}: given twice, as {key} too")
         found[key] = number

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from weir.settings import is_expert
+
 REPO = Path(__file__).resolve().parents[2]
 PROFILES = REPO / "controller" / "profiles"
 BUILD = Path(os.environ.get("WEIR_XDP_BUILD", REPO / "build" / "xdp"))
@@ -77,6 +79,11 @@ class _TestRun(ctypes.Structure):
     )
 
 
+def needs_expert(word: str) -> bool:
+    key, equals, _ = word.partition("=")
+    return bool(equals) and (is_expert(key) or is_expert(f"{key}_us"))
+
+
 class Holder:
     """A process that keeps a network namespace alive, and a mount namespace: with a BPF file system if asked, with a
     /sys that shows the namespace's own interfaces if asked."""
@@ -104,7 +111,10 @@ class Holder:
         self.process.stderr.close()
 
     def command(self, *args: object) -> list[str]:
-        return ["nsenter", "-t", str(self.process.pid), "-n", "-m", "--", *map(str, args)]
+        """The words that run a command in here; `weir-xdp` is given --expert where its KEY=VALUE words need it."""
+        words = [*map(str, args)]
+        more = ["--expert"] if str(WEIR) in words and any(map(needs_expert, words)) else []
+        return ["nsenter", "-t", str(self.process.pid), "-n", "-m", "--", *words, *more]
 
     def run(self, *args: object, check: bool = True, env: dict | None = None) -> subprocess.CompletedProcess:
         """Runs a command in here. Raises Failed unless check is False."""

@@ -417,13 +417,13 @@ def test_gains_by_command(queues, command):
             env={**os.environ, "PYTHONPATH": str(REPO / "controller"), "PATH": f"{folder}:{os.environ['PATH']}"},
         )  # fmt: skip
 
-    done = gains("--bpf", "q0", "--set", "target_us=7000", "--set", "integral=drop")
+    done = gains("--bpf", "q0", "--set", "target_us=7000", "--set", "integral=drop", "--expert")
     assert (done.returncode, done.stderr) == (0, "")
     assert gains_of(queues, "q0") == replace(TUNED, target_us=7000, integral="drop").to_params()
     assert "bpf q1  (tuned)\n  target_us = 15000\n" in gains().stdout
     for words, status, said in (
-        (("--set", "kp=1"), 2, "which port to set: bpf q0, bpf q1"),
-        (("--bpf", "q0", "--set", "z3=2"), 2, "z3 = 2: must be above 0 and below 1"),
+        (("--set", "ecn=on"), 2, "which port to set: bpf q0, bpf q1"),
+        (("--bpf", "q0", "--set", "z3=2", "--expert"), 2, "z3 = 2: must be above 0 and below 1"),
         (("--bpf", "q0", "--set", "kq=2"), 2, "kq=2: no such key; must be one of target_us"),
         (("--bpf", "q0", "--profile", "nix"), 2, "nix: no such profile; must be one of coupled, paper, tuned"),
         (("--port", "q7"), 1, "no port q7: must be one of q0, q1"),

@@ -35,6 +35,7 @@ from packets import packets
 
 import weir
 from weir.gains import KEYS, REQUIRED, Gains
+from weir.params import REMOVED
 
 TUNED = PROFILES / "tuned.toml"
 PAPER = PROFILES / "paper.toml"
@@ -909,6 +910,42 @@ def test_times_take_units_and_profiles_have_names(shaped, tmp_path):
         assert (shaped.status()["gains"]["target_us"], shaped.status()["rate_bit_s"]) == (5000, 20_000_000)
 
 
+def test_keys_of_experts_need_an_option_or_a_profile(shaped, tmp_path):
+    """Users set the target, and switch marks and flows on and off."""
+    (tmp_path / "mine.toml").write_text(TUNED.read_text().replace("kp = 20.0", "kp = 7.0"))
+    with shaped.attached("--rate", "10mbit"):
+        wrong = shaped.router.run("sh", "-c", f"{WEIR} set rb kp=3", check=False)
+        assert (wrong.returncode, shaped.status()["gains"]["kp"]) == (1, pytest.approx(20))
+        assert "--expert" in wrong.stderr
+        shaped.router.sh(f"{WEIR} set rb kp=3 --expert; {WEIR} set rb target=5ms ecn=off flows=off")
+        found = shaped.status()["gains"]
+        assert [found[key] for key in ("kp", "target_us", "ecn_bound", "share_least")] == pytest.approx([3, 5000, 0, 0])
+        shaped.router.sh(f"{WEIR} set rb ecn=on flows=on")
+        assert (shaped.status()["gains"]["ecn_bound"], shaped.status()["gains"]["share_least"]) == (1, 1)
+        assert shaped.router.run(WEIR, "set", "rb", "ecn=2", check=False).returncode == 1
+    for option in ("--profile", "--gains"):
+        with shaped.attached("--rate", "10mbit", option, tmp_path / "mine.toml"):
+            assert shaped.status()["gains"]["kp"] == pytest.approx(7)
+    keys = {words: _keys_of_help(shaped, words) for words in (("--help",), ("--expert", "--help"), ("set", "--help"))}
+    assert keys[("--expert", "--help")] >= set(KEYS)
+    assert keys[("--help",)] & set(KEYS) == keys[("set", "--help")] & set(KEYS) == {"target_us"}
+
+
+def _keys_of_help(shaped, words: tuple[str, ...]) -> set[str]:
+    lines = shaped.weir(*words).stdout.splitlines()
+    return {line.split()[0] for line in lines if line.startswith("  ")}
+
+
+def test_a_profile_of_an_earlier_release_is_read_where_its_keys_had_no_effect(shaped, tmp_path):
+    for key in REMOVED:
+        (tmp_path / "old.toml").write_text(f"{TUNED.read_text()}{key} = 0\n")
+        with shaped.attached("--rate", "10mbit", "--profile", tmp_path / "old.toml"):
+            assert shaped.status()["gains"]["kp"] == pytest.approx(20)
+        (tmp_path / "old.toml").write_text(f"{TUNED.read_text()}{key} = 3\n")
+        words = REMOVED[key] or key
+        refused(shaped, "attach", "rb", "--profile", tmp_path / "old.toml", "--rate", "10mbit", words=words)
+
+
 def test_versions():
     for tool in (WEIR, BUILD / "weir-sojourn"):
         for line in (["--version"], ["attach", "--version"])[: 2 if tool == WEIR else 1]:
@@ -1173,5 +1210,5 @@ def test_without_permission_there_is_one_clear_line(shaped):
 def test_help_teaches(shaped):
     text = shaped.weir("--help").stdout
     assert text == shaped.weir("attach", "--help").stdout
-    for word in ("attach", "detach", "status", "watch", "--signal", "Examples:", "htb", "m2_us", "ecn_bound"):
+    for word in ("attach", "detach", "status", "watch", "--signal", "Examples:", "htb", "target_us", "flows"):
         assert word in text

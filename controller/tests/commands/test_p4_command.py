@@ -129,14 +129,15 @@ def test_options_that_mean_nothing_together_end_with_2_and_ask_no_switch(
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["--set", "kp=3"], 2, "--port must say which port to set"),
+        (["--expert", "--set", "kp=3"], 2, "--port must say which port to set"),
         (["--port", "1", "--set", "kpp=1"], 2, "--set kpp=1: no such key; did you mean kp?"),
-        (["--port", "1", "--set", "kp"], 2, "--set kp: must be KEY=VALUE, KEY one of target_us"),
+        (["--port", "1", "--set", "kp=3"], 2, "--set kp=3: only with --expert"),
+        (["--port", "1", "--set", "kp"], 2, "--set kp: must be KEY=VALUE, KEY one of ecn, flows, target_us"),
         (["--port", "1", "--profile", "none"], 2, "--profile none: no such profile; must be one of coupled, paper"),
         (["--port", "1", "--profile", "tund"], 2, "--profile tund: no such profile; did you mean tuned?"),
         (["--port", "1", "--profile", "{bad}"], 2, "--profile {bad}: [port]: a profile has no tables"),
         (["--tls-cert", "x"], 2, "--tls-cert and --tls-key must be given together"),
-        (["--port", "512", "--set", "kp=3"], 1, f"device {NOBODY}: port '512': must be a number, 0 .. 509"),
+        (["--port", "512", "--set", "target_us=3"], 1, f"device {NOBODY}: port '512': must be a number, 0 .. 509"),
         ([], 1, f"device {NOBODY}: cannot read its gains: no connection to {NOBODY} (without TLS) within 0.2 s: no P4"),
     ],
 )

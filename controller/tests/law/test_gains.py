@@ -11,9 +11,9 @@ from params_strategy import ordered_params
 
 from weir.gains import KEYS, REQUIRED, SHARES, GainError, Gains, differences
 from weir.law import ALWAYS, Params
-from weir.params import ROWS
+from weir.params import REMOVED, ROWS
 from weir.resources import PROFILES
-from weir.settings import dumps, load, loads, save
+from weir.settings import SettingsError, dumps, key_values, load, loads, save
 
 PAPER = load(PROFILES / "paper.toml")
 TUNED = load(PROFILES / "tuned.toml")
@@ -77,6 +77,29 @@ def test_keys_that_came_later_may_be_left_out_of_a_profile() -> None:
             loads("\n".join(line for line in lines if not line.startswith(f"{key} = ")))
     with pytest.raises(GainError, match="share_most = 1: no such key"):
         loads("\n".join([*lines, "share_most = 1"]))
+
+
+@pytest.mark.parametrize(("key", "instead"), REMOVED.items())
+def test_a_key_of_an_earlier_release_is_taken_with_0(key: str, instead: str) -> None:
+    """It had no effect then. Any other value is refused, with the key to use instead."""
+    text = dumps(TUNED)
+    assert loads(f"{text}{key} = 0\n") == loads(f"{text}{key} = 0.0\n") == TUNED
+    with pytest.raises(GainError, match=f"mine: {key} = 3: .*{instead}"):
+        loads(f"{text}{key} = 3\n", "mine")
+    with pytest.raises(SettingsError, match=instead or key):
+        key_values([f"{key}=3"])
+
+
+def test_users_set_the_target_and_two_switches() -> None:
+    assert key_values(["target=5ms", "ecn=off", "flows=on"], expert=False) == {
+        "target_us": 5000, "ecn_bound": 0.0, "share_least": 1.0,
+    }  # fmt: skip
+    for word in ("kp=3", "interval=5ms", "ecn_bound=0.1"):
+        with pytest.raises(SettingsError, match="--expert"):
+            key_values([word], expert=False)
+        assert len(key_values([word])) == 1
+    with pytest.raises(SettingsError, match="ecn=yes: must be on or off"):
+        key_values(["ecn=yes"], expert=False)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_show_and_gains_say_what_is_there(rig: Rig) -> None:
     found = rig.gains()
     assert (found["2"]["target_us"], found["2"]["probability"]) == (6000, "squared")
     assert (found["1"]["target_us"], found["1"]["probability"]) == (15000, "linear")
-    assert "has no gains to change" in rig.call("gains", "--port", "9", "--set", "kp=1", fails=True)
+    assert "has no gains to change" in rig.call("gains", "--port", "9", "--set", "kp=1", "--expert", fails=True)
     assert "no port 77: must be one of 1, 2" in rig.call("gains", "--port", "77", fails=True)
 
 
@@ -274,7 +274,7 @@ def test_status_says_what_is_there(rig: Rig, traffic: None) -> None:
 
 def _is_in_charge(rig: Rig) -> bool:
     """Whether somebody is."""
-    with rig.start(*rig.weir("gains", "--port", "2", "--set", "kp=20"), **PIPES) as process:
+    with rig.start(*rig.weir("gains", "--port", "2", "--set", "kp=20", "--expert"), **PIPES) as process:
         _, error = process.communicate()
     assert process.returncode == 0 or "use a higher one" in error
     return process.returncode != 0

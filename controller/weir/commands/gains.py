@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,17 +13,18 @@ from typing import Any
 from .. import coupled
 from ..dataplane.base import DataPlaneError, Device, PortSettings
 from ..dataplane.fleet import Fleet, FleetError
-from ..gains import KEYS, GainError, Gains, Value, help_text
+from ..gains import KEYS, GainError, Gains, Value, help_text, user_help_text
 from ..settings import closest_profile, key_values, profile
 from ..text import printable
 from .arguments import DONE, EXIT_STATUS, command, end
 from .devices import FLEET_EXAMPLE, add_devices, fleet_of
 
 COUPLING_HELP = "\n".join(f"  {key:<22} {text}" for key, text in coupled.KEYS.items())
+MORE_KEYS = "Profiles have more keys, which --set takes with --expert: `weir gains --expert --help` lists them."
 EXAMPLE = f"""\
 examples:
   weir gains                                                  of all interfaces weir-xdp is attached to
-  weir gains --bpf eth0 --set target=5ms --set kp=24          change these, keep the rest
+  weir gains --bpf eth0 --set target=5ms --set ecn=off        change these, keep the rest
   weir gains --bpf eth0 --set coupling=1.5                    how two coupled bands are coupled
   weir gains --p4 10.0.0.1:9559 --port 2 --profile tuned      set port 2 from a profile
   weir gains --p4 10.0.0.1:9559 --election-id 2 --port 2 --set target_us=5000      beside a controller with id 1
@@ -31,12 +33,14 @@ examples:
 A key in _us is also taken without it, and then with a unit: --set target=5ms.
 
 keys:
-{help_text()}
+{user_help_text()}
 an interface with two coupled bands (`weir-xdp attach DEV --coupled L,C`) has four more:
 {COUPLING_HELP}
 a port of a P4 switch has two more:
   digest_interval_us     between two digests of the port, 0: none
   delay_source           where the law has the delay from: sojourn, or rate (Cao Eq. 1)
+
+{MORE_KEYS}
 
 {FLEET_EXAMPLE}
 Printing takes part in no election of controllers; setting on a P4 switch takes charge where nobody is. With --profile
@@ -47,13 +51,15 @@ port alone.
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    made = command("gains", "Print or set the law's gains, port by port, on any device.", EXAMPLE)
+def parser(expert: bool = False) -> argparse.ArgumentParser:
+    example = EXAMPLE.replace(MORE_KEYS, f"keys of profiles:\n{help_text()}") if expert else EXAMPLE
+    made = command("gains", "Print or set the law's gains, port by port, on any device.", example)
     add_devices(made)
     made.add_argument("--device", metavar="NAME", help="this one only")
     made.add_argument("--port", metavar="PORT", help="this one only: an interface, a port's number")
     made.add_argument("--profile", metavar="NAME", help="set from a profile that comes with Weir, or a path")
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set this key; repeatable")
+    made.add_argument("--expert", action="store_true", help="--set takes every key; --help lists them")
     made.add_argument("--json", action="store_true", help="one JSON document")
     return made
 
@@ -101,7 +107,7 @@ def _run(args: argparse.Namespace) -> int:
     with fleet_of(args, default_all=True) as fleet:
         devices = _devices(fleet, args.device)
         own_keys = dict.fromkeys(key for device in devices for key in device.own_keys)
-        changes = key_values(args.set, (*KEYS, *own_keys))
+        changes = key_values(args.set, (*KEYS, *own_keys), expert=args.expert)
         if base is not None or changes:
             device, port = _to_set(devices, args.port)
             _change(device, port, base, changes)
@@ -167,5 +173,6 @@ def _print(device: str, port: str, settings: PortSettings) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(words)
+    words = sys.argv[1:] if words is None else words
+    args = parser("--expert" in words).parse_args(words)
     return end("gains", lambda: _run(args))

@@ -323,7 +323,7 @@ class BpfDevice(Device):
     def _set(self, name: str, port: _Port, gains: Gains, own: Mapping[str, Value] = MappingProxyType({})) -> None:
         expect = ["--expect", str(port.config_id)] if port.config_id is not None else []
         own_pairs = [f"{key}={value}" for key, value in own.items()]
-        done = self._ask("set", name, *_pairs(gains), *own_pairs, "--json", *expect)
+        done = self._ask("set", name, *_pairs(gains), *own_pairs, "--expert", "--json", *expect)
         if done.returncode == _CHANGED:
             raise self._error("somebody else has just set its gains; they stay", name)
         if done.returncode:

@@ -48,7 +48,8 @@ struct removed_key {
 #define FIELD(name) offsetof(struct weir_params, name), sizeof(((struct weir_params *)0)->name)
 #include "gains/table.inc"
 
-#define GAINS (sizeof(gains) / sizeof(*gains))
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+#define GAINS COUNT(gains)
 _Static_assert(GAINS <= WEIR_GAINS_MAX, "raise WEIR_GAINS_MAX");
 
 #define MICROSECONDS "_us"
@@ -121,6 +122,56 @@ static bool read_value(const struct gain *g, const char *text, double *value)
 	return false;
 }
 
+/* A key of earlier releases: 0 had no effect, and is taken. */
+static int put_removed(const char *source, const char *key, const char *value)
+{
+	for (size_t i = 0; i < COUNT(removed_keys); i++) {
+		const struct removed_key *removed = &removed_keys[i];
+		double number;
+
+		if (strcmp(removed->key, key))
+			continue;
+		if (weir_number(value, &number) && number == 0)
+			return 0;
+		return weir_error("%s: %s = %s: the law no longer has this parameter; %s%s", source, key, value,
+				  removed->instead ? "use " : "remove it", removed->instead ? removed->instead : "");
+	}
+	return weir_error("%s: %s: no such key; `weir-xdp --expert --help` lists them", source, key);
+}
+
+static const struct user_switch *switch_of(const char *name)
+{
+	for (size_t i = 0; i < COUNT(user_switches); i++)
+		if (!strcmp(user_switches[i].name, name))
+			return &user_switches[i];
+	return NULL;
+}
+
+bool weir_gains_is_switch(const char *name)
+{
+	return switch_of(name) != NULL;
+}
+
+int weir_gains_put_switch(struct weir_gains *values, const char *source, const char *name, const char *value)
+{
+	const struct user_switch *is = switch_of(name);
+	int k = weir_gains_index(is->key);
+	bool on = !strcmp(value, "on");
+
+	if (!on && strcmp(value, "off"))
+		return weir_error("%s: %s = %s: must be on or off", source, name, value);
+	values->value[k] = on ? is->on : is->off;
+	values->given[k] = true;
+	return 0;
+}
+
+bool weir_gains_is_expert(const char *key)
+{
+	int k = weir_gains_index(key);
+
+	return k >= 0 && gains[k].expert;
+}
+
 int weir_gains_put(struct weir_gains *values, const char *source, const char *key, const char *value)
 {
 	int k = weir_gains_index(key);
@@ -128,7 +179,7 @@ int weir_gains_put(struct weir_gains *values, const char *source, const char *ke
 	double number;
 
 	if (k < 0)
-		return weir_error("%s: %s: no such key; `weir-xdp --help` lists them", source, key);
+		return put_removed(source, key, value);
 	if (weir_key_number(gains[k].key, key, value, plain, sizeof(plain)))
 		return weir_error("%s: %s = %s: " WEIR_NEEDS_UNIT, source, key, value, gains[k].key);
 	if (!read_value(&gains[k], plain, &number))
@@ -271,6 +322,18 @@ void weir_gains_print(const struct weir_gains *values, FILE *out, bool json)
 
 void weir_gains_help(FILE *out)
 {
+	for (size_t g = 0; g < COUNT(groups); g++)
+		for (size_t i = 0; i < GAINS; i++)
+			if (!strcmp(gains[i].group, groups[g]))
+				fprintf(out, "  %-22s  %s: %s; %s\n", gains[i].key, groups[g], gains[i].meaning,
+					gains[i].right);
+}
+
+void weir_gains_user_help(FILE *out)
+{
 	for (size_t i = 0; i < GAINS; i++)
-		fprintf(out, "  %-22s  %s; %s\n", gains[i].key, gains[i].meaning, gains[i].right);
+		if (!gains[i].expert)
+			fprintf(out, "  %-22s  %s; %s\n", gains[i].key, gains[i].meaning, gains[i].right);
+	for (size_t i = 0; i < COUNT(user_switches); i++)
+		fprintf(out, "  %-22s  %s; on or off\n", user_switches[i].name, user_switches[i].meaning);
 }

@@ -39,8 +39,16 @@ void weir_gains_from_params(struct weir_gains *gains, const struct weir_params *
 /* As `"key": value` pairs with commas between (json) or one `key = value` a line. */
 void weir_gains_print(const struct weir_gains *gains, FILE *out, bool json);
 
-/* Every key with its meaning and range, one a line. */
+/* Every key with its meaning and range, one a line, by groups. */
 void weir_gains_help(FILE *out);
+/* The same for the keys and switches of users. */
+void weir_gains_user_help(FILE *out);
+
+/* Whether a key is for experts: not for KEY=VALUE without more. */
+bool weir_gains_is_expert(const char *key);
+/* A word of users that sets a key: `ecn=on`, `ecn=off`. */
+bool weir_gains_is_switch(const char *name);
+int weir_gains_put_switch(struct weir_gains *gains, const char *source, const char *name, const char *value);
 
 /* The place of a key in struct weir_gains; -1 if there is no such key. A key in _us is also taken without it. */
 int weir_gains_index(const char *key);

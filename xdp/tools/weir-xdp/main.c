@@ -30,14 +30,14 @@ static const struct command {
 	const char *usage, *help;
 } commands[] = {
 	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true, .classes = true, .places = true,
-	 .usage = "DEV[/ingress] [--gains PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
+	 .usage = "DEV[/ingress] [--profile PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
 	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true, .classes = true, .places = true,
 	 .usage = "DEV[/CLASS|/ingress] [KEY=VALUE ...] [OPTIONS of attach]",
 	 .help = "attach, or adopt what is attached and fits, or replace it in place; say which"},
 	{"daemon", DAEMON, command_daemon, .usage = "[--config FILE]",
 	 .help = "keep what a configuration asks for, whatever comes and goes"},
 	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true, .places = true,
-	 .usage = "DEV --rate RATE [--gains PROFILE] [KEY=VALUE ...]",
+	 .usage = "DEV --rate RATE [--profile PROFILE] [KEY=VALUE ...]",
 	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
 	{"detach", DETACH, command_detach, .needs_dev = true, .classes = true, .usage = "DEV[/CLASS|/ingress]",
 	 .help = "remove the law, and all that attach made"},
@@ -65,15 +65,15 @@ static const char examples[] =
 	"Examples:\n"
 	"  weir-xdp attach eth0 --shape 95mbit      # slightly less than the link, so that the queue is here\n"
 	"  weir-xdp attach eth0                     # where a shaper (htb) is there already\n"
-	"  weir-xdp set eth0 target=5ms kp=4\n"
+	"  weir-xdp set eth0 target=5ms ecn=off\n"
 	"  weir-xdp watch eth0 --every 500ms\n"
 	"  weir-xdp attach eth0 --class 1:10 target=5ms               # one class of a tree; DEV/1:10 from then on\n"
 	"  weir-xdp attach eth0 --class 1:                            # each class that packets wait in\n"
 	"  weir-xdp attach wan0/ingress --rate 47mbit                 # received packets; beside a law at egress, too\n"
-	"  weir-xdp attach r-eth1 --gains paper --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
+	"  weir-xdp attach r-eth1 --profile paper --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
 	"  weir-xdp attach r-eth1 --peer sink-eth0@/run/netns/sink --coupled 1:10,1:20\n";
 
-static int help(void)
+static int help(bool expert)
 {
 	printf("weir-xdp: PID-Delay queue control on an interface, as tc or XDP eBPF.\n\n");
 	for (size_t i = 0; i < COMMANDS; i++)
@@ -83,13 +83,20 @@ static int help(void)
 	       "it.\n\n%s",
 	       signals_help);
 	options_help(stdout);
-	printf("\nKeys of a profile:\n");
-	weir_gains_help(stdout);
-	printf("\nWith --coupled there are also, not in a profile:\n");
+	printf("\nKEY=VALUE:\n");
+	weir_gains_user_help(stdout);
+	printf("\nWith --coupled there are also:\n");
 	weir_coupling_help(stdout);
-	printf("\nKEY=VALUE takes the same keys; a key in _us also without it and with a unit (target=5ms). `set` also "
-	       "takes rate, limit_packets and limit_bytes.\n\n%s",
-	       examples);
+	printf("\nA key in _us is also taken without it and with a unit (target=5ms). `set` also takes rate, "
+	       "limit_packets and limit_bytes.\n\n");
+	if (expert) {
+		printf("Keys of a profile:\n");
+		weir_gains_help(stdout);
+		printf("\n");
+	} else {
+		printf("Profiles have more keys, which KEY=VALUE takes with --expert: `weir-xdp --expert --help`.\n\n");
+	}
+	printf("%s", examples);
 	return 0;
 }
 
@@ -188,8 +195,14 @@ int main(int argc, char **argv)
 	const struct command *command;
 	int asked;
 
+	while (argc > 1 && !strcmp(argv[1], "--expert")) { /* before the command */
+		r.expert = true;
+		argv[1] = argv[0];
+		argv++;
+		argc--;
+	}
 	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
-		return help();
+		return help(r.expert || (argc > 2 && !strcmp(argv[2], "--expert")));
 	if (argc > 1 && !strcmp(argv[1], "--version"))
 		return version();
 	command = find_command(argc > 1 ? argv[1] : NULL);
@@ -197,7 +210,7 @@ int main(int argc, char **argv)
 		return USAGE_ERROR;
 	asked = read_options(&r, command->bit, argc - 1, argv + 1);
 	if (asked > 0)
-		return asked == ASKED_HELP ? help() : version();
+		return asked == ASKED_HELP ? help(r.expert) : version();
 	if (asked < 0 || read_arguments(&r, command, argc - 1 - optind, argv + 1 + optind))
 		return USAGE_ERROR;
 	verbose = r.verbose;

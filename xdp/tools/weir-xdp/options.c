@@ -183,9 +183,10 @@ static const struct row {
 	const char *help;
 } rows[] = {
 	{.help = "Options of attach and ensure:"},
-	{"gains", "FILE", ATTACH | ENSURE | ADOPT, NULL, MEMBER(gains_file),
-	 "a profile: the keys below, one `key = value` a line; or one that is built in: tuned\n"
-	 "(default), paper, coupled (default with --coupled)"},
+	{"profile", "FILE", ATTACH | ENSURE | ADOPT, NULL, MEMBER(gains_file),
+	 "a file of `key = value` lines, or one that is built in: tuned (default), paper,\n"
+	 "coupled (default with --coupled)"},
+	{"gains", "FILE", ATTACH | ENSURE | ADOPT, NULL, MEMBER(gains_file), "the same"},
 	{"signal", "SIGNAL", ATTACH | ENSURE, read_signal, .help = "where packets wait, see above"},
 	{"peer", "DEV[@NETNS]", ATTACH | ENSURE, read_peer,
 	 .help = "veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)"},
@@ -216,7 +217,7 @@ static const struct row {
 	 .help = "attach: a test aid: U stays P, whatever the queue does, and there are no bounds in time"},
 	{"look", NULL, ENSURE, NULL, MEMBER(look),
 	 "ensure: say what would be done, change nothing; exit status 3 if there is something"},
-	{.help = "Options of other commands (adopt takes --gains, --rate and --limit-bytes of those above):"},
+	{.help = "Options of other commands (adopt takes --profile, --rate and --limit-bytes of those above):"},
 	{"json", NULL, ATTACH | ENSURE | ADOPT | STATUS | SET | WATCH, NULL, MEMBER(json),
 	 "attach, ensure, adopt, status, set: one JSON document on standard output; watch: a line a sample"},
 	{"expect", "ID", SET, read_expect,
@@ -235,6 +236,8 @@ static const struct row {
 	{"pins-only", NULL, DETACH, NULL, MEMBER(pins_only),
 	 "detach: only remove the pins (the interface can't be reached any more)"},
 	{.help = "Options of all commands:"},
+	{"expert", NULL, ALL, NULL, MEMBER(expert),
+	 "KEY=VALUE takes every key of a profile; with --help: the list of them"},
 	{"netns", "PATH", ALL & ~DAEMON, read_netns, .help = "DEV is in this network namespace"},
 	{"pins", "FOLDER", ALL, read_pins, .help = "where the maps are pinned (default " WEIR_PINS ")"},
 	{"verbose", NULL, ALL, NULL, MEMBER(verbose), "print the messages of libbpf and the kernel's verifier"},
@@ -261,7 +264,7 @@ static int read_option(struct request *r, const struct row *row, char *value)
 int read_options(struct request *r, enum command_bit command, int argc, char **argv)
 {
 	struct option options[ROWS + 1] = {0};
-	int id, index;
+	int id, index, asked = 0;
 
 	for (size_t i = 0, n = 0; i < ROWS; i++)
 		if (rows[i].name)
@@ -276,16 +279,18 @@ int read_options(struct request *r, enum command_bit command, int argc, char **a
 		if (id == '?')
 			return weir_error("%s: no such option; --help lists them", argv[optind - 1]);
 		row = &rows[id - FIRST];
-		if (!strcmp(row->name, "help"))
-			return ASKED_HELP;
+		if (!strcmp(row->name, "help")) {
+			asked = ASKED_HELP;
+			continue;
+		}
 		if (!strcmp(row->name, "version"))
 			return ASKED_VERSION;
 		if (!(row->commands & command))
 			return weir_error("--%s: not an option of %s", row->name, argv[0]);
 		if (read_option(r, row, optarg))
-			return -1;
+			return asked ? asked : -1;
 	}
-	return 0;
+	return asked;
 }
 
 void options_help(FILE *out)

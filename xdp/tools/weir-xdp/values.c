@@ -63,7 +63,18 @@ static int put_coupling(struct weir_coupling *coupling, const char *key, const c
 	return weir_coupling_put(coupling, "argument", key, value);
 }
 
-int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s)
+/* A gain of the profile: a switch, a user's key, or with --expert any. */
+static int put_gain(const struct request *r, struct weir_gains *gains, const char *key, const char *value)
+{
+	if (weir_gains_is_switch(key))
+		return weir_gains_put_switch(gains, "argument", key, value);
+	if (weir_gains_is_expert(key) && !r->expert)
+		return weir_error("argument: %s: only with --expert, or from a profile (--profile FILE)", key);
+	return weir_gains_put(gains, "argument", key, value);
+}
+
+int apply_pair(const struct request *r, const char *pair, struct weir_gains *gains, struct weir_config *config,
+	       double *rate_bit_s)
 {
 	const struct weir_signal_row *row = weir_signal_of(config->signal);
 	const char *value;
@@ -87,7 +98,7 @@ int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *c
 	}
 	if (weir_coupling_has(key))
 		return put_coupling(config->coupled ? &config->coupling : NULL, key, value);
-	return weir_gains_put(gains, "argument", key, value);
+	return put_gain(r, gains, key, value);
 }
 
 int check_coupled(const struct weir_gains *gains)
@@ -109,7 +120,7 @@ static int apply_words(const struct request *r, struct weir_gains *gains, struct
 	for (int i = 0; i < r->words; i++)
 		if (split_pair(r->word[i], key, &value) ||
 		    (weir_coupling_has(key) ? put_coupling(coupled ? coupling : NULL, key, value)
-					    : weir_gains_put(gains, "argument", key, value)))
+					    : put_gain(r, gains, key, value)))
 			return -1;
 	return weir_gains_check(gains) || (coupled && check_coupled(gains)) ? -1 : 0;
 }

@@ -15,7 +15,8 @@ int parse_whole(const char *what, const char *text, double least, double most, d
 int parse_limit(const char *what, const char *text, __u64 *limit);
 
 /* One KEY=VALUE argument: a gain, or what else can be set on a running queue. */
-int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s);
+int apply_pair(const struct request *r, const char *pair, struct weir_gains *gains, struct weir_config *config,
+	       double *rate_bit_s);
 
 /* All gains of an attach: the profile's, with the arguments' in their place. With --coupled the coupling's too. */
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);

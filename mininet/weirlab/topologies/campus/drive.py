@@ -223,7 +223,7 @@ class CampusDrive(Programs):
             said = net[queue.node].cmd(
                 "weir-xdp", "attach", queue.device, "--signal", "veth", "--gains", profile,
                 "--peer", f"{queue.peer_device}@{net[queue.peer].namespace}",
-                "--limit-packets", queue.limit_packets, *behind, *gains, "--json",
+                "--limit-packets", queue.limit_packets, *behind, *gains, "--expert", "--json",
             )  # fmt: skip
             (self.out / f"attached-{queue.device}.json").write_text(said)
 

@@ -183,7 +183,7 @@ class Drive(Programs):
             gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
         said = net[node].cmd(
             "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
-            "--limit-packets", limit_packets, *gains, "--json",
+            "--limit-packets", limit_packets, *gains, "--expert", "--json",
         )  # fmt: skip
         (self.out / output).write_text(said)
 

@@ -63,7 +63,7 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 		rate_bit_s = (double)config->rate_bit_s;
 	weir_gains_asked(&gains, config);
 	for (int i = 0; i < r->words; i++)
-		if (apply_pair(r->word[i], &gains, config, &rate_bit_s))
+		if (apply_pair(r, r->word[i], &gains, config, &rate_bit_s))
 			return 1;
 	if (weir_gains_check(&gains) || (config->coupled && check_coupled(&gains)))
 		return 1;

@@ -140,7 +140,8 @@ static const struct {
 	{"peer", "--peer", false},
 	{"signal", "--signal", false},
 	{"hook", "--hook", false},
-	{"gains", "--gains", false},
+	{"profile", "--profile", false},
+	{"gains", "--profile", false},
 	{"limit_packets", "--limit-packets", false},
 	{"limit_bytes", "--limit-bytes", false},
 	{"whole_tree", "--whole-tree", true},
@@ -153,7 +154,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 {
 	bool yes = !strcmp(value, "true");
 
-	if (weir_gains_index(key) >= 0 || weir_coupling_has(key))
+	if (weir_gains_index(key) >= 0 || weir_gains_is_switch(key) || weir_coupling_has(key))
 		return add_word(w, key, "=", value);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		if (strcmp(key, keys[i].key))
@@ -164,9 +165,10 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 			return weir_error("%s = %s: must be true or false", key, value);
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
-	return weir_error("%s: no key of an interface: must be shape, rate, peer, signal, hook, gains, limit_packets, "
-			  "limit_bytes, whole_tree, of a class mark or others, or a key of a profile",
-			  key);
+	return weir_error(
+		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
+		"limit_bytes, whole_tree, of a class mark or others, or a key of a profile",
+		key);
 }
 
 static int read_line(struct daemon_config *c, char *line, int number)
@@ -198,8 +200,13 @@ int daemon_request(const struct daemon_config *c, const struct wanted *w, const 
 {
 	char *words[DAEMON_WORDS_MAX + 3] = {0};
 
-	*r = (struct request){
-		.peer_netns = "", .netns = "", .pins = pins, .name = "", .kept = true, .direction = w->direction};
+	*r = (struct request){.peer_netns = "",
+			      .netns = "",
+			      .pins = pins,
+			      .name = "",
+			      .kept = true,
+			      .expert = true,
+			      .direction = w->direction};
 	for (int i = 0; i < w->count; i++)
 		words[i] = w->words[i];
 	optind = 0; /* getopt begins anew, and puts the arguments last */
