@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one reader of settings: profiles by name or path, KEY=VALUE words, TOML files, and "did you mean".
 
-A profile is a TOML file of flat `key = value` lines, so that the C loader reads it with a dozen lines of its own.
+A profile is a TOML file without tables; `weir-xdp` reads the same ones (xdp/lib/gains/toml.c).
 A key that came after the first release may be left out: it does nothing then. Every other must be there, so that a
 profile says all of what it means.
 """
@@ -20,6 +20,8 @@ from .files import write_whole
 from .gains import KEYS, REQUIRED, GainError, Gains, Value, differences, of_table
 from .params import REMOVED, ROWS, SWITCHES
 from .resources import PROFILES
+
+PROFILE_BYTES_MAX = 2**20
 
 
 class SettingsError(ValueError):
@@ -46,7 +48,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     """The table of a TOML text. SettingsError names `source` and the line."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of an integer of thousands of digits
         raise SettingsError(f"{source}: not TOML: {error}") from None
 
 
@@ -66,7 +68,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 # Times with their units
 
 _US_PER = {"us": 1, "ms": 1_000, "s": 1_000_000}
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(us|ms|s)", re.IGNORECASE)
+_TIME = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,6})?|\.[0-9]{1,6})(us|ms|s)", re.IGNORECASE | re.ASCII)
 
 
 def time_us(value: object) -> int | float | None:
@@ -185,6 +187,8 @@ def load(path: str | Path) -> Gains:
 
 def loads(text: str, source: str = "profile") -> Gains:
     """Gains from a profile's text. GainError names `source`."""
+    if len(text) > PROFILE_BYTES_MAX or len(text.encode()) > PROFILE_BYTES_MAX:
+        raise GainError(f"{source}: longer than a profile may be, {PROFILE_BYTES_MAX} bytes")
     try:
         table = parse_toml(text, source)
     except SettingsError as error:

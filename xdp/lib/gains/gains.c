@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "gains/toml.h"
 #include "gains/units.h"
 
 #define PER_SECOND_Q40_PER_US ((double)WEIR_U_ONE_Q40 / 1e6)
@@ -50,7 +51,7 @@ struct removed_key {
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 #define GAINS COUNT(gains)
-_Static_assert(GAINS <= WEIR_GAINS_MAX, "raise WEIR_GAINS_MAX");
+_Static_assert(GAINS <= WEIR_GAINS_MAX && COUNT(removed_keys) <= WEIR_GAINS_MAX, "raise WEIR_GAINS_MAX");
 
 #define MICROSECONDS "_us"
 
@@ -122,21 +123,57 @@ static bool read_value(const struct gain *g, const char *text, double *value)
 	return false;
 }
 
-/* A key of earlier releases: 0 had no effect, and is taken. */
-static int put_removed(const char *source, const char *key, const char *value)
+int weir_gains_removed_index(const char *key)
 {
-	for (size_t i = 0; i < COUNT(removed_keys); i++) {
-		const struct removed_key *removed = &removed_keys[i];
-		double number;
+	for (size_t i = 0; i < COUNT(removed_keys); i++)
+		if (!strcmp(removed_keys[i].key, key))
+			return (int)i;
+	return -1;
+}
 
-		if (strcmp(removed->key, key))
-			continue;
-		if (weir_number(value, &number) && number == 0)
-			return 0;
-		return weir_error("%s: %s = %s: the law no longer has this parameter; %s%s", source, key, value,
-				  removed->instead ? "use " : "remove it", removed->instead ? removed->instead : "");
+/* A key that is not in the table. */
+static int refuse_key(const char *source, const char *key, const char *value)
+{
+	int removed = weir_gains_removed_index(key);
+	const char *instead = removed < 0 ? NULL : removed_keys[removed].instead;
+
+	if (removed < 0)
+		return weir_error("%s: %s: no such key; `weir-xdp --expert --help` lists them", source, key);
+	return weir_error("%s: %s = %s: the law no longer has this parameter; %s%s", source, key, value,
+			  instead ? "use " : "remove it", instead ? instead : "");
+}
+
+/* Whether a value of that kind can be one of the key's. */
+static bool is_of_form(const struct gain *g, const char *value, enum weir_toml_kind kind)
+{
+	double us;
+
+	switch (kind) {
+	case WEIR_TOML_STRING: /* a word, or a time with its unit */
+		return g->form == CURVE || (g->form == INTERVALS && !weir_number(value, &us)) ||
+		       (ending_of(g->key) && weir_time_us(value, &us));
+	case WEIR_TOML_INTEGER:
+		return g->form != CURVE;
+	case WEIR_TOML_FLOAT:
+		return g->form != CURVE && g->form != WHOLE && g->form != INTERVALS;
+	default:
+		return false;
 	}
-	return weir_error("%s: %s: no such key; `weir-xdp --expert --help` lists them", source, key);
+}
+
+int weir_gains_put_toml(struct weir_gains *values, const char *source, const struct weir_toml *pair)
+{
+	int k = weir_gains_index(pair->key);
+	bool number_only = k >= 0 && strcmp(gains[k].key, pair->key) && pair->kind != WEIR_TOML_STRING;
+	double number;
+
+	if (k < 0 && weir_gains_removed_index(pair->key) >= 0 &&
+	    (pair->kind == WEIR_TOML_INTEGER || pair->kind == WEIR_TOML_FLOAT) && weir_number(pair->value, &number) &&
+	    number == 0)
+		return 0; /* it had no effect */
+	if (k >= 0 && !number_only && !is_of_form(&gains[k], pair->value, pair->kind))
+		return weir_error("%s: %s = %.64s: must be %s", source, pair->key, pair->value, gains[k].right);
+	return weir_gains_put(values, source, pair->key, pair->value);
 }
 
 static const struct user_switch *switch_of(const char *name)
@@ -179,11 +216,11 @@ int weir_gains_put(struct weir_gains *values, const char *source, const char *ke
 	double number;
 
 	if (k < 0)
-		return put_removed(source, key, value);
+		return refuse_key(source, key, value);
 	if (weir_key_number(gains[k].key, key, value, plain, sizeof(plain)))
 		return weir_error("%s: %s = %s: " WEIR_NEEDS_UNIT, source, key, value, gains[k].key);
 	if (!read_value(&gains[k], plain, &number))
-		return weir_error("%s: %s = %s: must be %s", source, key, value, gains[k].right);
+		return weir_error("%s: %s = %.64s: must be %s", source, key, value, gains[k].right);
 	values->value[k] = number;
 	values->given[k] = true;
 	return 0;

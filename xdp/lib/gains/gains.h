@@ -9,6 +9,8 @@
 
 #include "weir/law.h"
 
+struct weir_toml;
+
 #define WEIR_GAINS_MAX 40 /* room; how many there are the table in gains.c says */
 
 /* Values as an operator writes them, in the table's order; integral and probability as their numbers in struct
@@ -23,11 +25,17 @@ struct weir_gains {
 /* One `key = value`; `source` goes before the message ("profile.toml:3", "argument"). */
 int weir_gains_put(struct weir_gains *gains, const char *source, const char *key, const char *value);
 
-/* A profile: flat TOML, `key = value` and comments. By its path, or by the name of one that is built in. */
+/* A profile: TOML without tables. By its path, or by the name of one that is built in. */
 int weir_gains_read(struct weir_gains *gains, const char *profile);
 
-/* One line of flat TOML, in place: both are empty for a blank one. False if it is no line `key = value`. */
-bool weir_toml_split(char *line, char **key, char **value);
+/* Its text: `size` bytes and one more, all of which may be written. */
+int weir_gains_parse(struct weir_gains *gains, const char *profile, char *text, size_t size);
+/* One key and value of it. */
+int weir_gains_put_toml(struct weir_gains *gains, const char *source, const struct weir_toml *pair);
+#define WEIR_PROFILE_BYTES_MAX (1 << 20)
+
+/* The place of a key of an earlier release, below WEIR_GAINS_MAX; -1 if it is none. */
+int weir_gains_removed_index(const char *key);
 
 /* Every key given, and in the order Algorithm 1 needs (0 < Z3 < 1 < Z2 < Z1 < 16, M2 < M1). Keys that came after the
  * first release need not be given: they get the value with which they do nothing. */

@@ -1,59 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A profile's file: flat TOML, one `key = value` a line, and comments. */
+/* A profile: a TOML document of keys and values, by its file or by its name. */
 #include "gains/gains.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
-
-static char *trim(char *text)
-{
-	char *end = text + strlen(text);
-
-	while (isspace((unsigned char)*text))
-		text++;
-	while (end > text && isspace((unsigned char)end[-1]))
-		*--end = 0;
-	return text;
-}
-
-bool weir_toml_split(char *line, char **key, char **value)
-{
-	bool quoted = false;
-	char *equals;
-
-	for (char *c = line; *c; c++) {
-		if (*c == '"')
-			quoted = !quoted;
-		if (*c == '#' && !quoted) {
-			*c = 0;
-			break;
-		}
-	}
-	*key = *value = line = trim(line);
-	if (quoted)
-		return false;
-	if (!*line)
-		return true;
-	equals = strchr(line, '=');
-	if (!equals)
-		return false;
-	*equals = 0;
-	*key = trim(line);
-	*value = trim(equals + 1);
-	if (**value == '"') { /* a string: without its quotes, if they are where they belong */
-		size_t len = strlen(*value);
-
-		if (len < 2 || strchr(*value + 1, '"') != *value + len - 1)
-			return false;
-		(*value)[len - 1] = 0;
-		(*value)++;
-		return **key != 0;
-	}
-	return **key && **value && !strchr(*value, '"');
-}
+#include "gains/toml.h"
 
 /* Profiles that come with the program, made of controller/profiles/ by the Makefile: a row {name, text} each. */
 static const struct {
@@ -62,43 +16,72 @@ static const struct {
 #include "profiles.inc"
 };
 
-static FILE *open_profile(const char *profile)
+int weir_gains_parse(struct weir_gains *gains, const char *profile, char *text, size_t size)
 {
-	for (size_t i = 0; i < sizeof(built_in) / sizeof(*built_in); i++)
-		if (!strcmp(built_in[i].name, profile)) /* only read, whatever the type of the parameter */
-			return fmemopen((void *)(unsigned long)built_in[i].text, strlen(built_in[i].text), "r");
-	return fopen(profile, "re");
+	bool seen[WEIR_GAINS_MAX] = {false}, gone[WEIR_GAINS_MAX] = {false};
+	char source[512];
+	struct weir_toml t;
+	enum weir_toml_found found;
+
+	weir_toml_begin(&t, text, size);
+	while ((found = weir_toml_next(&t)) == WEIR_TOML_PAIR) {
+		int k = weir_gains_index(t.key), removed = weir_gains_removed_index(t.key);
+		bool *once = k >= 0 ? &seen[k] : removed >= 0 ? &gone[removed] : NULL;
+
+		snprintf(source, sizeof(source), "%s:%d", profile, t.line);
+		if (once && *once)
+			return weir_error("%s: %s: given twice", source, t.key);
+		if (weir_gains_put_toml(gains, source, &t))
+			return -1;
+		if (once)
+			*once = true;
+	}
+	return found == WEIR_TOML_END ? 0 : weir_error("%s:%d: %s", profile, t.line, t.wrong);
+}
+
+/* A file's bytes and one more. NULL after one line. */
+static char *read_file(const char *path, size_t *size)
+{
+	FILE *file = fopen(path, "re");
+	char *text = malloc(WEIR_PROFILE_BYTES_MAX + 2);
+
+	if (!file || !text) {
+		weir_error("%s: %s", path, strerror(errno));
+	} else {
+		*size = fread(text, 1, WEIR_PROFILE_BYTES_MAX + 1, file);
+		if (!ferror(file) && *size <= WEIR_PROFILE_BYTES_MAX) {
+			fclose(file);
+			return text;
+		}
+		if (ferror(file))
+			weir_error("%s: %s", path, strerror(errno));
+		else
+			weir_error("%s: longer than a profile may be, %d bytes", path, WEIR_PROFILE_BYTES_MAX);
+	}
+	if (file)
+		fclose(file);
+	free(text);
+	return NULL;
 }
 
 int weir_gains_read(struct weir_gains *gains, const char *profile)
 {
-	FILE *file = open_profile(profile);
-	char line[512], source[512], *key, *value;
-	bool seen[WEIR_GAINS_MAX] = {false};
-	int number = 0, result = 0;
+	char *text = NULL;
+	size_t size;
+	int result;
 
-	if (!file)
-		return weir_error("%s: %s", profile, strerror(errno));
-	while (!result && fgets(line, sizeof(line), file)) {
-		int k;
-
-		snprintf(source, sizeof(source), "%s:%d", profile, ++number);
-		if ((!strchr(line, '\n') && !feof(file)) || !weir_toml_split(line, &key, &value)) {
-			result = weir_error("%s: must be a line `key = value`", source);
-			break;
+	for (size_t i = 0; i < sizeof(built_in) / sizeof(*built_in); i++)
+		if (!strcmp(built_in[i].name, profile)) {
+			text = strdup(built_in[i].text);
+			size = strlen(built_in[i].text);
+			if (!text)
+				return weir_error("out of memory");
 		}
-		if (!*key)
-			continue;
-		k = weir_gains_index(key);
-		if (k >= 0 && seen[k])
-			result = weir_error("%s: %s: given twice", source, key);
-		else
-			result = weir_gains_put(gains, source, key, value);
-		if (k >= 0)
-			seen[k] = true;
-	}
-	if (!result && ferror(file))
-		result = weir_error("%s: %s", profile, strerror(errno));
-	fclose(file);
+	if (!text)
+		text = read_file(profile, &size);
+	if (!text)
+		return -1;
+	result = weir_gains_parse(gains, profile, text, size);
+	free(text);
 	return result;
 }

@@ -43,14 +43,36 @@ static bool with_unit(const char *text, const struct unit *units, double *value)
 	return false;
 }
 
+/* The point is moved, so that 1.001ms is 1001 us. With 12 and 6 digits no time in range loses any. */
+#define WHOLE_DIGITS 12
+#define PART_DIGITS 6
+
 bool weir_time_us(const char *text, double *us)
 {
-	static const struct unit units[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}, {0}};
-	bool is_time = with_unit(text, units, us);
+	static const struct {
+		const char *name;
+		size_t places;
+	} units[] = {{"us", 0}, {"ms", 3}, {"s", 6}};
+	size_t whole = strspn(text, "0123456789"), point = text[whole] == '.';
+	size_t part = point ? strspn(text + whole + 1, "0123456789") : 0;
+	const char *unit = text + whole + point + part;
+	char moved[WHOLE_DIGITS + PART_DIGITS + 8] = "";
 
-	if (is_time)
-		*us = rint(*us * 1e3) / 1e3; /* 1.001ms is 1001 us, whatever the product of the two is */
-	return is_time;
+	if (!(whole + part) || whole > WHOLE_DIGITS || part > PART_DIGITS)
+		return false;
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		if (strcasecmp(unit, units[i].name))
+			continue;
+		memcpy(moved, text, whole);
+		for (size_t k = 0; k < units[i].places; k++)
+			moved[whole + k] = k < part ? text[whole + 1 + k] : '0';
+		moved[whole + units[i].places] = '.';
+		if (part > units[i].places)
+			memcpy(moved + whole + units[i].places + 1, text + whole + 1 + units[i].places,
+			       part - units[i].places);
+		return weir_number(moved, us);
+	}
+	return false;
 }
 
 bool weir_rate(const char *text, double *bit_s)

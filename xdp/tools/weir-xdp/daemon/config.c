@@ -10,6 +10,7 @@
 #include "error.h"
 #include "gains/coupling.h"
 #include "gains/gains.h"
+#include "gains/toml.h"
 #include "gains/units.h"
 #include "pins/attachment.h"
 #include "pins/place.h"
@@ -173,15 +174,20 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 
 static int read_line(struct daemon_config *c, char *line, int number)
 {
-	char *name, *key, *value;
+	struct weir_toml t;
+	char *name;
 
 	if (table_name(line, &name))
 		return begin_table(c, name, number);
-	if (!weir_toml_split(line, &key, &value))
-		return weir_error("must be a line `key = value`, or `[NAME]` of an interface");
-	if (!*key)
+	weir_toml_begin(&t, line, strlen(line));
+	switch (weir_toml_next(&t)) {
+	case WEIR_TOML_END:
 		return 0;
-	return c->count ? set_of(&c->list[c->count - 1], key, value) : set_own(c, key, value);
+	case WEIR_TOML_PAIR:
+		return c->count ? set_of(&c->list[c->count - 1], t.key, t.value) : set_own(c, t.key, t.value);
+	default:
+		return weir_error("must be a line `key = value`, or `[NAME]` of an interface");
+	}
 }
 
 /* The classes of an htb that have tables of their own. */
