@@ -68,6 +68,14 @@ def test_a_program_that_is_taken_off_comes_back(rig, daemon, hook):
     until(lambda: daemon.metric("drift_total", dev="rb", part="program") == 1, "its drift", 60)
 
 
+def test_a_table_has_a_profile_its_keys_and_switches(rig, daemon):
+    daemon.configure("[rb]\nshape = '10mbit'\nprofile = \"paper\"\nkp = 2\ntarget_us = 20_000\necn = 'on'\n")
+    daemon.start()
+    until(lambda: attached(rig), "attached", 60)
+    gains = rig.status()["gains"]
+    assert [gains[key] for key in ("kp", "z1", "target_us", "ecn_bound")] == pytest.approx([2, 1.5, 20000, 1], rel=1e-4)
+
+
 def test_drift_can_be_left(rig, daemon):
     """Then it is counted once, for as long as it stands, and nothing is touched."""
     daemon.configure(SHAPED, drift="leave")
