@@ -74,8 +74,6 @@ def main(words: Sequence[str] | None = None) -> int:
     if words and words[0] == "--version":
         print(f"weir {__version__}")
         return 0
-    if words and words[0] == "switch":
-        words = _renamed(words[1:])
     module = COMMANDS.get(words[0]) if words else None
     if module is None:
         said = f"no command {words[0]!r}" if words else "which command?"
@@ -90,14 +88,6 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"weir: this needs Python's {error.name}, which is not installed: apt install {package}", file=sys.stderr)
         return 1
     return status
-
-
-def _renamed(words: Sequence[str]) -> list[str]:
-    from .commands import old
-
-    now = old.translated(words)
-    old.say(words, now)
-    return now
 
 
 def run() -> Any:
