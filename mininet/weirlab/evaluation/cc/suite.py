@@ -41,10 +41,11 @@ from weirlab import paths
 from weirlab.evaluation.plan import CONTROLS, Controls, Group, Plan, head_of
 from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import learned
 from weirlab.scenario.document import parsed, read_text
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Scenario, seeds_of
-from weirlab.scenario.policies import LEARNED, document_of, text_of_weights, with_document
+from weirlab.scenario.policies import document_of, text_of_weights, with_document
 from weirlab.scenario.sections import Name, Section, SeedCount
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 from weirlab.topologies.dumbbell.schema import FLOW_KINDS
@@ -154,8 +155,9 @@ def _check_names(
             checker.problem(f"groups.{number}.name", f"{group.name!r} is there twice; write another name")
     for name, control in controls.items():
         given = [key for key in ("cc_weights", "cc_changes") if getattr(control, key)]
-        if given and control.cc not in LEARNED:
-            checker.problem(f"controls.{name}.{given[0]}", f"for {' and '.join(LEARNED)}, not {control.cc}; remove it")
+        if given and control.cc not in learned():
+            wrong = f"for {' and '.join(learned())}, not {control.cc}; remove it"
+            checker.problem(f"controls.{name}.{given[0]}", wrong)
 
 
 def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict[str, ControlSection]]:
@@ -202,8 +204,8 @@ def profile_of(weights: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a weights file of PBQ"
         raise ScenarioError([f"{weights}: {why}; give a file that ./run train pbq has written"]) from None
-    if profile not in LEARNED:
-        raise ScenarioError([f"{weights}: profile {profile!r}; {nearest(str(profile), LEARNED)}"])
+    if profile not in learned():
+        raise ScenarioError([f"{weights}: profile {profile!r}; {nearest(str(profile), learned())}"])
     return str(profile)
 
 

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from weir import settings
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, over_run, parse
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import QuicControl
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
@@ -34,7 +35,6 @@ from weirlab.topologies.campus.name import NAME
 from weirlab.topologies.campus.sites import MOST_RECEIVERS, SITES
 
 Traffic = Literal["all", "requests", "downloads", "upload", "shared", "neighbours"]
-CONTROLS = Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"]
 MOST_FLOWS = 20
 MOST_APPLICATIONS = 100  # their numbers are that far apart
 LEAST_RUN_S = 4.0
@@ -109,7 +109,7 @@ class Switches(Section):
 class Server(Section):
     """`[server]`: the congestion control of what sends to the phone over QUIC."""
 
-    cc: CONTROLS = "cubic"
+    cc: QuicControl = "cubic"
 
 
 class Requests(Section):
@@ -205,7 +205,7 @@ class Has(Section):
     tune: bool = True
     paths: Literal["choice", "cell", "wifi", "tether"] = "choice"
     window: Literal["static", "double", "fast", "weir"] = "weir"
-    upload_cc: CONTROLS = "pbq"
+    upload_cc: QuicControl = "pbq"
     timestamps: bool = True
     names: bool = True
     traffic: Traffic = "all"

@@ -12,8 +12,9 @@ from weirlab.lab.arrivals import LEAST_SHORT_BYTES
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import AnyQuicControl, learned
 from weirlab.scenario.errors import nearest
-from weirlab.scenario.policies import LEARNED, text_of_weights, without_policy
+from weirlab.scenario.policies import text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     AqmMs,
@@ -199,7 +200,7 @@ class QuicCommon(Flow):
     with `cc_agent` another program decides for the first connection of the first sender, by files in `agent/` there
     (docs/design/pbq.md)."""
 
-    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper", "noq-bbr3", "noq-cubic"] = "cubic"
+    cc: AnyQuicControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
     cc_weights: Annotated[str, Field(min_length=1)] | None = None
     cc_explore: Seed | None = None
@@ -209,7 +210,7 @@ class QuicCommon(Flow):
     @model_validator(mode="after")
     def _learned(self) -> Self:
         given = [name for name in CC_OPTIONS if getattr(self, name) is not None]
-        if given and self.cc not in LEARNED:
+        if given and self.cc not in learned():
             raise ValueError(without_policy(given[0], self.cc))
         return self
 

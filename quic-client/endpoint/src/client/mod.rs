@@ -14,7 +14,7 @@ mod report;
 mod sockets;
 mod tls;
 
-use crate::shared::congestion::Congestion;
+use crate::shared::congestion::{Congestion, congestion_controls};
 use crate::shared::fault::{Fault, IO};
 use crate::shared::qlog::QlogFile;
 use crate::shared::random;
@@ -42,7 +42,12 @@ use weir_io::wait::{Signals, Waiter, moment};
 /// # Errors
 /// What ends it before all flows have ended, with the exit code for that.
 pub fn main() -> Result<u8, Fault> {
-    run(&Options::parse())
+    let options = Options::parse();
+    if options.list_cc {
+        print!("{}", congestion_controls(options.json)?);
+        return Ok(0);
+    }
+    run(&options)
 }
 
 /// One line on standard error.
