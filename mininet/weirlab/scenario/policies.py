@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weirlab.scenario.congestion import learned
+from weirlab.scenario.congestion import LEARNED
 
 if TYPE_CHECKING:
     from weirlab.scenario.checker import Checker
@@ -21,7 +21,7 @@ MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
 
 def without_policy(option: str, cc: str) -> str:
     """What is wrong where an option for a policy stands beside a control that has none."""
-    return f'{option} is for {" and ".join(learned())}, not {cc}; write cc = "{learned()[0]}"'
+    return f'{option} is for {" and ".join(LEARNED)}, not {cc}; write cc = "{LEARNED[0]}"'
 
 
 def text_of_weights(checker: Checker, name: str, key: str) -> str | None:
@@ -52,7 +52,7 @@ def weights_words(setting: Mapping[str, Any], path: Path) -> list[str]:
 
 def parts_of_runs(settings: list[Mapping[str, Any]]) -> dict[str, bool]:
     """Whether a run of QUIC programs with these settings depends on a topology's sources `learned` and `policies`."""
-    by_policy = [setting for setting in settings if setting.get("cc") in learned()]
+    by_policy = [setting for setting in settings if setting.get("cc") in LEARNED]
     return {"learned": bool(by_policy), "policies": any(WEIGHTS not in setting for setting in by_policy)}
 
 

@@ -41,7 +41,7 @@ from weirlab import paths
 from weirlab.evaluation.plan import CONTROLS, Controls, Group, Plan, head_of
 from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.checker import Checker
-from weirlab.scenario.congestion import learned
+from weirlab.scenario.congestion import LEARNED
 from weirlab.scenario.document import parsed, read_text
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Scenario, seeds_of
@@ -155,8 +155,8 @@ def _check_names(
             checker.problem(f"groups.{number}.name", f"{group.name!r} is there twice; write another name")
     for name, control in controls.items():
         given = [key for key in ("cc_weights", "cc_changes") if getattr(control, key)]
-        if given and control.cc not in learned():
-            wrong = f"for {' and '.join(learned())}, not {control.cc}; remove it"
+        if given and control.cc not in LEARNED:
+            wrong = f"for {' and '.join(LEARNED)}, not {control.cc}; remove it"
             checker.problem(f"controls.{name}.{given[0]}", wrong)
 
 
@@ -204,8 +204,8 @@ def profile_of(weights: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a weights file of PBQ"
         raise ScenarioError([f"{weights}: {why}; give a file that ./run train pbq has written"]) from None
-    if profile not in learned():
-        raise ScenarioError([f"{weights}: profile {profile!r}; {nearest(str(profile), learned())}"])
+    if profile not in LEARNED:
+        raise ScenarioError([f"{weights}: profile {profile!r}; {nearest(str(profile), LEARNED)}"])
     return str(profile)
 
 

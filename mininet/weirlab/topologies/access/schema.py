@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from weirlab.scenario.checker import Checker
-from weirlab.scenario.congestion import QuicControl, learned
+from weirlab.scenario.congestion import LEARNED, QuicControl
 from weirlab.scenario.errors import nearest
 from weirlab.scenario.policies import WEIGHTS, text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
@@ -77,7 +77,7 @@ class Server(Section):
 
     @model_validator(mode="after")
     def _learned(self) -> Self:
-        if self.cc_weights is not None and self.cc not in learned():
+        if self.cc_weights is not None and self.cc not in LEARNED:
             raise ValueError(without_policy(WEIGHTS, self.cc))
         return self
 

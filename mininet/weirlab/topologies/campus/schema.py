@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from weir import settings
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, over_run, parse
+from weirlab.scenario.cellular import text_of
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.congestion import QuicControl
 from weirlab.scenario.errors import ScenarioError, nearest
@@ -313,14 +314,14 @@ class CampusSchema(Schema):
     @staticmethod
     def rates(checker: Checker, name: str, duration_s: float) -> Steps:
         """The cellular rates of a run, the first of which is no outage; a steady one if the file has mistakes."""
-        key, path = "cell.rate_file", checker.path.parent / name
+        key = "cell.rate_file"
         try:
-            found = over_run(parse(path.read_text(encoding="utf-8")), duration_s)
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not text"
-            checker.problem(key, f"{name}: {why}; write the name of a file beside this one")
+            found = over_run(parse(text_of(checker.path.parent, name)), duration_s)
         except RateFileError as error:
             checker.problem(key, f"{name}: {error}")
+        except (OSError, ValueError) as error:  # a name may hold what no path can
+            why = error.strerror if isinstance(error, OSError) else error
+            checker.problem(key, f"{name}: {why}; write the name of a file beside this one, or cellular:SEED")
         else:
             if found[0][1] >= LEAST_MBIT_S:
                 return found

@@ -46,7 +46,7 @@ from weirlab.lab.programs import (
 from weirlab.lab.qdisc import QdiscReader, set_options
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
-from weirlab.scenario.congestion import LEARNED_CC
+from weirlab.scenario.congestion import LEARNED
 from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
@@ -119,7 +119,6 @@ class Drive(Programs):
             for sender in share:
                 self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
         self.settings = quic_settings(spec["flows"])
-        self.learned = os.environ.get(LEARNED_CC, "").split()
         asked = (share[0] for flow, share in zip(spec["flows"], self.shares, strict=True) if flow.get("cc_agent"))
         self.agents_sender = next(asked, 0)  # whose first connection another program decides for
         self.access = Link(**spec["link"]["access"])
@@ -436,7 +435,7 @@ class Drive(Programs):
         """The congestion control of a QUIC program in a node. The sink only acknowledges: it has no policy."""
         if is_noq(flow["cc"]):
             return ["--cc", "cubic", "--alpn", "hq-interop"]
-        if flow["cc"] not in self.learned:
+        if flow["cc"] not in LEARNED:
             return ["--cc", flow["cc"]]
         if node == "sink":
             return ["--cc", "cubic"]

@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 from weirlab.lab.arrivals import LEAST_SHORT_BYTES
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
+from weirlab.scenario.cellular import text_of
 from weirlab.scenario.checker import Checker
-from weirlab.scenario.congestion import AnyQuicControl, learned
+from weirlab.scenario.congestion import LEARNED, AnyQuicControl
 from weirlab.scenario.errors import nearest
 from weirlab.scenario.policies import text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
@@ -210,7 +211,7 @@ class QuicCommon(Flow):
     @model_validator(mode="after")
     def _learned(self) -> Self:
         given = [name for name in CC_OPTIONS if getattr(self, name) is not None]
-        if given and self.cc not in learned():
+        if given and self.cc not in LEARNED:
             raise ValueError(without_policy(given[0], self.cc))
         return self
 
@@ -489,9 +490,9 @@ class DumbbellSchema(Schema):
 
     @staticmethod
     def rates(checker: Checker, name: str, duration_s: float) -> Steps | None:
-        """The rates that a file gives a run; its path counts from the scenario's folder."""
+        """Rates of a run by its `rate_file`; None if that has mistakes."""
         try:
-            found = over_run(parse((checker.path.parent / name).read_text("utf-8")), duration_s)
+            found = over_run(parse(text_of(checker.path.parent, name)), duration_s)
             if mean_mbit_s(found, duration_s) >= LEAST_MBIT_S:
                 return found
             wrong = f"{name}: a mean of less than {LEAST_MBIT_S:g} Mbit/s in this run; write higher rates"
@@ -501,7 +502,7 @@ class DumbbellSchema(Schema):
             wrong = f"{name}: not UTF-8 at byte {error.start}; save the file as UTF-8"
         except (OSError, ValueError) as error:  # a name may hold what no path can
             why = error.strerror if isinstance(error, OSError) else error
-            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
+            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder, or cellular:SEED"
         checker.problem("link.bottleneck.rate_file", wrong)
         return None
 

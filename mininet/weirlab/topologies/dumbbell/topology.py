@@ -10,7 +10,6 @@ from rich.console import Console
 
 from weirlab import paths
 from weirlab.lab.kernels import LabError, bmv2_environment
-from weirlab.scenario.congestion import LEARNED_CC, learned
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.dumbbell import metrics as figures
@@ -25,14 +24,11 @@ class Dumbbell(Topology):
     driver = "weirlab.topologies.dumbbell.drive"
 
     def environment(self, spec: Spec) -> dict[str, str]:
-        """Variables of BMv2, if the scenario has it, and the names of learned congestion controls. Raises LabError if
-        a program is missing that few scenarios need."""
+        """Variables of BMv2, if the scenario has it. Raises LabError if a program is missing that few runs need."""
         noq = any(is_noq(flow.get("cc", "")) for flow in spec["flows"])
         if noq and not (paths.build() / "bin" / NOQ_SERVER).exists():
             raise LabError(f"{NOQ_SERVER} is not built; build it with: setup/install.sh peers")
-        bmv2 = bmv2_environment() if spec["aqm"].get("switch") == "bmv2" else {}
-        quic = any(flow["kind"].startswith("quic") for flow in spec["flows"])
-        return bmv2 | ({LEARNED_CC: " ".join(learned())} if quic else {})
+        return bmv2_environment() if spec["aqm"].get("switch") == "bmv2" else {}
 
     def qdiscs(self, spec: Spec) -> set[str]:
         back = spec["link"].get("return")
