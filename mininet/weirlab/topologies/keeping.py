@@ -46,7 +46,7 @@ P4: Patterns = (
     "p4/switch/weir-*/Cargo.toml",
     "p4/switch/weir-*/src/**/*.rs",
     "controller/weir/*.py",
-    *(f"controller/weir/{folder}/*.py" for folder in ("commands", "p4runtime", "programs", "switch")),
+    *(f"controller/weir/{folder}/*.py" for folder in ("commands", "options", "p4runtime", "programs", "switch")),
 )
 
 NAMES: Patterns = ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs")
@@ -62,7 +62,7 @@ TUNER: Patterns = (
     "controller/weir/*.py",
     *(
         f"controller/weir/{folder}/*.py"
-        for folder in ("commands", "dataplane", "model", "programs", "rtt", "telemetry", "tuner")
+        for folder in ("commands", "dataplane", "model", "options", "programs", "rtt", "telemetry", "tuner")
     ),
 )
 
