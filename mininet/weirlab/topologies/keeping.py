@@ -35,7 +35,12 @@ QUIC: Patterns = (
     *(f"!{pattern}" for pattern in LEARNED_CC),
 )
 POLICIES: Patterns = ("quic-client/core/weights/*.weights",)
-POLICIES_OF_RUNS = "mininet/weirlab/scenario/policies.py"  # which drivers import
+# Imported by drivers.
+POLICIES_OF_RUNS: Patterns = (
+    "mininet/weirlab/scenario/policies.py",
+    "mininet/weirlab/scenario/congestion.py",
+    "mininet/weirlab/scenario/congestion_controls.json",
+)
 P4: Patterns = (
     "mininet/weirlab/lab/controller_fork.py",
     "mininet/weirlab/lab/p4switch.py",
