@@ -21,7 +21,7 @@ pub const SIGNAL: u64 = u64::MAX;
 /// Token of the interfaces' monitor in the wait.
 pub const INTERFACES: u64 = u64::MAX - 1;
 
-/// What an error of the interfaces' list or monitor is about.
+/// Subject of errors of the interfaces' list or monitor.
 pub const NETLINK: &str = "network interfaces (rtnetlink)";
 
 /// A flow and what the loop knows of it.
@@ -128,7 +128,7 @@ impl<'a> EventLoop<'a> {
         Ok(now)
     }
 
-    /// What the report needs.
+    /// Input of the report.
     pub fn finish(self) -> (Context<'a>, Vec<Flow>) {
         (self.context, self.slots.into_iter().map(|s| s.flow).collect())
     }
