@@ -20,7 +20,7 @@ extern packet_in {
     void extract<T>(out T hdr);
     // Next header with one varbit field of the size given, in bits.
     void extract<T>(out T variableSizeHeader, in bit<32> variableFieldSizeInBits);
-    // What comes next, without moving on.
+    // The next header, without moving on.
     T lookahead<T>();
     // Moves on by a number of bits.
     void advance(in bit<32> sizeInBits);

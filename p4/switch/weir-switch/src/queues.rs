@@ -11,7 +11,7 @@ use std::path::Path;
 const RATES_BPS: RangeInclusive<u64> = 10_000..=1_000_000_000_000;
 const RATES_PPS: RangeInclusive<u64> = 1..=1_000_000_000;
 
-/// How to write them, for messages and the help.
+/// Syntax of limits, for messages and the help.
 pub const GRAMMAR: &str = "PORT[.PRIORITY]:LIMIT[,LIMIT], where PORT is a number or `default`, and LIMIT is \
      rate=N{bit|kbit|mbit|gbit} (of the port's link), rate=Npps (of each queue), depth=Np or depth=N{B|kB|MB}";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a compilation is told besides the source: folders of included files, and macros.
+//! Options of a compilation: folders of included files, and macros.
 use std::path::PathBuf;
 
 /// As compilers' command lines have them (`-I`, `-D`, `-U`).
@@ -11,7 +11,7 @@ pub struct Options {
     pub macros: Macros,
 }
 
-/// What `-I`, `-D` and `-U` do, for the help text of every tool that compiles.
+/// Help on `-I`, `-D` and `-U` for every tool that compiles.
 pub const HELP: &str = "  -I FOLDER         another folder to look for included files in
   -D NAME[=VALUE]   defines a macro, as 1 or as the value; -U NAME takes a definition back, also that of
                     __TARGET_BMV2__, which p4c for BMv2 makes too";

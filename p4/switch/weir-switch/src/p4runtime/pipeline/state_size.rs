@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the arrays of a program may take.
+//! Memory limit of a program's arrays.
 use weir_p4::bytecode::program::Program;
 
-/// What a program's arrays may take unless the operator says otherwise.
+/// Default memory limit of a program's arrays.
 pub const STATE_BYTES: u64 = 256 << 20;
 
 /// Sees whether the arrays of a program fit.

@@ -36,7 +36,7 @@ fn has_certificate(pem: &Pem) -> Result<(), String> {
 }
 
 impl Tls {
-    /// What tonic is to do.
+    /// Configuration for tonic.
     ///
     /// # Errors
     /// Which file is wrong, or which two do not fit together.
