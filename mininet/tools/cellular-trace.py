@@ -38,7 +38,7 @@ def trace(seed: int, seconds: int, first_per_s: float) -> list[int]:
 
 
 def poisson(draw: random.Random, mean: float) -> int:
-    """How many come where `mean` come on average (Knuth's method: fit for small means)."""
+    """Number of events of a Poisson process with this mean (Knuth's method: fit for small means)."""
     count, product, least = -1, 1.0, math.exp(-mean)
     while product >= least:
         count, product = count + 1, product * draw.random()
