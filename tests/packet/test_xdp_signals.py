@@ -2,7 +2,7 @@
 """Each signal holds a real htb queue near its target under a load that drop-tail answers with a standing queue.
 
 On the host's clock and a busy machine, so the bounds are generous: this shows that signal, law and verdict hang
-together. How well the law controls is measured in the lab, in virtual time.
+together. The quality of control is measured in the lab, in virtual time.
 """
 
 import json
