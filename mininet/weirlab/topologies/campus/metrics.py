@@ -155,7 +155,7 @@ def transfer_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any
 
 
 def file_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics of the file, over all receivers. A transfer cut by the run's end counts with its age, and is not wrong."""
+    """Metrics of the file, over all receivers. A transfer that the run's end cut counts with its age."""
     start_us, end_us = spec["file"]["start_s"] * 1e6, spec["duration_s"] * 1e6
     took_us, wrong, unfinished = [], 0, 0
     for number in range(spec["receivers"]["count"] + 1):
