@@ -86,7 +86,7 @@ impl Name {
         self.prefix
     }
 
-    /// How many bits of the prefix a table needs to match this name and all below it: 16 to 64.
+    /// Prefix length in bits with which a table matches this name and all below it: 16 to 64.
     pub fn prefix_bits(&self) -> u32 {
         16 * self.text.split('/').skip(1).take(PREFIX_COMPONENTS).count() as u32
     }

@@ -195,7 +195,7 @@ impl Loop {
                 self.group.tell(member, &answer)?;
             }
         }
-        // What was said in this turn leaves with it.
+        // Messages of this iteration leave with it.
         for event in self.group.turn(now)? {
             match event {
                 ServerEvent::Get(member, name, request) => self.get(member, &name, request, now)?,
