@@ -27,7 +27,7 @@ struct aqm_config_t {
     law_params_t law;
 }
 
-// What tells a packet's flow. Addresses of 32 bits stand in the low bits; ports: both, 0 where there are none.
+// Key of a packet's flow. Addresses of 32 bits stand in the low bits; ports: both, 0 where there are none.
 struct aqm_flow_t {
     bit<128> src;
     bit<128> dst;

@@ -101,7 +101,7 @@ control PitWrite(in pit_entry_t entry) {
     }
 }
 
-// What a port has used in the present epoch and the one before; brought up to `now_us`.
+// Use of a port's quota in the present epoch and the one before; brought up to `now_us`.
 struct quota_t {
     bit<32> epoch;
     bit<16> now;

@@ -10,7 +10,7 @@ struct l3_metadata_t {
     // A route, not the table for other frames, has chosen the next hop.
     bit<1> routed;
     bit<16> next_hop;
-    // What the next hop does to the tag; 0: nothing.
+    // Action of the next hop on the tag; 0: none.
     bit<2> tagging;
     // The IPv4 checksum must be computed again.
     bit<1> ip_changed;
