@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation writes into one folder: report.md, the page, the pictures and the small tables.
+"""Output of an evaluation into one folder: report.md, the page, the pictures and the small tables.
 
 Text, page and the front page's picture are made of what the tables say, so that they can be made again from them alone:
 `./run evaluate --from docs/results/evaluation`.
 
-What the text and the page say is the suite's own: matrix/ for matrices, envelope/ for envelopes, cc/ for congestion
-controls.
+Text and page are the suite's own: matrix/ for matrices, envelope/ for envelopes, cc/ for congestion controls.
 """
 
 from __future__ import annotations
