@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both halves of the AQM share: a port's registers. Each has one writer, the ingress or the egress half, because
+// Registers of a port, shared by both halves of the AQM. Each has one writer, the ingress or the egress half, because
 // BMv2 runs the two in different threads and locks no longer than one action; the other half only reads.
 #ifndef WEIR_AQM_P4
 #define WEIR_AQM_P4

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the AQM keeps of a packet from ingress to egress. A program's `metadata_t` has it as a member.
+// State of a packet from ingress to egress, for the AQM. A program's `metadata_t` has it as a member.
 #ifndef WEIR_AQM_TYPES_P4
 #define WEIR_AQM_TYPES_P4
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has been asked and not answered (PIT), and how much of it each port has asked for. Registers, all written by
-// ingress; no timers: an entry's age is seen when its set is looked at.
+// Pending Interest table (PIT), and the use of it by each port. Registers, all written by ingress; no timers: an
+// entry's age is seen when its set is looked at.
 #ifndef WEIR_ICN_PIT_P4
 #define WEIR_ICN_PIT_P4
 

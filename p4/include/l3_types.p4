@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What L3 (l3.p4) keeps of a packet. A program's `metadata_t` has it as the member `l3`.
+// State of a packet in L3 (l3.p4). A program's `metadata_t` has it as the member `l3`.
 #ifndef WEIR_L3_TYPES_P4
 #define WEIR_L3_TYPES_P4
 

@@ -71,7 +71,7 @@ def shaped(rig):
 
 
 def samples_under(rig, load, dev: str, seconds: float) -> list[dict]:
-    """What `watch` sees in the second half of a load's time."""
+    """Samples of `watch` in the second half of a load's time."""
     process = rig.sender.start(sys.executable, "-c", *load)
     try:
         out = rig.weir("watch", dev, "--every-ms", 20, "--count", int(seconds / 0.02)).stdout

@@ -36,7 +36,7 @@ def start(folder, command, **kwargs):
 
 
 def read_until(stream, word):
-    """What comes up to a word. A stream that ends first fails the test."""
+    """Output up to a word. A stream that ends first fails the test."""
     seen = b""
     while word not in seen:
         more = os.read(stream, 1000)

@@ -60,7 +60,7 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class Keys:
-    """What was typed, as an event beside those of data planes."""
+    """Keys typed, as an event beside those of data planes."""
 
     data: bytes
 

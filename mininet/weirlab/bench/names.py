@@ -68,7 +68,7 @@ while True:
 
 
 class BenchError(Exception):
-    """What is missing or went wrong, in one line."""
+    """Missing part or failure, in one line."""
 
 
 def program(name: str) -> str:

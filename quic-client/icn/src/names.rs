@@ -42,7 +42,7 @@ impl Name {
     /// The name that `text` is.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// It is no valid name.
     pub fn new(text: &str) -> Result<Name, NameError> {
         if text.len() > MAX_NAME_BYTES {
             return Err(NameError::TooLong(text.len()));
@@ -66,7 +66,7 @@ impl Name {
     /// The name with further components behind it: `web.child("open")` is `/weir/web/open`.
     ///
     /// # Errors
-    /// What is wrong with the longer name.
+    /// The longer name is not valid.
     pub fn child(&self, components: &str) -> Result<Name, NameError> {
         Name::new(&format!("{}/{components}", self.text))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the P4_16 specification says every architecture offers (P4_16, appendix on the core library).
-// The guard's name is known to programs.
+// Declarations that every architecture offers (P4_16, appendix on the core library). The guard's name is known to
+// programs.
 #ifndef _CORE_P4_
 #define _CORE_P4_
 

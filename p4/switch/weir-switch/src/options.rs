@@ -226,7 +226,7 @@ impl Options {
     /// Reads the command line. simple_switch_grpc wants its own options behind `--`; here it means nothing.
     ///
     /// # Errors
-    /// What clap says, which is `--help` too, or what is contradictory.
+    /// clap's text, which is `--help` too, or a contradiction.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let mut command = Options::command();
         let given = command.try_get_matches_from_mut(args.into_iter().filter(|a| a != "--")).map_err(|mut e| {
@@ -305,7 +305,7 @@ impl Options {
     /// The queue limits of the command line.
     ///
     /// # Errors
-    /// What is wrong with the first wrong one.
+    /// The first invalid queue.
     pub fn queue_specs(&self) -> Result<Vec<QueueSpec>, String> {
         self.queue.iter().map(|q| QueueSpec::parse(q, usize::from(self.priority_queues))).collect()
     }

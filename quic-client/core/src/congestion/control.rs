@@ -213,8 +213,8 @@ pub struct Setup {
 
 /// Decides how much one connection may have in flight, and how fast it sends.
 ///
-/// It runs above one of quiche's algorithms, named in its row of [`CONTROLS`](super::CONTROLS). That algorithm decides
-/// all that the control does not: by default everything. Loss detection and probe timeouts are always quiche's.
+/// It runs above one of quiche's algorithms, named in its row of [`CONTROLS`](super::CONTROLS), which decides all that
+/// the control does not: by default everything. Loss detection and probe timeouts are always quiche's.
 ///
 /// A control is pure: it does no I/O and reads no clock. Events are collected over a turn of the event loop and
 /// reported together, with the time of that turn, before the packets of the turn are made. So the new window holds for

@@ -68,7 +68,7 @@ impl<'a> EventLoop<'a> {
     /// Turns until all flows are over, writes the last samples, and returns the time of the end.
     ///
     /// # Errors
-    /// What ends the program before: a system call that fails, a file that can't be written, a path that can't be used.
+    /// The program ends early: a system call fails, a file can't be written, a path can't be used.
     pub fn run(&mut self, signals: &Signals, start: Instant) -> Result<Instant, Fault> {
         let options = self.context.options;
         let stop = options.duration_s.map(|d| start + d);

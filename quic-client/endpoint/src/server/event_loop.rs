@@ -52,7 +52,7 @@ struct Server {
 /// Listens and serves until a signal ends it. Returns the program's exit code.
 ///
 /// # Errors
-/// What ends the program early: a file or an address that can't be used, a system call that fails.
+/// The program ends early: a file or an address can't be used, a system call fails.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let user = options.user.as_deref().map(User::find).transpose()?;
     let congestion = Congestion::new(&options.common, Side::Server)?;

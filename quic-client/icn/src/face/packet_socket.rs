@@ -103,7 +103,7 @@ impl PacketSocket {
     /// Opens a face on an interface.
     ///
     /// # Errors
-    /// What is wrong with the interface, or that the right to do so is missing, with what would help.
+    /// The interface can't be used, or the right to do so is missing, with the remedy.
     pub fn open(interface: &str) -> Result<PacketSocket, FaceError> {
         let system = |e: io::Error| FaceError::System(interface.to_owned(), e);
         let name = match CString::new(interface) {

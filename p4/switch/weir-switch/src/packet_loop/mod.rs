@@ -153,7 +153,7 @@ impl Loop<'_> {
     /// Writes the statistics where they are wanted.
     ///
     /// # Errors
-    /// Which file can't be written, and why.
+    /// The file that can't be written, and the reason.
     pub fn write_stats(&mut self) -> std::result::Result<(), String> {
         let Some(path) = self.stats else { return Ok(()) };
         statistics::write(path, self.device, self.ports)

@@ -89,7 +89,7 @@ impl Ports {
     /// Attaches every interface. `receive_bytes`: of all receive rings together.
     ///
     /// # Errors
-    /// What is wrong with which.
+    /// The interface and its fault.
     pub fn open(
         list: &[(u32, String)],
         receive_bytes: usize,

@@ -191,7 +191,7 @@ impl Flow {
     /// Its time has come: it starts, or its session's timer is over.
     ///
     /// # Errors
-    /// What ends the whole program: a `--path` or `--bind` that can't be used.
+    /// The whole program ends: a `--path` or `--bind` can't be used.
     pub fn on_timer(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
         match &mut self.session {
             Some(session) => {
@@ -310,7 +310,7 @@ impl Flow {
     /// Lets the session act, tries another path if the handshake failed, and sends.
     ///
     /// # Errors
-    /// What ends the whole program: no random numbers, `--events` that can't be written.
+    /// The whole program ends: no random numbers, or `--events` can't be written.
     pub fn serve(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
         self.race(context, now)?;
         if let Some(session) = &mut self.session

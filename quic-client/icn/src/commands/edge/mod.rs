@@ -89,7 +89,7 @@ struct Loop<'a> {
 /// Runs it until a signal ends it.
 ///
 /// # Errors
-/// What can't be used.
+/// An option or file can't be used.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?.concat();
     let identity = options.serving.identity()?;

@@ -58,7 +58,7 @@ struct End {
 /// Fetches all, one after the other.
 ///
 /// # Errors
-/// What ends it, with its exit code.
+/// It ends early, with its exit code.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let several = options.names.len() > 1;
     if several && !options.output.is_dir() {
@@ -165,7 +165,7 @@ impl Loop<'_> {
     /// Returns the fault that kept an object from being complete.
     ///
     /// # Errors
-    /// What keeps all others from it too: the interface is gone, for example.
+    /// A fault that keeps all other objects from it too: the interface is gone, for example.
     fn fetch(&mut self, name: &Name, current: &mut Current, began: Instant) -> Result<Option<Fault>, Fault> {
         self.group.get(OBJECT, name, began)?;
         let mut tick = began + TICK;

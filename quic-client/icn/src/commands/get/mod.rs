@@ -99,7 +99,7 @@ impl Options {
 /// Fetches all, one after the other. Returns the program's exit code.
 ///
 /// # Errors
-/// What ends it, with its exit code.
+/// It ends early, with its exit code.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     event_loop::run(options)
 }

@@ -13,8 +13,8 @@ use weir_io::random;
 use weir_io::retry_token::Tokens;
 
 /// Connections at once, and of these of one IPv4 address or the /64 of an IPv6 one. A Retry is asked for when there are
-/// so many handshakes of addresses not validated that are unfinished, or were begun within a second. That is fewer than
-/// one address may have: a forger of somebody's address keeps nobody out.
+/// so many handshakes of addresses not validated that are unfinished, or were begun within a second. This number is
+/// below the limit of one address: a forger of somebody's address keeps nobody out.
 pub const LIMITS: Limits =
     Limits { retry: RetryPolicy::Auto, retry_above: 200, connections: 4096, connections_per_source: 512 };
 

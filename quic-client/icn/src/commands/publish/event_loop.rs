@@ -66,7 +66,7 @@ struct Loop {
 /// Runs until a signal or the end of a live stream ends it.
 ///
 /// # Errors
-/// What can't be used.
+/// An option or file can't be used.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let directory = match &options.directory {
         Some(root) => {

@@ -134,7 +134,7 @@ impl Request {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The line is not valid.
     pub fn parse(line: &[u8]) -> Result<Request, LineError> {
         let RequestText { get, member, have } = serde_json::from_slice(line)?;
         let token =
@@ -178,7 +178,7 @@ impl Answer {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The line is not valid.
     pub fn parse(line: &[u8]) -> Result<Answer, LineError> {
         let text: Text = serde_json::from_slice(line)?;
         let key = |k: &KeyText| {

@@ -105,7 +105,7 @@ impl Manifest {
     /// Reads a text that others sent.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is no valid manifest.
     pub fn parse(text: &str) -> Result<Manifest, ManifestError> {
         let wrong = |what: String| ManifestError(what);
         if text.len() > MOST_MANIFEST_BYTES {

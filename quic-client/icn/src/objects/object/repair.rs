@@ -36,7 +36,7 @@ impl Repair {
     /// Whether these numbers, that others sent, fit content of this shape.
     ///
     /// # Errors
-    /// What does not.
+    /// A value does not fit the layout.
     pub fn check(self, layout: Layout) -> Result<(), String> {
         for (field, found, most) in
             [("block_segments", self.block_segments, MOST_BLOCK_SEGMENTS), ("rounds", self.rounds, MOST_ROUNDS)]

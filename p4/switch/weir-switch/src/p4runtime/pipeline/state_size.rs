@@ -8,7 +8,7 @@ pub const STATE_BYTES: u64 = 256 << 20;
 /// Sees whether the arrays of a program fit.
 ///
 /// # Errors
-/// How much they take, and which takes the most.
+/// They take more than `max_bytes`; the text has their sum and the largest.
 pub fn check_state(program: &Program, max_bytes: u64) -> Result<(), String> {
     const MIB: f64 = (1 << 20) as f64;
     let arrays = program.array_bytes();

@@ -121,7 +121,7 @@ impl Access {
     /// The rules of a file; `from` names it in messages.
     ///
     /// # Errors
-    /// What is wrong with them, and where.
+    /// Their place and fault.
     pub fn read(from: &str, text: Vec<u8>) -> Result<Access, String> {
         let text = String::from_utf8(text).map_err(|e| format!("{from}: it is no UTF-8 text: {e}"))?;
         Access::parse(&text).map_err(|e| format!("{from}: {e}"))
@@ -130,7 +130,7 @@ impl Access {
     /// Reads rules: `[[client]]` with `subject = { CN = "..." }` and `rights = ["read", ...]`.
     ///
     /// # Errors
-    /// What is wrong with them, and where.
+    /// Their place and fault.
     fn parse(text: &str) -> Result<Access, String> {
         let access: Access = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_string())?;
         for (i, rule) in access.client.iter().enumerate() {

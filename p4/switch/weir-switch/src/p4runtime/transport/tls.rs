@@ -39,7 +39,7 @@ impl Tls {
     /// Configuration for tonic.
     ///
     /// # Errors
-    /// Which file is wrong, or which two do not fit together.
+    /// Invalid file, or two files that do not fit together.
     pub fn config(&self) -> Result<ServerTlsConfig, String> {
         has_certificate(&self.certificate)?;
         if let Err(e) = PrivateKeyDer::from_pem_slice(&self.key.text) {
