@@ -81,7 +81,7 @@ outputs() {
   esac
 }
 
-# What a stamp holds: the content of the sources as it was before the build, and when the programs were written, so that
+# Content of a stamp: the sources' content as it was before the build, and when the programs were written, so that
 # neither changed sources nor programs built by hand from others go unnoticed.
 sources_now() { sources "$1" | LC_ALL=C sort -z | (cd "$root" && xargs -0 sha256sum) | sha256sum; }
 outputs_now() { outputs "$1" | (cd "$build" 2>/dev/null && xargs stat -L -c '%n %s %.9Y' 2>/dev/null); }

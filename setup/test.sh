@@ -19,8 +19,8 @@ case "$*" in
 esac
 step "tests of the $tier tier"
 
-# pytest runs beside linters and Rust: a lab or a switch waits now and then, and a compiler ends on one processor. What it says
-# is kept, and shown when the others are over.
+# pytest runs beside linters and Rust: a lab or a switch waits now and then, and a compiler ends on one processor. Its
+# output is kept, and shown when the others are over.
 log=$root/build/pytest.log
 stop() {
   trap '' INT TERM HUP

@@ -266,7 +266,7 @@ class Gains:
 
     @classmethod
     def from_params(cls, params: Params) -> Gains:
-        """What a data plane's integers mean, with times that can be shares of the target as shares; `to_params` of the
+        """Gains of a data plane's integers, with times that can be shares of the target as shares; `to_params` of the
         result gives the same integers back."""
         return of_table({name: key.from_param(getattr(params, key.param), params) for name, key in DECLARED.items()})
 

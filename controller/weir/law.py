@@ -60,8 +60,8 @@ _FACTOR_OR_0 = Range(0, 2**20 - 1)
 class Params:
     """The law's run-time data in its integer formats, with their ranges; `weir.gains` makes them from users' units.
 
-    Raises ValueError naming parameter, value and range. How parameters must relate to each other (Z3 < 1 < Z2 < Z1,
-    M2 < M1) is for `weir.gains`: the arithmetic is sound without.
+    Raises ValueError naming parameter, value and range. `weir.gains` checks the relations between parameters (Z3 < 1 <
+    Z2 < Z1, M2 < M1): the arithmetic is sound without.
     """
 
     target_us: Annotated[int, _TIME]
@@ -143,15 +143,15 @@ class Rate:
 
 @dataclass
 class Spacing:
-    """What the verdicts on one queue leave behind, zero at the start: the sum of the probabilities of the packets since
-    the last hit. Apart from `State`, because verdicts may be given beside a step."""
+    """State left by the verdicts on one queue, zero at the start: the sum of the probabilities of the packets since the
+    last drop or mark. Apart from `State`, because verdicts may be given beside a step."""
 
     sum_q32: int = 0
 
 
 @dataclass
 class Flow:
-    """What a counter knows of the flows that share it, zero at the start: bytes, halved each 2^`share_shift` us."""
+    """Counter of the flows that share it, zero at the start: bytes, halved each 2^`share_shift` us."""
 
     flow_bytes: int = 0
     flow_last_us: int = 0
@@ -165,7 +165,7 @@ class Share:
 
 
 class Size(IntEnum):
-    """What a flow has sent of late beside the others. New: nothing."""
+    """Recent rate of a flow against the others'. New: no bytes yet."""
 
     SMALL = 0
     LARGE = 1
@@ -173,7 +173,7 @@ class Size(IntEnum):
 
 
 class Verdict(IntEnum):
-    """What happens to a packet."""
+    """Verdict for a packet."""
 
     PASS = 0
     MARK = 1
@@ -354,7 +354,7 @@ def spared(params: Params, tau_us: int, size: Size) -> bool:
 
 
 def excess_q32(params: Params, backlog_bytes: int, tau_us: int, size: Size) -> int:
-    """What a delay of `tau_us` beyond the bounds in time adds to the probability of a hit; 0 up to them."""
+    """Addition to the probability of a drop or mark by a delay of `tau_us` beyond the bounds in time; 0 up to them."""
     _unsigned("tau_us", tau_us, 32)
     if params.delay_guard_bytes and backlog_bytes < (1 << params.dq_shift) + params.delay_guard_bytes:
         return 0
@@ -390,7 +390,7 @@ def decide(
     rand_b: int,
     size: Size = Size.SMALL,
 ) -> Verdict:
-    """What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
+    """Verdict for one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
 
     `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits. `spacing` is what was left by the
     verdict before. `size`: what `arrival` said of its flow; looked at only where `share_least_q16` is not 0.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the site is made of: every Markdown file of the repository, and every file that one of them links to.
+"""Files of the site: every Markdown file of the repository, and every file that one of them links to.
 
 MkDocs reads one folder; the pages of Weir stand beside the code that they are about. So the list of files is made here,
 with the repository's own paths, and links that work in a repository browser work in the site.

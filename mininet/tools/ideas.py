@@ -157,7 +157,7 @@ def figures_table(runs: Runs, base: str) -> str:
 
 
 def ratios_table(runs: Runs, base: str) -> str:
-    """What each idea changes beside `base`, in the scenario that has curves."""
+    """Change by each idea against `base`, in the scenario that has curves."""
     rows = []
     for variant in (name for name in SHOWN if base_of(name) == base and name != base):
         if (CURVES_OF, variant, TARGET_MS) not in runs:

@@ -46,7 +46,7 @@ const bit<3> STAGE_TURNS = 1;
 const bit<3> STAGE_HOLES = 2;
 // A copy for one port.
 const bit<3> STAGE_COPY = 3;
-// What is left of the ports.
+// Remaining ports.
 const bit<3> STAGE_REST = 4;
 
 header names_t {

@@ -249,9 +249,9 @@ control LawArrival(
     }
 }
 
-// What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
-// CE; `size`: what LawArrival said; the random numbers are uniform and independent. `sum_q32`: of the probabilities of
-// the packets since the last hit.
+// Verdict for one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
+// CE; `size`: by LawArrival; the random numbers are uniform and independent. `sum_q32`: of the probabilities of the
+// packets since the last drop or mark.
 control LawDecide(
     in bit<64> u_q40,
     in bit<64> u_ecn_q40,

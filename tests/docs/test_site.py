@@ -28,7 +28,7 @@ hooks = _hooks()
 
 
 class Links(HTMLParser):
-    """What a page refers to, and the anchors that it offers."""
+    """Links of a page, and its anchors."""
 
     def __init__(self, page: Path):
         super().__init__()

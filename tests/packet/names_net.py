@@ -92,7 +92,7 @@ def events_of(path: Path) -> list[dict]:
 
 
 def slow(net: Net) -> None:
-    """What the publisher sends leaves at 4 Mbit/s, so that a transfer lasts."""
+    """Limits the publisher to 4 Mbit/s, so that a transfer lasts."""
     net.hosts[0].sh("tc qdisc add dev e0 root tbf rate 4mbit burst 4kb limit 60kb")
 
 

@@ -155,7 +155,7 @@ class Wire:
         until(lambda: self.count(what) >= at_least, f"{at_least} {what.name}")
 
     def forget(self, port: int) -> None:
-        """What a station has heard so far."""
+        """Packets that a station has heard so far."""
         while select.select([self.rig.taps[port]], [], [], 0)[0]:
             take(self.rig.taps[port])
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks and mishaps while `weir-icn` fetches a file through a switch: refused, counted, said; and the file is right.
 
-Whoever is on the publisher's wire can answer at the right port, and first: `names_wire.py`. scapy's packets come from
+An attacker on the publisher's wire can answer at the right port, and first: `names_wire.py`. scapy's packets come from
 other ports."""
 
 import json
@@ -91,7 +91,7 @@ def test_forged_data_that_comes_first_is_dropped_and_asked_for_again(net):
     assert forger.made >= len(content) / SEGMENT_BYTES
     assert counts["wrong"] >= forger.made / 2
     assert counts["asked_again"] >= forger.made
-    # What was right came too late, and was nobody's then.
+    # The right Data came too late, and were unasked then.
     assert net.count(Count.DATA_UNASKED) == forger.made
     net.ended(publisher)
 

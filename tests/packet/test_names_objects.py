@@ -293,7 +293,7 @@ def test_one_address_takes_a_part_of_an_edge_servers_places(net):
     assert second
     assert subscribes(1, 3) is None
     assert subscribes(2, 4)
-    # Who leaves makes room, once its connection has drained.
+    # A member that leaves makes room, once its connection has drained.
     first.send_signal(signal.SIGINT)
     first.communicate()
     while subscribes(1, 5) is None:

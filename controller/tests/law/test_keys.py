@@ -88,7 +88,7 @@ class Place:
     wanted: tuple[str, ...]
 
     def wrong(self, text: str) -> str | None:
-        """What differs, with the place; None for nothing."""
+        """Difference, with its place; None for nothing."""
         found = self.read(text)
         if len(found) == len(set(found)) and set(found) == set(self.wanted):
             return None

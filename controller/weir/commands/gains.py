@@ -131,7 +131,7 @@ def _change(device: Device, port: str, base: Gains | None, changes: Mapping[str,
 
 
 def as_data(device: str, port: str, settings: PortSettings) -> dict[str, Any]:
-    """What is set on a port, as JSON has it. `profile` is the closest one; `differs`: in what."""
+    """Settings of a port, for JSON. `profile` is the closest one; `differs`: in what."""
     if settings.gains is None:
         return {"device": device, "port": port, "action": settings.what}
     name, differs = closest_profile(settings.gains)

@@ -249,7 +249,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         COMMANDS[args.command](args)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; what is still buffered has nowhere to go.
+        # The reader of our output has seen enough; buffered output has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ def add_devices(parser: argparse.ArgumentParser) -> None:
 
 
 def add_p4_options(group: Any) -> None:
-    """How to speak to a P4Runtime server. `group`: of a parser."""
+    """Options for a P4Runtime server. `group`: of a parser."""
     group.add_argument("--device-id", type=whole(0, 2**64 - 1), metavar="N", help="(default 0)")
     group.add_argument(
         "--election-id",
@@ -61,7 +61,8 @@ _TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key", "tls_server_name")
 
 
 def p4_options(args: argparse.Namespace) -> dict[str, Any]:
-    """What add_p4_options' options say, as keywords of a Client; those that were not given are left out. FleetError."""
+    """Values of add_p4_options' options, as keywords of a Client; those that were not given are left out.
+    FleetError."""
     found = {name: getattr(args, name) for name in _P4_OPTIONS if getattr(args, name) is not None}
     if (args.tls_cert is None) != (args.tls_key is None):
         raise FleetError("--tls-cert and --tls-key must be given together")
@@ -73,8 +74,8 @@ def p4_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def fleet_of(args: argparse.Namespace, default_all: bool = False) -> Fleet:
-    """What those options say. default_all: where they name nothing, all interfaces that weir-xdp is attached to. Raises
-    FleetError, which names option and file."""
+    """Fleet named by those options. default_all: where they name nothing, all interfaces that weir-xdp is attached to.
+    Raises FleetError, which names option and file."""
     if args.fleet is None:
         nothing = not args.bpf and not args.p4
         return from_words(["all"] if nothing and default_all else args.bpf, args.p4, **p4_options(args))

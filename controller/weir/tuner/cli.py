@@ -61,7 +61,7 @@ NONE, USAGE, FAILED = 0, 2, 1
 
 
 class TuneError(Exception):
-    """What is wrong, and what would be right."""
+    """Fault, and the right form."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Rtt:
 
 @dataclass(frozen=True)
 class _Written:
-    """What came of writing a decision's gains; why: None where they are in force."""
+    """Result of writing a decision's gains; why: None where they are in force."""
 
     decision: Decision
     why: str | None
@@ -165,7 +165,7 @@ class _Output:
             self._failing = True
 
     def close(self) -> None:
-        """What can't be written now never will be, and must not be this process's status."""
+        """Output that can't be written now never will be, and must not be this process's status."""
         try:
             sys.stdout.flush()
         except OSError:
@@ -205,7 +205,7 @@ class _Writes:
             self._fleet.events.put(_Written(decision, why))
 
     def close(self) -> None:
-        """What is being written is ended, what has not begun is not."""
+        """Writes under way are finished, others are not begun."""
         self._closing = True
         for jobs in self._jobs.values():
             jobs.put(None)

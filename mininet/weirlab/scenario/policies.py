@@ -20,7 +20,7 @@ MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
 
 
 def without_policy(option: str, cc: str) -> str:
-    """What is wrong where an option for a policy stands beside a control that has none."""
+    """Error for an option for a policy beside a control that has none."""
     return f'{option} is for {" and ".join(LEARNED)}, not {cc}; write cc = "{LEARNED[0]}"'
 
 

@@ -144,7 +144,7 @@ pub fn open_own(path: &Path, write: bool) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file that was not there. What has the name is removed first: a link itself, not what it leads to.
+/// Creates a new file. An existing file of the name is removed first: a link itself, not its target.
 ///
 /// # Errors
 /// It can't be made, or others put something there each time.

@@ -14,7 +14,7 @@
 #define Z_LIMIT 16
 #define Z_LIMIT_Q16 (Z_LIMIT << 16)
 
-/* How a value is written, and by what factor it becomes the law's integer. */
+/* Form of a value in text, and the factor to the law's integer. */
 enum form {
 	WHOLE,	     /* the integer itself */
 	PER_SECOND,  /* a gain: U per second of delay and step; 2^-40 per microsecond */
@@ -154,7 +154,7 @@ void weir_gains_forget_other(struct weir_gains *values, const char *key)
 		values->value[other] = 0;
 }
 
-/* What a value must be. */
+/* Range of a value. */
 static void say_range(const struct gain *g, char *text, size_t size)
 {
 	switch (g->form) {
@@ -235,7 +235,7 @@ int weir_gains_put(struct weir_gains *values, const char *source, const char *ke
 	return 0;
 }
 
-/* What one of the law's units is in an operator's; params holds what the gain goes by. */
+/* One of the law's units in an operator's; params holds the values that the gain depends on. */
 static double factor_of(const struct gain *g, const struct weir_params *params)
 {
 	switch (g->form) {

@@ -134,7 +134,7 @@ static int check_name(const char *option, const char *text)
 	return weir_name_check(option, dev);
 }
 
-/* What is left of the command line after its options: DEV, and what the command takes besides. */
+/* Reads the command line after its options: DEV, and the command's other arguments. */
 static int read_arguments(struct request *r, const struct command *command, int argc, char **argv)
 {
 	char *netns, *class;

@@ -63,7 +63,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "tcp": {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
 }
 SHAPES = {kind: shape for stack in STACKS.values() for shape, kind in stack.items() if shape != "payload_bytes"}
-# What a control decides; all else of a flow is the scenario's.
+# Keys set by a control; all else of a flow is the scenario's.
 OF_THE_CONTROL = ("kind", "cc", "cc_weights", "payload_bytes", "ecn")
 
 
@@ -197,7 +197,7 @@ def named(name: str) -> ControlSection:
 
 
 def profile_of(weights: Path) -> str:
-    """Which of our controls a weights file is for: its `profile` (docs/design/pbq.md). Raises ScenarioError."""
+    """Control of ours that a weights file is for: its `profile` (docs/design/pbq.md). Raises ScenarioError."""
     try:
         _, _, body = weights.read_text(encoding="utf-8").partition("\n")
         profile = json.loads(body)["profile"]

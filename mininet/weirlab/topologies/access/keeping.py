@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the finished runs of `access` are kept: what they depend on, what they leave, what they take."""
+"""Rules for keeping finished runs of `access`: dependencies, files, costs."""
 
 from __future__ import annotations
 

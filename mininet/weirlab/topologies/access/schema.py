@@ -168,7 +168,7 @@ class AccessSchema(Schema):
         return {label: {**common, "client": client} for label, client in clients.items()}
 
     def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """What all variants share."""
+        """Common part of all variants."""
         head = checker.section(Head, raw["scenario"], "scenario")
         server = checker.section(Server, {} if raw["server"] is None else raw["server"], "server")
         paths = checker.listed(Path, raw["paths"], "paths")

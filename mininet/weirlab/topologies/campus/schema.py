@@ -183,8 +183,8 @@ class Fade(Section):
 
 class Kill(Section):
     """`[[kills]]`: at `at_s` a part is killed without a word, and started again `back_after_s` later. `request-0` is
-    the phone's first application, `server-origin` what it asks, `publish` and `live` offer file and stream by name,
-    `tune` is the controller. What a variant has not can't be killed there; then nothing happens."""
+    the phone's first application, `server-origin` its server, `publish` and `live` offer file and stream by name,
+    `tune` is the controller. Killing a part that the variant lacks has no effect."""
 
     part: Literal["edge1", "edge2", "tune", "server-origin", "publish", "live", "cache1", "cache2", "request-0"]
     at_s: SecondsFrom0
@@ -259,7 +259,7 @@ class CampusSchema(Schema):
         return {label: {**common, "has": found} for label, found in variants.items()}
 
     def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """What all variants share; empty if it has mistakes."""
+        """Common part of all variants; empty if it has mistakes."""
         head = checker.section(Head, raw["scenario"], "scenario")
         found = {
             key: checker.section(model, {} if raw[key] is None and key in MAY_BE_LEFT_OUT else raw[key], key)
@@ -289,7 +289,7 @@ class CampusSchema(Schema):
         return spec
 
     def shortened(self, spec: Mapping[str, Any], duration_s: float) -> dict[str, Any]:
-        """What happens from then on is left out. The upload ends as long before the end as it did."""
+        """Events from then on are left out. The upload ends as long before the end as it did."""
         lasts_s = spec["duration_s"]
         if not LEAST_RUN_S <= duration_s <= lasts_s:
             raise ScenarioError(
@@ -330,7 +330,7 @@ class CampusSchema(Schema):
 
     @staticmethod
     def check_times(checker: Checker, spec: Mapping[str, Any]) -> None:
-        """What is to happen happens within the run."""
+        """Checks that all events are within the run."""
         end_s = spec["duration_s"]
         if end_s < LEAST_RUN_S:
             checker.problem("scenario.duration_s", f"less than {LEAST_RUN_S:g} s; write more")

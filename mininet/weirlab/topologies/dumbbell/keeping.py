@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the finished runs of the dumbbell are kept: what they depend on, what they leave, what they take.
+"""Rules for keeping finished runs of the dumbbell: dependencies, files, costs.
 
 The names and the sources of the parts are in the keys of all runs that there are: a change of a pattern that matches
 another file repeats them.

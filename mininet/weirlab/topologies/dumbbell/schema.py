@@ -127,8 +127,8 @@ class ReturnLink(Section):
 
 
 class LinkChange(Section):
-    """`[[changes]]`: from `at_s` on the bottleneck is otherwise, for good. What it waits for on its way then still
-    waits as it did: after a shorter `delay_ms` packets overtake those sent before it."""
+    """`[[changes]]`: from `at_s` on the bottleneck is otherwise, for good. Packets on their way keep their delay: after
+    a shorter `delay_ms` packets overtake those sent before it."""
 
     at_s: SecondsFrom0
     rate_mbit_s: RateMbit | None = None
@@ -143,9 +143,9 @@ class LinkChange(Section):
 
 
 class Flow(Section):
-    """What all kinds of flow have. The flows of a group start at random within `start_spread_s` from `start_s` (so that
-    a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of the
-    group's senders, half of it each way; where a group has some, no two groups share a sender."""
+    """Common keys of all kinds of flow. The flows of a group start at random within `start_spread_s` from `start_s` (so
+    that a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of
+    the group's senders, half of it each way; where a group has some, no two groups share a sender."""
 
     count: FlowCount = 1
     extra_rtt_ms: NotNegative = 0.0
@@ -176,8 +176,8 @@ class BulkFlow(Flow):
 
 
 class KernelTcp(Flow):
-    """What flows by the kernel's TCP have in common. dctcp negotiates ECN by itself, the others if `ecn` says so. With
-    `ect1` a dctcp flow's packets say ECT(1), as those of L4S do, and not ECT(0)."""
+    """Common keys of flows by the kernel's TCP. dctcp negotiates ECN by itself, the others if `ecn` says so. With
+    `ect1` a dctcp flow's packets carry ECT(1), as those of L4S do, and not ECT(0)."""
 
     cc: CongestionControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
@@ -192,8 +192,8 @@ class KernelTcp(Flow):
 
 
 class QuicCommon(Flow):
-    """What QUIC flows have in common. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes).
-    A `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of ours, for downloads.
+    """Common keys of QUIC flows. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes). A
+    `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of ours, for downloads.
 
     `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
     programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
@@ -387,7 +387,7 @@ class DumbbellSchema(Schema):
     def common(
         self, checker: Checker, raw: Mapping[str, Any], under: Sequence[Mapping[str, str]] = ()
     ) -> dict[str, Any]:
-        """What all variants share. `under` says for each group of flows which of its keys stand in another table."""
+        """Common part of all variants. `under` gives for each group of flows its keys that stand in another table."""
         head = checker.section(Head, raw["scenario"], "scenario")
         tables = checker.tables(raw["link"], "link", LINKS, (RETURN,))
         access = checker.section(Link, tables["access"], "link.access") if "access" in tables else None

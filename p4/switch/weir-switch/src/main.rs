@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 }
 
 enum Failure {
-    /// What a compiler says, which begins with file, line and column.
+    /// Errors of the compiler, which begin with file, line and column.
     Program(String),
     Switch(String),
 }
@@ -107,7 +107,7 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     Ok(Some(Source { program: Arc::new(program), text }))
 }
 
-/// What the server is to be, or none.
+/// Configuration of the server, if there is one.
 fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
     if options.no_grpc {
         return Ok(None);
@@ -169,7 +169,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut ports =
         Ports::open(&options.interface, options.receive_bytes(), options.pcap.as_deref(), clock.epoch_ns())?;
     let listening = server.map(p4runtime::listen).transpose()?;
-    // While this is the only thread. What is opened from here on is that user's.
+    // While this is the only thread. Files opened from here on belong to that user.
     match &options.user {
         Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
         None => system::give_up_capabilities()?,

@@ -208,7 +208,7 @@ impl Paths {
         self.deadline
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub fn events(&mut self) -> impl Iterator<Item = PathEvent> {
         self.events.drain(..)
     }

@@ -112,7 +112,7 @@ pub fn head(weights: &Weights, setup: &Setup, side: Side) -> Result<String, serd
     })
 }
 
-/// What a decision is to be made of, for an agent: a step's line without what comes of it.
+/// Input of a decision, for an agent: a step's line without its result.
 ///
 /// # Errors
 /// As [`head`].

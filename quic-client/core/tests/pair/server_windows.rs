@@ -11,7 +11,7 @@ use weir_core::connection::Conn;
 use weir_core::request::Alpn;
 use weir_core::server::Session;
 
-/// What a client may have as its windows, in bytes.
+/// Window limits of a client, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     conn: u64,

@@ -40,7 +40,7 @@ use weir_io::wait::{Signals, Waiter, moment};
 /// Runs the program. Returns its exit code.
 ///
 /// # Errors
-/// What ends it before all flows have ended, with the exit code for that.
+/// It ends before all flows have ended, with the exit code for that.
 pub fn main() -> Result<u8, Fault> {
     let options = Options::parse();
     if options.list_cc {

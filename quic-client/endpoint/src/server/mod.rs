@@ -19,7 +19,7 @@ use clap::Parser;
 /// Runs the program. Returns its exit code.
 ///
 /// # Errors
-/// What ends it early, with the exit code for that.
+/// It ends early, with the exit code for that.
 pub fn main() -> Result<u8, Fault> {
     event_loop::run(&options::Options::parse())
 }

@@ -40,7 +40,7 @@ pub fn congestion_controls(json: bool) -> Result<String, Fault> {
     Ok(rows.map(|row| format!("{:<18}{}\n", row.name, row.help)).collect())
 }
 
-/// What makes a connection's congestion control.
+/// Factory of a connection's congestion control.
 pub struct Congestion {
     kind: ControlKind,
     weights: Option<Rc<Weights>>,
@@ -48,7 +48,7 @@ pub struct Congestion {
     setup: Setup,
     trajectories: Option<PathBuf>,
     agent: Option<PathBuf>,
-    /// How long an agent may take; `None`: as long as it likes.
+    /// Time limit of an agent's answer; `None`: no limit.
     agent_patience: Option<Duration>,
     side: Side,
     /// A connection left its policy because a number was not finite.
@@ -95,7 +95,7 @@ impl Congestion {
         Ok(Congestion { kind, weights, setup, trajectories, agent, agent_patience, side, failed })
     }
 
-    /// What the user is to be told before anything runs.
+    /// Notice to the user before anything runs.
     pub fn note(&self) -> Option<String> {
         let lacks = self.kind.profile.is_some() && self.weights.is_none();
         lacks.then(|| format!("--cc {}: no weights: connections run plain BBR (bbr2_gcongestion)", self.kind))
@@ -130,7 +130,7 @@ impl Congestion {
         Trajectory::create(&dir.join(name), &head).map(Some)
     }
 
-    /// What the user is to be told of this decision: the first time that a connection leaves its policy for good.
+    /// Notice to the user about this decision: the first time that a connection leaves its policy for good.
     pub fn remark(&self, decision: &Decision) -> Option<&'static str> {
         let first = decision.by == By::NotFinite && !self.failed.replace(true);
         first.then_some(match self.agent {
@@ -143,7 +143,7 @@ impl Congestion {
     }
 }
 
-/// What `--cc-weights` says instead of a file to run plain BBR.
+/// Value of `--cc-weights` for plain BBR instead of a file.
 const NONE: &str = "none";
 
 fn weights(options: &CommonOptions) -> Result<Option<Rc<Weights>>, Fault> {

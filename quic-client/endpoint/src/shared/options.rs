@@ -52,7 +52,7 @@ pub enum Ecn {
     Ect0,
 }
 
-/// How often the clock is read.
+/// Frequency of clock readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ClockReads {
     /// At each call.

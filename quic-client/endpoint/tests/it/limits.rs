@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user allows a run and an answer to take, and what a server's words do to the user's terminal.
+//! Limits on a run and on an answer, and a server's words on the user's terminal.
 
 use crate::common::{CLIENT, SERVER, Server, bad, client, endless, good, lines_so_far};
 use serde_json::Value;
@@ -138,7 +138,7 @@ fn a_servers_words_do_nothing_to_a_terminal() {
     assert!(!(err + &table).contains(|c: char| c.is_control() && c != '\n'));
 }
 
-/// How the end of a connection reads that was closed for others.
+/// Reason of a connection closed in favour of others.
 const GAVE_WAY: &str = "gave way: held memory that others needed";
 
 /// A client that has begun to download without end, and stands still; killed when it goes out of scope.
@@ -162,7 +162,7 @@ impl Drop for Stopped {
     }
 }
 
-/// What a download's report says that came.
+/// Received bytes in a download's report.
 fn came(report: &Value) -> u64 {
     report["total"]["bytes"].as_u64().unwrap()
 }

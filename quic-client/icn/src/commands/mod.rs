@@ -44,7 +44,7 @@ enum Command {
 /// Runs the program: gives its exit code.
 ///
 /// # Errors
-/// What ends it early, with its exit code.
+/// It ends early, with its exit code.
 pub fn main() -> Result<u8, Fault> {
     match Options::parse().command {
         Command::Client(options) => client::run(options),

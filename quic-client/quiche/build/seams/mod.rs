@@ -9,13 +9,13 @@ mod timestamps;
 
 /// One replacement.
 pub struct Seam {
-    /// What it is called in messages and in the README.
+    /// Name in messages and in the README.
     pub name: &'static str,
     /// File in quiche's package.
     pub file: &'static str,
     /// Text that must be there exactly once.
     pub from: &'static str,
-    /// What takes its place.
+    /// Replacement.
     pub to: &'static str,
 }
 

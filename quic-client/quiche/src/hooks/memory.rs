@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a connection keeps in memory: until the peer acknowledges it, or until it can be read.
+//! Memory that a connection holds: until the peer acknowledges it, or until it can be read.
 
 use crate::range_buf::RangeBuf;
 use crate::{h3, Connection};
@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 /// Stream data that was written and that quiche still keeps: not sent yet, or sent and not acknowledged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unacknowledged {
-    /// From the first byte of each stream that was not acknowledged to the last that was written. What was acknowledged
-    /// behind a gap counts too, because quiche keeps it until the gap is filled.
+    /// From the first byte of each stream that was not acknowledged to the last that was written. Bytes acknowledged
+    /// behind a gap count too, because quiche keeps them until the gap is filled.
     pub bytes: u64,
     /// The pieces of memory that they are in: at least one for each write and for each 4096 bytes.
     pub pieces: u64,
@@ -29,7 +29,7 @@ pub fn unacknowledged(quic: &Connection) -> Unacknowledged {
     sum
 }
 
-/// What was received and can't be read yet, because something before it is missing; or was not read.
+/// Received data that can't be read yet, because something before it is missing; or was not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread {
     /// From the first byte of each stream that was not read to the last that came, gaps included. But no more than the

@@ -39,7 +39,7 @@ pub const QUICHE_LICENCE: &str = include_str!(concat!(env!("OUT_DIR"), "/quiche/
 /// Seam `qlog-schema`: names the events `weir:...` in a qlog file's list of schemas, as every namespace in use must be.
 pub const QLOG_SCHEMA: &str = "urn:weir:qlog:events:weir#0.1";
 
-/// Whose window: a stream's or the connection's.
+/// Scope of a window: one stream, or the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// A stream's, by its ID.
@@ -48,10 +48,10 @@ pub enum Scope {
     Connection,
 }
 
-/// What a rule may look at.
+/// Input of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowUpdate {
-    /// Whose window.
+    /// Scope of the window.
     pub scope: Scope,
     /// The time.
     pub now: Instant,
@@ -233,7 +233,7 @@ pub fn acked_and_lost_bytes(quic: &Connection) -> (u64, u64) {
     (quic.acked_bytes, quic.lost_bytes)
 }
 
-/// What the active path's congestion control says.
+/// State of the active path's congestion control.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CongestionState {
     /// The active path, by a number that no other path of the connection has meanwhile.
@@ -323,8 +323,8 @@ pub(crate) fn pacing_rate(rate: crate::recovery::Bandwidth) -> crate::recovery::
 pub struct RttSample {
     /// From the packet's sending to the arrival of the acknowledgement (RFC 9002 5.1).
     pub rtt: Duration,
-    /// How much of it had passed when the peer sent the acknowledgement, in nanoseconds and by the difference of the two
-    /// clocks too large or too small, which stays the same over a connection's life. `None` without a timestamp.
+    /// Part of it until the peer sent the acknowledgement, in nanoseconds and by the difference of the two clocks too
+    /// large or too small, which stays the same over a connection's life. `None` without a timestamp.
     pub there_ns: Option<i64>,
 }
 
@@ -345,7 +345,7 @@ pub(crate) fn rtt_sample(rtt: Duration) -> Duration {
     rtt
 }
 
-// What `autotune_window` is called for.
+// Reason of a call of `autotune_window`.
 #[derive(Clone, Copy)]
 enum Question {
     Window,

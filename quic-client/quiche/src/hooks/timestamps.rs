@@ -17,7 +17,7 @@ const FRAME_TYPE: u64 = 0x02f5;
 /// The same on the wire: a frame's type has the shortest encoding (RFC 9000 12.4).
 const FRAME_TYPE_ON_WIRE: [u8; 2] = [0x42, 0xf5];
 
-/// What an endpoint does about timestamps, as it tells its peer.
+/// Value of the transport parameter on timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Timestamps {
     /// Nothing, and tells nothing: quiche as it is.
@@ -32,7 +32,7 @@ pub enum Timestamps {
 }
 
 impl Timestamps {
-    /// What a value of the transport parameter says.
+    /// Meaning of a value of the transport parameter.
     ///
     /// # Errors
     /// It is none of those that the draft knows.
@@ -69,7 +69,7 @@ impl Timestamps {
     }
 }
 
-/// What connections with this configuration do about timestamps.
+/// Sets the use of timestamps for connections with this configuration.
 pub fn set_timestamps(config: &mut Config, timestamps: Timestamps) {
     config.local_transport_params.timestamps = timestamps;
 }
@@ -118,8 +118,8 @@ thread_local! {
     static WAY_BACK_NS: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// Runs `f`, and gives how long the last packet with a timestamp was under way that came in meanwhile, if any did: the time
-/// by our clock less that by the peer's, in nanoseconds. How far the two are apart is unknown, and stays the same.
+/// Runs `f`, and returns the one-way time of the last packet with a timestamp that came in meanwhile, if any did: the
+/// time by our clock less that by the peer's, in nanoseconds. The clocks' difference is unknown, and stays the same.
 pub(super) fn with_way_back<T>(f: impl FnOnce() -> T) -> (T, Option<i64>) {
     let _restore = Restore { cell: &WAY_BACK_NS, old: WAY_BACK_NS.take() };
     let result = f();

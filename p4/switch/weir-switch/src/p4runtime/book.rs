@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What controllers wrote and the data plane has no need of, kept beside the program's state.
+//! State that controllers wrote and the data plane does not need, kept beside the program's state.
 use super::pipeline::Config;
 use super::proto::p4::v1 as pb;
 use super::stream::digests::Settings;
@@ -22,7 +22,7 @@ pub struct OneShot {
     pub weighted: Vec<u32>,
 }
 
-/// What a controller attached to a table entry.
+/// Data that a controller attached to a table entry.
 #[derive(Clone, Debug, Default)]
 pub struct Note {
     pub controller_metadata: u64,
@@ -65,7 +65,7 @@ pub struct Group {
     pub members: Vec<(u32, i32)>,
 }
 
-/// What controllers wrote and the data plane has no need of, for one program.
+/// State of one program that controllers wrote and the data plane does not need.
 #[derive(Debug, Default)]
 pub struct Book {
     notes: Vec<BTreeMap<EntryId, Note>>,

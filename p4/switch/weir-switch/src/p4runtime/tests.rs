@@ -78,7 +78,7 @@ fn types_that_are_strings_to_controllers_are_numbers_in_tables() {
     let wide = pb::Action { params: vec![param(1, b"blue"), param(2, &[2, 0])], ..a };
     let e = call(&config.program, t, &wide, false).unwrap_err();
     assert!(e.to_string().contains("value 0x0200 does not fit 9 bits"), "{e}");
-    // What the program itself put in is told in the same way.
+    // Entries of the program itself are reported in the same way.
     let own = call_message(&config.program, t, &ir.default).unwrap();
     assert_eq!(own.params, [param(1, b"drop"), param(2, &[1])]);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which path carried the bytes that are read. Bytes are received on any path, and read later, in order.
+//! Attribution of received bytes to paths. Bytes are received on any path, and read later, in order.
 
 use crate::choice::PathId;
 use std::collections::VecDeque;

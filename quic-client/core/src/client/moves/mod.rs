@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decides about moves of a connection, without the connection itself.
+//! Decisions about moves of a connection, without the connection itself.
 //!
 //! - `steering`: when a running download or upload leaves its path for another;
 //! - `standstill`: a download that a move stopped;

@@ -23,7 +23,7 @@ pub struct Routes {
     /// Paths whose interface is down.
     pub(super) down: BTreeSet<PathId>,
     pub(super) silent: Vec<Silent>,
-    /// Which path carried what was received and not read yet.
+    /// Paths of the bytes that were received and not read yet.
     pub(super) carried: Carried,
     /// Whether the server answers on another path than it is asked on.
     pub(super) stay: Stay,

@@ -156,7 +156,7 @@ impl Session {
             self.next_hq_stream += 4;
             let mut request =
                 Request::new(plan.action, &plan.path, format!("{method} {path}\r\n").into_bytes(), plan.max_bytes);
-            // What does not fit now is sent by `write_uploads`.
+            // The rest is sent by `write_uploads`.
             request.send_line(&mut self.conn, stream)?;
             return Ok(Some((stream, request)));
         };

@@ -386,7 +386,7 @@ fn stateless_resets_are_known_by_the_ids_in_use_and_by_no_others() {
     }
 }
 
-// What a long outage leaves behind must not make the path unheard of for ever.
+// Data queued in a long outage must not make the path unheard of for ever.
 #[test]
 fn a_path_that_was_silent_for_long_is_back_soon_after() {
     for standby in [Standby::Validated, Standby::Cold] {
@@ -463,7 +463,7 @@ fn an_address_may_change_any_number_of_times() {
     renumbered(false);
 }
 
-/// What three paths do, and what their client is told: the input of the property below.
+/// Behaviour of three paths, and events for their client: the input of the property below.
 struct Case {
     delays: Vec<u64>,
     losses: Vec<f64>,

@@ -24,12 +24,11 @@ use weir_io::wait::{Signals, Waiter};
 ///
 ///   weir-icn edge --of 192.0.2.1:4434 --ca weir-server-ca.pem --listen 198.51.100.1:4434 --ticket-keys tickets
 ///
-/// What a subscriber asks for here, it asks the publisher for, and hands on what it answers. Many subscribers share a
-/// connection to the publisher, and a manifest comes from there once. Manifests are signed by the
-/// publisher: a subscriber that has the publisher's key (get --publisher) need not trust this server for them. This server
-/// knows the keys that it hands on. Several of them with the
-/// same --ticket-keys accept each other's tickets: a subscriber that comes from one to the other asks in its first packets.
-/// It needs no interface for packets by name.
+/// Requests of subscribers are passed to the publisher, and its answers back. Many subscribers share a connection to
+/// the publisher, and a manifest comes from there once. Manifests are signed by the publisher: a subscriber that has
+/// the publisher's key (get --publisher) need not trust this server for them. This server knows the keys that it hands
+/// on. Several of them with the same --ticket-keys accept each other's tickets: a subscriber that comes from one to the
+/// other asks in its first packets. It needs no interface for packets by name.
 ///
 /// Prints "listening ADDRESS:PORT" when it is ready. SIGINT and SIGTERM end it with exit code 0 and one line of JSON that says
 /// what it did. Exit codes: 2 usage; 8 a file or an address can't be used.
@@ -81,7 +80,7 @@ struct Loop<'a> {
     backoff: Backoff,
     reachable_at: Option<Instant>,
     sharing: Sharing<MemberId>,
-    /// What numbers were given to, uplinks and asks.
+    /// Last number given to an uplink or a request.
     numbers: u64,
     waiter: Waiter,
     handed_on: u64,
@@ -90,7 +89,7 @@ struct Loop<'a> {
 /// Runs it until a signal ends it.
 ///
 /// # Errors
-/// What can't be used.
+/// An option or file can't be used.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?.concat();
     let identity = options.serving.identity()?;
@@ -145,7 +144,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
 impl Loop<'_> {
     fn turn(&mut self, now: Instant) -> Result<(), Fault> {
         self.group.receive(now)?;
-        // What was said in this turn leaves with it, on either side.
+        // Messages of this iteration leave with it, on either side.
         loop {
             self.serve(now)?;
             let uplinks: Vec<u64> = self.uplinks.keys().copied().collect();
@@ -206,7 +205,7 @@ impl Loop<'_> {
         self.act(acts, now)
     }
 
-    /// What subscribers did.
+    /// Events of subscribers.
     fn serve(&mut self, now: Instant) -> Result<(), Fault> {
         for event in self.group.turn(now)? {
             match event {

@@ -29,9 +29,9 @@ const SIGNAL: u64 = 2;
 const INCOMPLETE: u8 = 6;
 const NO_SUCH: u8 = 7;
 const INTERRUPTED: u8 = 130;
-/// What it asks for, at its group: one object at a time.
+/// Number of its request, at its group: one object at a time.
 const OBJECT: u64 = 0;
-/// How often progress is shown, and what is there is written down.
+/// Interval of showing progress and of writing the list of segments.
 const TICK: Duration = Duration::from_millis(500);
 
 struct Loop<'a> {
@@ -46,10 +46,10 @@ struct Loop<'a> {
     start_us: u64,
 }
 
-/// What is being fetched, where it goes, and what its publisher says it is.
+/// The running fetch, its output, and its manifest.
 type Current = Option<(Fetch, Output, Manifest)>;
 
-/// How an object ended, and the exit code for it.
+/// End of an object, and the exit code for it.
 struct End {
     fetched: Fetched,
     fault: Option<Fault>,
@@ -58,7 +58,7 @@ struct End {
 /// Fetches all, one after the other.
 ///
 /// # Errors
-/// What ends it, with its exit code.
+/// It ends early, with its exit code.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let several = options.names.len() > 1;
     if several && !options.output.is_dir() {
@@ -162,10 +162,10 @@ impl Loop<'_> {
         (self.end(name, current, fault, began), goes_on)
     }
 
-    /// What kept an object from being complete.
+    /// Returns the fault that kept an object from being complete.
     ///
     /// # Errors
-    /// What keeps all others from it too: the interface is gone, for example.
+    /// A fault that keeps all other objects from it too: the interface is gone, for example.
     fn fetch(&mut self, name: &Name, current: &mut Current, began: Instant) -> Result<Option<Fault>, Fault> {
         self.group.get(OBJECT, name, began)?;
         let mut tick = began + TICK;
@@ -183,7 +183,7 @@ impl Loop<'_> {
                     // It asks for one object at a time, so nothing else was answered.
                     ClientEvent::Unanswered(_) => {}
                     ClientEvent::Lost(fault) => {
-                        // What is by name goes on without it: caches and others may still answer.
+                        // Fetching by name goes on without it: caches and others may still answer.
                         complain(&format!(
                             "{name}: {}; it goes on with the keys there are, and asks for more",
                             fault.text
@@ -262,7 +262,7 @@ impl Loop<'_> {
         }
     }
 
-    /// The publisher said something. What ends the object, if that does.
+    /// An answer of the publisher. Returns the fault that ends the object, if that does.
     ///
     /// # Errors
     /// The TLS library fails, or there are no random numbers.
@@ -347,7 +347,7 @@ impl Loop<'_> {
         Ok(None)
     }
 
-    /// What became of an object.
+    /// Ends an object and returns its result.
     fn end(&mut self, name: &Name, current: Current, mut fault: Option<Fault>, began: Instant) -> End {
         let now = Instant::now();
         self.group.leave(OBJECT);
@@ -393,7 +393,7 @@ impl Loop<'_> {
     }
 }
 
-/// What an outcome is to the user; `None` if it is what was wanted.
+/// Fault of an outcome; `None` if it is a success.
 fn fault_of(name: &Name, outcome: &Outcome, fetch: &Fetch, options: &Options, lost_group: bool) -> Option<Fault> {
     let (skipped, wrong) = (fetch.counts.skipped, fetch.wrong_of_late());
     match outcome {

@@ -21,8 +21,8 @@ use weir_io::fault::Fault;
 /// It asks the publisher over QUIC for the object's signed manifest and its key, and then for its data by name on the
 /// network of --interface, where others may have asked for the same: the network sends it once. Every part is checked
 /// before it is written. When this host comes to have another address, or the publisher falls silent, it asks for
-/// further keys from there, or at the next --from, and goes on meanwhile. What is there so far is in OUTPUT.part; when all of it is, it becomes OUTPUT. Stopped or broken
-/// off, it goes on from there the next time, and checks again what it has.
+/// further keys from there, or at the next --from, and goes on meanwhile. Data are in OUTPUT.part until all are there;
+/// it then becomes OUTPUT. Stopped or broken off, it goes on from there the next time, and checks again what it has.
 ///
 /// Exit codes: 0 all objects are complete; 2 usage; 3 the publisher can't be reached; 4 TLS: its certificate is not
 /// accepted; 5 no data came for --give-up-s; 6 an object is incomplete, or its manifest is not signed as it should be; 7
@@ -99,7 +99,7 @@ impl Options {
 /// Fetches all, one after the other. Returns the program's exit code.
 ///
 /// # Errors
-/// What ends it, with its exit code.
+/// It ends early, with its exit code.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     event_loop::run(options)
 }

@@ -12,16 +12,16 @@ use weir_io::fault::Fault;
 use weir_io::random;
 use weir_io::retry_token::Tokens;
 
-/// Connections at once, and of these of one IPv4 address or the /64 of an IPv6 one. A Retry is asked for when there are so many
-/// handshakes of addresses not validated that are unfinished, or were begun within a second. That is fewer than one address
-/// may have: who forges the address of somebody keeps nobody out.
+/// Connections at once, and of these of one IPv4 address or the /64 of an IPv6 one. A Retry is asked for when there are
+/// so many handshakes of addresses not validated that are unfinished, or were begun within a second. This number is
+/// below the limit of one address: a forger of somebody's address keeps nobody out.
 pub const LIMITS: Limits =
     Limits { retry: RetryPolicy::Auto, retry_above: 200, connections: 4096, connections_per_source: 512 };
 
 /// Room for a Retry packet: its header with two connection IDs, a token, a tag.
 const RETRY_BYTES: usize = 256;
 
-/// What becomes of a first packet.
+/// Decision for a client's first packet.
 #[derive(Debug)]
 pub enum Entry {
     /// It begins a connection.
@@ -32,7 +32,7 @@ pub enum Entry {
     Nothing,
 }
 
-/// Who begins a connection.
+/// Beginning of a connection.
 #[derive(Debug)]
 pub struct Entrant {
     /// Where it is, as far as connections are counted.

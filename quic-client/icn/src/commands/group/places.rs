@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many streams of members a server has: bounded in all, and of one source, so that one address can't keep all others
+//! Quota of members' streams of a server: bounded in all, and of one source, so that one address can't keep all others
 //! out. Pure.
 //!
 //! Each stream that asked holds a place until it is over or refused.
@@ -8,10 +8,10 @@ use super::MemberId;
 use std::collections::BTreeMap;
 use weir_core::server::admission::Source;
 
-/// Who has places, and how many.
+/// Limits of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// What has them, for who is refused.
+    /// Holders of the places, for the error.
     pub who: &'static str,
     /// Streams of members, and of those who wait to be one, at once.
     pub most: usize,
@@ -34,7 +34,7 @@ pub enum Full {
     Source(Room),
 }
 
-/// Who has a place.
+/// Places in use.
 #[derive(Debug)]
 pub struct Places {
     room: Room,
@@ -48,8 +48,8 @@ impl Places {
         Places { room, places: BTreeMap::new(), of_source: BTreeMap::new() }
     }
 
-    /// A stream takes a place. `earlier`: another stream of the same member, if there is one: where there is no place, it has
-    /// moved, and gives up that one's. Which one did so.
+    /// A stream takes a place. `earlier`: another stream of the same member, if there is one: where there is no place,
+    /// it has moved, and gives up that one's. Returns the stream that did so.
     ///
     /// # Errors
     /// There is no place for it.
@@ -95,7 +95,7 @@ impl Places {
         self.places.is_empty() && self.of_source.is_empty()
     }
 
-    /// How many have one.
+    /// Number of places in use.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.places.len()

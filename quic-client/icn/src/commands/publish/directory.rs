@@ -16,7 +16,7 @@ pub struct Directory {
     name: Name,
 }
 
-/// Which content a file has, as far as the file system tells.
+/// Version of a file's content, as far as the file system tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     bytes: u64,

@@ -66,7 +66,7 @@ struct Loop {
 /// Runs until a signal or the end of a live stream ends it.
 ///
 /// # Errors
-/// What can't be used.
+/// An option or file can't be used.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let directory = match &options.directory {
         Some(root) => {
@@ -195,7 +195,7 @@ impl Loop {
                 self.group.tell(member, &answer)?;
             }
         }
-        // What was said in this turn leaves with it.
+        // Messages of this iteration leave with it.
         for event in self.group.turn(now)? {
             match event {
                 ServerEvent::Get(member, name, request) => self.get(member, &name, request, now)?,

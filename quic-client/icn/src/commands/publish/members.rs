@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is a member of what, on which streams. A member that moved comes back on another connection, while nothing was
+//! Members of each object, with their streams. A member that moved comes back on another connection, while nothing was
 //! heard yet of the end of the earlier one: it is one member all the time.
 
 use crate::commands::group::{Full, Leave, MemberId, Places, Room};
@@ -63,8 +63,8 @@ impl Default for Members {
 }
 
 impl Members {
-    /// A stream asks for an object (if it is offered already) with this token. Where there is no place for it, one who is a
-    /// member on another stream gives up the place of the earliest of these: it has moved. Which one that was.
+    /// A stream asks for an object (if it is offered already) with this token. Where there is no place for it, a member
+    /// on another stream gives up the place of the earliest of these: it has moved. Returns that stream.
     ///
     /// # Errors
     /// There is no place for it.
@@ -184,7 +184,7 @@ impl Members {
         members.flat_map(|(_, member)| member.streams.iter().copied())
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn count(&self) -> usize {
         self.members.len()
     }
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(enter(&mut members, (1 << 40, 0), source(99)), Err(Full::All(ROOM)));
         assert!(Full::All(ROOM).to_string().contains("16384 subscribers"));
         assert_eq!(members.count(), ROOM.most_of_source);
-        // Whoever leaves makes room, or is refused.
+        // A stream that leaves or is rejected makes room.
         assert_eq!(members.end((0, 0), Leave::Said), Some(5));
         assert_eq!((members.end((100, 0), Leave::Silent), members.end((100, 0), Leave::Silent)), (None, None));
         assert_eq!(enter(&mut members, (99, 0), source(1)), Ok(None));
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(members.enter((2, 0), source(1), Some(6), WHO), Err(Full::Source(ROOM)));
         assert_eq!(members.enter((2, 0), source(1), Some(5), WHO), Ok(Some((1, 0))));
         members.add((2, 0), 5, WHO, 3);
-        // What is heard of the earlier stream's end says nothing of the member.
+        // The end of the earlier stream is not the member's.
         assert_eq!((members.end((1, 0), Leave::Said), members.since(5, WHO)), (None, Some(3)));
         assert_eq!((members.count(), members.places.count()), (ROOM.most_of_source, ROOM.most_of_source));
         // It comes back once more, for a file that has changed meanwhile.

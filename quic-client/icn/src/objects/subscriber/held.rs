@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What came too soon: before the key of its epoch, or before its hash.
+//! Packets that came too soon: before the key of its epoch, or before its hash.
 
 use super::asks::Ask;
 use crate::objects::object::layout::{CHILDREN, Item};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 const MOST_SEALED: usize = 1024;
 /// Segments kept for lack of a hash.
 const MOST_OPENED: usize = 2048;
-/// How far an epoch may be ahead of the keys there are. What is further ahead is no publisher's.
+/// Limit of an epoch's distance from the keys there are. A packet further ahead is no publisher's.
 const MOST_AHEAD: u16 = 16;
 
-/// How long a packet waits for its key before it is asked for again: it may be forged.
+/// Time that a packet waits for its key before it is asked for again: it may be forged.
 const KEY_WITHIN: Duration = Duration::from_secs(1);
 
 /// A packet that waits for its key.
@@ -26,7 +26,7 @@ struct Sealed {
     until: Instant,
     /// It is asked for again. Its key may come nevertheless.
     late: bool,
-    // What it answered, with its number.
+    // The request that it answered, with its number.
     asked: (u64, Ask),
 }
 
@@ -43,7 +43,8 @@ impl Held {
         self.sealed.get(&item).is_some_and(|s| !s.late) || self.opened.contains_key(&item)
     }
 
-    /// What the packet answered that waits here for its key. It may be forged: what can be opened goes before it.
+    /// The request answered by the packet that waits here for its key. It may be forged: a packet that can be opened
+    /// goes before it.
     pub fn sealed(&self, item: Item) -> Option<(u64, Ask)> {
         self.sealed.get(&item).filter(|s| !s.late).map(|s| s.asked)
     }
@@ -87,7 +88,8 @@ impl Held {
         std::mem::take(&mut self.sealed).into_iter().map(|(item, s)| (item, (s.header, s.payload))).collect()
     }
 
-    /// What has waited long enough for its key, and is to be asked for again. It stays here: the key may be late.
+    /// Segments that have waited long enough for their key, and are to be asked for again. They stay here: the key may
+    /// be late.
     pub fn late(&mut self, now: Instant) -> Vec<Item> {
         let due = self.sealed.iter_mut().filter(|(_, s)| !s.late && s.until <= now);
         due.map(|(item, s)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which blocks are mended by repair symbols, and which symbols to ask for. All who lost something of a block ask for the
-//! same ones, the lowest first, so that switches make one of their Interests.
+//! Blocks that are mended by repair symbols, and the symbols to ask for. All subscribers that lost something of a block
+//! ask for the same ones, the lowest first, so that switches make one of their Interests.
 
 use crate::objects::object::layout::{Item, Layout, REPAIR};
 use crate::objects::object::repair::Repair;
@@ -17,7 +17,7 @@ const MOST_FAILURES: u32 = 3;
 pub struct Block {
     /// Its segments themselves are asked for.
     plain: bool,
-    /// What is missing, once all its segments are either there or lost.
+    /// Number of missing segments, once all are either there or lost.
     missing: Option<u32>,
     /// A segment that was neither when it was looked at last.
     pub undecided: Option<u32>,
@@ -49,7 +49,7 @@ impl Block {
 /// The blocks of a file.
 #[derive(Debug)]
 pub struct Repairs {
-    /// How the publisher makes symbols.
+    /// Publisher's parameters of symbols.
     pub repair: Repair,
     layout: Layout,
     blocks: BTreeMap<u32, Block>,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose turn it is to ask, where all hear each other's Interests: one asks for what is new to all, and the others hold
-//! theirs back for a bounded time. What a subscriber lost itself it asks for whoever leads.
+//! Leader election among subscribers that hear each other's Interests: one asks for the segments that are new to all,
+//! and the others hold theirs back for a bounded time. Each asks itself for those that it lost, whoever leads.
 
 use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
-/// Who was heard no longer ago than this may take the lead.
+/// A subscriber that was heard no longer ago than this may take the lead.
 const NEAR: Duration = Duration::from_secs(1);
 
 /// Whether another leads, and how long it is waited for.
@@ -99,7 +99,7 @@ mod tests {
         let follows = |seed| {
             let mut turns = Turns::new(seed);
             turns.heard(Ordering::Equal, RESPONSE, now);
-            // What is on its way from the same one decides nothing more.
+            // Interests on their way from the same one decide nothing more.
             let after_one = turns.waits_until(now).is_some();
             turns.heard(Ordering::Equal, RESPONSE, now + RESPONSE / 2);
             turns.waits_until(now + RESPONSE / 2).is_some() == after_one && after_one

@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// What an insider does to the symbols of a publisher, who has 2 rounds for blocks of 40 segments.
+/// Change by an insider to the symbols of a publisher, who has 2 rounds for blocks of 40 segments.
 #[derive(Clone, Copy, PartialEq)]
 enum Symbols {
     Right,
@@ -117,8 +117,8 @@ enum Symbols {
     TooFew,
 }
 
-/// Fetches 100 segments, of which some are lost once. How it ended, how often segments were asked for although symbols
-/// could mend them, and the symbols asked for.
+/// Fetches 100 segments, of which some are lost once. Returns the fetch, the number of segments asked for although
+/// symbols could mend them, and the symbols asked for.
 fn fetched(symbols: Symbols) -> (Fetch, usize, BTreeSet<u32>) {
     let (content, repair) = (bytes(100 * 1440 - 7, 5), Repair { block_segments: 40, rounds: 2 });
     let (mut fetch, mut ring, mut disk, tree, mut now) = one_with(&content, Some(repair));

@@ -73,7 +73,7 @@ pub const PREFIXES: [u64; 3] = [0x0001_0002_0000_0000, 0x0003_0000_0000_0000, 0x
 pub const NAMES: [u64; 2] = [0x1122_3344_5566_7788, 0x1122_3344_5566_7789];
 /// With the key of [`forward_names`], the first three of the first name fall into one set (p4/tests/icn/full.stf).
 pub const SEGMENTS: [u32; 16] = [0, 0x2322, 0x66b9, 0, 0x2322, 0x66b9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
-/// What `names` counts besides the packets: copies of Data, and entries that gave way.
+/// Cells of `names` that count other things than packets: copies of Data, and displaced entries.
 pub const DATA_COPIES: usize = 4;
 pub const ENTRIES_DISPLACED: usize = 16;
 

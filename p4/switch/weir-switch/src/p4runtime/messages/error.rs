@@ -96,8 +96,8 @@ impl<T> At<T> for Res<T> {
     }
 }
 
-/// What a status may take in HTTP/2's headers unless the client says that it takes more: gRPC's clients refuse 16 kB, and
-/// by default all above 8 kB now and then; other headers take some too.
+/// Size limit of a status in HTTP/2's headers unless the client announces a larger one: gRPC's clients reject 16 kB,
+/// and by default all above 8 kB now and then; other headers take some too.
 const STATUS_BYTES: usize = 7 << 10;
 /// Of which the text takes so much.
 const TEXT_BYTES: usize = 3 << 10;
@@ -116,7 +116,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// What the headers of a request say.
+    /// Limit from the headers of a request.
     pub fn of(metadata: &tonic::metadata::MetadataMap) -> Room {
         let said = metadata.get(ROOM_HEADER).and_then(|v| v.to_str().ok()?.parse().ok());
         Room(said.unwrap_or(STATUS_BYTES).clamp(STATUS_BYTES, MAX_ROOM_BYTES))
@@ -220,7 +220,7 @@ mod tests {
         assert!(batch_status("updates", &[Ok(())], Room::default()).is_ok());
     }
 
-    /// What a status takes in headers.
+    /// Size of a status in headers.
     fn in_headers(s: &Status) -> usize {
         in_header(s.message()) + s.details().len().div_ceil(3) * 4
     }

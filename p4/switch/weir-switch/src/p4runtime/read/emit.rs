@@ -13,7 +13,7 @@ use weir_p4::bytecode::program as ir;
 use weir_p4::exec::{EntryAction, EntryId, EntryState, Member, place_of};
 use weir_p4::p4info as info;
 
-/// What is looked at in one piece at most: things that are there, and entities that come of them.
+/// Size limit of one piece: items looked at, and entities found.
 const PIECE_LOOKS: usize = 2048;
 const PIECE_ENTITIES: usize = 128;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a request asks for.
+//! Plan of a read request.
 use super::{Filter, Item, Reader, Want};
 use crate::p4runtime::book::Book;
 use crate::p4runtime::messages::arrays::cells;
@@ -26,7 +26,7 @@ fn chosen<'a, T>(
 }
 
 impl Reader<'_> {
-    /// What a request asks for; an id of 0 means all.
+    /// Adds the items that a request asks for; an id of 0 means all.
     pub fn plan(&self, e: &Entity, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
         let Some(entity) = &e.entity else {

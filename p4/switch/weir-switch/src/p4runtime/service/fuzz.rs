@@ -34,7 +34,7 @@ pub fn fuzz(device: &mut Device, data: &[u8]) {
         let reader = Reader { config: &config, state: &p.switch.state, book: &book, now_us };
         for e in &r.entities {
             let mut items: Vec<Item> = Vec::new();
-            // What is refused is refused for good.
+            // A rejected request is not tried again.
             let _ = reader.plan(e, &mut items);
             let mut out = Vec::new();
             while let Some(item) = items.pop() {

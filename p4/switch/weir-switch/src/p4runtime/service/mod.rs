@@ -67,7 +67,7 @@ pub struct Service {
     reads: Arc<Semaphore>,
     /// One piece of a read at a time is on the packet thread, however many read.
     looking: tokio::sync::Mutex<()>,
-    /// What `pipelines` has running, for the pump, which must not wait for a write.
+    /// The running pipeline in `pipelines`, for the pump, which must not wait for a write.
     current: Mutex<Option<Arc<Live>>>,
     digests: Mutex<Digests>,
     digests_changed: Notify,

@@ -104,7 +104,7 @@ impl Service {
         // back.
         let make = move || {
             let mut switch = Switch::new(program, seed);
-            // What was written since the program was saved.
+            // Writes since the program was saved.
             if let Some(mut state) = state {
                 state.continue_random(&switch.state);
                 switch.state = state;

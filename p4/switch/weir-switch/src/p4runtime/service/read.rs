@@ -64,7 +64,7 @@ impl Service {
         filling: &mut Filling,
     ) -> Result<Result<(), Status>, Stopped> {
         let mut results: Vec<Res<()>> = Vec::with_capacity(requests.len());
-        // What is asked for twice is answered once, and its result is the same.
+        // Repeated requests are answered once, and have the same result.
         let mut first_at: HashMap<Vec<u8>, usize> = HashMap::new();
         for (i, request) in requests.iter().enumerate() {
             let first = *first_at.entry(request.encode_to_vec()).or_insert(i);

@@ -27,7 +27,7 @@ impl Service {
         result
     }
 
-    /// What became of a batch, for its line of the audit.
+    /// Records the results of a batch in its line of the audit.
     fn tell(line: &mut Option<Entry>, updates: &[pb::Update], config: &Config, results: &[Res<()>]) {
         if let Some(line) = line {
             line.updates = tally(updates, &config.program.info);
@@ -37,9 +37,9 @@ impl Service {
 
     async fn apply(&self, r: pb::WriteRequest, room: Room, line: &mut Option<Entry>) -> Result<(), Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
-        // Who may not write holds up nobody: readers hurry for a change that waits.
+        // A client without the right to write delays nobody: readers hurry for a change that waits.
         self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
-        // Whoever becomes primary waits for this, so a request that was let in is finished under its primary.
+        // A new primary waits for this, so an admitted request is finished under its primary.
         let mut pipelines = self.change().await;
         self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
         let atomic = match Atomicity::try_from(r.atomicity) {

@@ -66,7 +66,7 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Patient<S> {
     }
 }
 
-/// Which connections there are, and how they are used: the one to give up when there are too many.
+/// Open connections and their usage: selects one to close when there are too many.
 #[derive(Default)]
 struct Seats {
     list: BTreeMap<u64, Arc<Usage>>,
@@ -74,7 +74,7 @@ struct Seats {
     last_id: u64,
 }
 
-/// How a connection is used.
+/// Usage of a connection.
 #[derive(Debug, Default)]
 pub struct Usage {
     /// Requests that have come whole and are not answered to the end.
@@ -216,7 +216,7 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Few<S> {
     }
 }
 
-/// What is known of a connection to whoever answers its requests.
+/// Connection, with its usage for the code that answers its requests.
 #[derive(Clone, Debug)]
 pub struct Seat<C> {
     /// Of the connection itself.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What requests may cost before they are understood. A request is gathered as a whole first, in room that all share, and
-//! it must keep coming. A message of empty parts takes a hundred times its bytes once it is decoded: so each kind of call
-//! has a size and a number of parts, and those that may be large are decoded few at a time, further ones wait for their
-//! turn. Who may not make a call is refused before any of it is read.
+//! Cost limits of requests before they are decoded. A request is gathered as a whole first, in memory that all share,
+//! and it must keep coming. A message of empty parts takes a hundred times its bytes once it is decoded: so each kind
+//! of call has a size and a number of parts, and those that may be large are decoded few at a time, further ones wait
+//! in a queue. A call without the right to it is rejected before any of it is read.
 use super::accept::{UnderWay, Usage};
 use super::access::{Access, Caller, call, usage};
 use super::body::{Room, Whole, check_program, check_write};
@@ -37,7 +37,7 @@ const WRITES: usize = 2;
 const PROGRAMS: usize = 2;
 /// Programs that are being read back: each answer is one whole message of up to [`PROGRAM_BYTES`].
 const PROGRAMS_BACK: usize = 8;
-/// Whoever has not taken a program for so long loses the connection: nothing else gives its bytes back.
+/// A client that has not taken a program for so long loses the connection: nothing else frees its bytes.
 const TAKEN: Duration = Duration::from_secs(20);
 /// A request of which nothing more comes for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ pub struct Admission<S> {
     audit: Arc<Audit>,
 }
 
-/// What becomes of a kind of call.
+/// Limits of a kind of call.
 struct Plan<S> {
     service: P4RuntimeServer<S>,
     most_bytes: usize,
@@ -96,7 +96,7 @@ impl<S: P4Runtime> Admission<S> {
         }
     }
 
-    /// Who calls, if it may.
+    /// Identity of the caller, if it has the right to call.
     fn caller(&self, request: &http::Request<Body>, method: &str) -> Result<Caller, Status> {
         let caller = Caller::of(request.extensions(), self.access.as_deref()).map_err(|e| e.status())?;
         let (name, right) = call(method);

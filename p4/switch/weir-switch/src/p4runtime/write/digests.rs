@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How digests are sent (9.11).
+//! Delivery of digests (9.11).
 use super::Writer;
 use crate::p4runtime::messages::error::{Fail, Res, invalid, not_found};
 use crate::p4runtime::messages::ids;

@@ -27,7 +27,7 @@ pub struct Writer<'a> {
     pub state: &'a mut State,
     pub book: &'a mut Book,
     pub now_us: u64,
-    /// How to take back what was done, when the batch may have to.
+    /// Undo log, when the batch may have to be undone.
     undo: Option<Vec<Undo>>,
 }
 

@@ -84,7 +84,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What an entry has besides key and action, checked.
+    /// Checks the parts of an entry besides key and action.
     fn entry_extras(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<()> {
         let name = &t.preamble.name;
         if e.is_const {

@@ -29,7 +29,7 @@ const MOST_WAITING_BYTES: usize = 1 << 18;
 /// A member: its connection and its stream.
 pub type MemberId = (u64, u64);
 
-/// What subscribers did.
+/// Event of subscribers.
 #[derive(Debug)]
 pub enum ServerEvent {
     /// One wants to be a member of this object's group.
@@ -38,7 +38,7 @@ pub enum ServerEvent {
     Left(MemberId, Leave),
 }
 
-/// How a member's stream ended.
+/// Reason of a member's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
     /// The member said so, or did what ends a connection.
@@ -47,7 +47,7 @@ pub enum Leave {
     Silent,
 }
 
-/// What happened.
+/// Counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ServerCounts {
     /// Connections whose subscriber came to have another address.
@@ -69,7 +69,7 @@ pub struct ServerCounts {
 struct Connection {
     quic: quiche::Connection,
     cids: Vec<Vec<u8>>,
-    /// What the client called it in its first flight, and in an earlier one that was answered by Retry.
+    /// Connection IDs that the client chose in its first flight, and in an earlier one that was answered by Retry.
     first: Vec<Vec<u8>>,
     source: Source,
     /// The client's address is its own.
@@ -79,7 +79,7 @@ struct Connection {
     early: bool,
     /// The handshake is done, and was counted.
     up: bool,
-    /// What the server knows of its timer.
+    /// Entry in the server's timers.
     timer: Option<Instant>,
 }
 
@@ -109,7 +109,7 @@ pub struct Server {
     next: u64,
     #[cfg(test)]
     served: usize,
-    /// What happened so far.
+    /// Counters so far.
     pub counts: ServerCounts,
 }
 
@@ -171,7 +171,7 @@ impl Server {
         self.socket.as_raw_fd()
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
@@ -183,7 +183,7 @@ impl Server {
 
     /// When [`Server::turn`] is next of use although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        // What was told since the last turn waits to be sent.
+        // Answers since the last iteration wait to be sent.
         if self.touched.is_empty() { self.timers.first().map(|(at, _)| *at) } else { Some(Instant::now()) }
     }
 

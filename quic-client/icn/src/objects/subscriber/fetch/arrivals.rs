@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What arrives: Data, Nacks, others' Interests.
+//! Arrivals: Data, Nacks, others' Interests.
 
 use super::super::asks::Ask;
 use super::super::window::Answered;
@@ -22,7 +22,7 @@ impl Fetch {
         }
         self.counts.data += 1;
         let has_key = self.keys.has(header.epoch);
-        // What waits for its key may be anybody's: it does not keep the right Data out.
+        // A packet that waits for its key may be anybody's: it does not keep the right Data out.
         let sealed = self.held.sealed(item).filter(|_| has_key);
         if sealed.is_none() && self.is_there(item) {
             self.counts.duplicates += 1;
@@ -58,7 +58,7 @@ impl Fetch {
 
     /// Data passed all checks that could be made so far.
     fn right(&mut self, item: Item, asked: Option<(u64, Ask)>, marked: bool, now: Instant) {
-        // What a forged packet before it answered was out until now.
+        // A segment that a forged packet answered before was out until now.
         let out = self.asks.len() + usize::from(asked.is_some() && !self.asks.has(item));
         let full = out >= self.window.allowed();
         self.asks.answered(item);
@@ -101,7 +101,7 @@ impl Fetch {
         self.window.answered(Answered { ask, next: self.asks.next(), time, marked, full }, now);
     }
 
-    /// Data did not pass its check. What was asked stays asked for a response time, since the right Data may be on its
+    /// Data did not pass its check. The segment stays asked for a response time, since the right Data may be on its
     /// way; then it is asked for again, past all caches.
     fn wrong(&mut self, item: Item, now: Instant) {
         self.counts.wrong += 1;
@@ -256,7 +256,7 @@ impl Fetch {
         self.shape.forget(node);
         self.held.forget(first..first.saturating_add(CHILDREN as u32));
         self.gone.clear();
-        // What is given on is not told of again: a stream may go on for months.
+        // Segments given on are not reported again: a stream may go on for months.
         self.have.remove_below(first.saturating_add(CHILDREN as u32));
         self.next = first.saturating_add(CHILDREN as u32);
         self.cursor = self.cursor.max(self.next);
@@ -285,7 +285,7 @@ impl Fetch {
         }
     }
 
-    /// What an earlier run had is in its place already, unless it is to be given on in order.
+    /// A segment of an earlier run is in its place already, unless it is to be given on in order.
     fn keep_claimed(&mut self, segment: u32, content: Vec<u8>, store: &mut impl Store) {
         struct InPlace;
         impl Store for InPlace {
@@ -320,7 +320,7 @@ impl Fetch {
             nack::BUSY | nack::FULL | nack::QUOTA => self.window.refused(number, self.asks.next()),
             // Its segments are there, whatever becomes of the symbols.
             _ if level == REPAIR => {}
-            // What a block was closed without is none of the stream's; its hashes say so.
+            // A segment that a block was closed without is none of the stream's; its hashes say so.
             nack::NO_SUCH_SEGMENT if self.layout.is_none() && level == 0 && self.shape.needs(item).is_some() => {
                 self.asks.remove(item);
                 self.again.insert(item, None);
@@ -382,7 +382,7 @@ impl Fetch {
             // A file has as many hashes as it has; a live stream's number could be any.
             let bounded = !self.settings.ordered || (level > 0 && self.layout.is_some());
             let near = bounded || content < self.next.saturating_add(REACH);
-            // What was lost here is asked for here.
+            // A segment that was lost here is asked for here.
             let first = !self.again.contains_key(&item) && self.asks.len() < MOST_JOINED;
             if wanted && near && first {
                 self.asks.push(Ask { item, sent: now, again_at: now + time, unclear: true, wrong: false });

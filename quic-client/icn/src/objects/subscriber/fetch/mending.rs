@@ -27,7 +27,7 @@ impl Fetch {
         repairs.lose(item.segment, lost as u32);
     }
 
-    /// Whether a lost segment waits for repair symbols. What came wrong is asked for itself.
+    /// Whether a lost segment waits for repair symbols. One that came wrong is asked for itself.
     pub(super) fn is_entrusted(&self, item: Item) -> bool {
         let mends = |segment| self.repairs.as_ref().is_some_and(|r| r.mends(segment));
         item.level == 0 && mends(item.segment) && !self.fresh.contains(&item)
@@ -101,7 +101,7 @@ impl Fetch {
         Some(missing)
     }
 
-    /// Decodes a block, if there are symbols enough. What does not pass its check is asked for itself.
+    /// Decodes a block, if there are symbols enough. A segment that does not pass its check is asked for itself.
     fn decode(&mut self, block: u32, missing: &[u32], store: &mut impl Store) {
         let (Some(repairs), Some(layout)) = (&mut self.repairs, self.layout) else { return };
         let Some(symbols) = repairs.enough(block) else { return };

@@ -33,7 +33,7 @@ const MOST_AGAIN: Duration = Duration::from_secs(8);
 const REACH: u32 = 2048;
 /// The longest response time is that of the last one to two of these.
 const SLOWEST_FOR: Duration = Duration::from_secs(2);
-/// How much faster than a window in a response time the asks may leave.
+/// Rate of leaving Interests, over a window in a response time.
 const PACE: f64 = 2.0;
 /// Asks of this long may leave at once.
 const BURST: Duration = Duration::from_millis(1);
@@ -65,9 +65,9 @@ pub struct Fetch {
     have: Segments,
     /// All that ever were.
     checked: u64,
-    /// What an earlier run had, and is not checked again yet.
+    /// Segments of an earlier run that are not checked again yet.
     claimed: Segments,
-    /// What to ask for again, and when it was asked for last, if a switch may still wait for that.
+    /// Segments to ask for again, and when each was asked for last, if a switch may still wait for that.
     again: BTreeMap<Item, Option<Instant>>,
     fresh: HashSet<Item>,
     repairs: Option<Repairs>,
@@ -86,7 +86,7 @@ pub struct Fetch {
     tokens: f64,
     earned: Instant,
     starved: bool,
-    /// What is new waits for another to ask for it.
+    /// New segments wait for another subscriber to ask for them.
     held_back: bool,
     /// All is out or here: what is lost has no gap behind it.
     ending: bool,
@@ -101,14 +101,14 @@ pub struct Fetch {
     keyless_since: Option<Instant>,
     heard: Instant,
     progress: Instant,
-    /// What `counts.wrong` was then.
+    /// Value of `counts.wrong` then.
     wrong_before: u64,
     refusals: u32,
     refused_since: Option<Instant>,
     gone: HashMap<Item, u8>,
     gone_since: Option<Instant>,
     outcome: Option<Outcome>,
-    /// What happened so far.
+    /// Counters so far.
     pub counts: Counts,
 }
 
@@ -126,7 +126,7 @@ impl Fetch {
         now: Instant,
     ) -> Result<Fetch, NameError> {
         let mut names = LevelNames::new(&manifest.name, &manifest.version, Shape::levels(manifest))?;
-        // What was given on in order can't be read back, and decoding needs it.
+        // Segments given on in order can't be read back, and decoding needs them.
         let repair = manifest.repair.zip(manifest.layout).filter(|_| settings.repair && !settings.ordered);
         if repair.is_some() {
             names = names.with_repair()?;
@@ -182,7 +182,7 @@ impl Fetch {
         })
     }
 
-    /// How it ended, once it has.
+    /// Outcome, once the fetch has ended.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
@@ -192,17 +192,17 @@ impl Fetch {
         Segments::from_ranges(self.have.ranges().chain(self.claimed.ranges()))
     }
 
-    /// How many segments of content are there and checked.
+    /// Number of segments of content that are there and checked.
     pub fn checked(&self) -> u64 {
         self.checked
     }
 
-    /// How many packets of data were wrong since the last that was right.
+    /// Number of packets of data that were wrong since the last that was right.
     pub fn wrong_of_late(&self) -> u64 {
         self.counts.wrong - self.wrong_before
     }
 
-    /// How many segments may be out, and are.
+    /// Limit and number of outstanding segments.
     pub fn window(&self) -> (usize, usize) {
         (self.window.allowed(), self.asks.len())
     }
@@ -280,7 +280,7 @@ impl Fetch {
         [paced, turn, self.asks.next_timer(), gap, self.held.next_timer(), give_up].into_iter().flatten().min()
     }
 
-    /// What to send now. `store` gives what an earlier run had.
+    /// Adds the Interests to send now. `store` gives the segments of an earlier run.
     pub fn poll(&mut self, now: Instant, store: &mut impl Store, out: &mut Vec<Header>) {
         if self.outcome.is_some() {
             return;
@@ -332,9 +332,9 @@ impl Fetch {
         self.counts.interests += out.len() as u64;
     }
 
-    /// How many segments may be out. While what comes can't be opened for want of its key, which the publisher tells on
-    /// another way, there is no use in asking for more of it, and that way may need the room. One may be out: who forges an
-    /// epoch, or has caches of what was before, is found out by it.
+    /// Limit of outstanding segments. While Data can't be opened for want of its key, which the publisher gives on
+    /// another path, there is no use in asking for more of it, and that path may need the room. One may be out: a
+    /// forged epoch, or a cache of an earlier one, is found out by it.
     fn allowed(&self, now: Instant) -> usize {
         let keyless = self.keyless_since.map(|since| now.saturating_duration_since(since));
         if keyless.is_some_and(|time| time > self.longest().max(LEAST_AGAIN)) { 1 } else { self.window.allowed() }
@@ -349,7 +349,7 @@ impl Fetch {
     fn earn(&mut self, now: Instant) {
         let rate = self.rate();
         let earned = rate * now.saturating_duration_since(self.earned).as_secs_f64();
-        // What a host that wakes late could have sent meanwhile.
+        // Burst that a host that wakes late could have sent meanwhile.
         let most = (rate * BURST.as_secs_f64()).max(window::FIRST);
         self.tokens = (self.tokens + earned).min(most);
         self.earned = now;
@@ -361,7 +361,7 @@ impl Fetch {
         time.saturating_mul(1 << self.silences.min(10)).min(MOST_AGAIN)
     }
 
-    /// How old an ask must be for a gap to tell of a loss (RFC 9002 6.1.2's factor).
+    /// Age from which an outstanding segment before a gap counts as lost (RFC 9002 6.1.2's factor).
     fn gap_after(&self) -> Duration {
         self.longest() * 9 / 8
     }
@@ -434,7 +434,7 @@ impl Fetch {
         self.entrust(ask.item);
     }
 
-    /// What came was wrong, and may be what caches have: it is asked for past them.
+    /// Its Data were wrong, and may be in caches: it is asked for past them.
     fn past_caches(&mut self, item: Item) {
         if item.level == REPAIR {
             return self.lost_symbol(item, true);
@@ -481,8 +481,8 @@ impl Fetch {
         }
     }
 
-    /// What to ask for again first: hashes, then content. A live stream's content waits for its block's hashes, which say
-    /// whether there is such a segment.
+    /// Segment to ask for again first: hashes, then content. A live stream's content waits for its block's hashes,
+    /// which say whether there is such a segment.
     fn next_again(&self) -> Option<Item> {
         let hashes = self.again.range(Item { level: 1, segment: 0 }..).map(|(item, _)| item).next();
         let waits =
@@ -526,7 +526,7 @@ impl Fetch {
             } else if self.claimed.contains(self.cursor) {
                 match self.shape.needs(item) {
                     None => self.check_claimed(item.parent().0.segment, store),
-                    // What was claimed is checked when its hashes are there.
+                    // A claimed segment is checked when its hashes are there.
                     Some(_) if self.queue_nodes(item) => return None,
                     Some(_) => self.cursor += 1,
                 }
@@ -558,7 +558,7 @@ impl Fetch {
         if self.settings.ordered || u32::from(ahead) < SEGMENTS_PER_INTEREST || foremost <= self.cursor {
             return;
         }
-        // What it said is a response time old when the next Interest is there.
+        // The other's position is a response time old when the next Interest is there.
         let to = foremost.saturating_add(self.pace.max(window / 2));
         let item = Item { level: 0, segment: to };
         if self.shape.has(item) && !self.claimed.contains(to) && !self.is_there(item) && !self.asks.has(item) {
