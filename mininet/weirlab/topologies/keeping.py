@@ -32,6 +32,7 @@ QUIC: Patterns = (
     *(f"quic-client/{crate}/Cargo.toml" for crate in QUIC_CRATES),
     *(f"quic-client/{crate}/src/**/*.rs" for crate in QUIC_CRATES),
     "quic-client/quiche/build/*.rs",
+    "quic-client/quiche/patches/*.patch",
     *(f"!{pattern}" for pattern in LEARNED_CC),
 )
 POLICIES: Patterns = ("quic-client/core/weights/*.weights",)

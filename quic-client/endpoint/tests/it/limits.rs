@@ -76,7 +76,8 @@ fn the_list_of_congestion_controls_is_the_table() {
     let out = client(&["--list-cc", "--json"]);
     assert!(out.status.success());
     let rows: Value = serde_json::from_slice(&out.stdout).unwrap();
-    let listed: Vec<_> = rows.as_array().unwrap().iter().map(|r| (r["name"].as_str(), r["learned"].as_bool())).collect();
+    let listed: Vec<_> =
+        rows.as_array().unwrap().iter().map(|r| (r["name"].as_str(), r["learned"].as_bool())).collect();
     let table: Vec<_> = CONTROLS.iter().map(|kind| (Some(kind.name), Some(kind.profile.is_some()))).collect();
     assert_eq!(listed, table);
     let text = String::from_utf8(client(&["--list-cc"]).stdout).unwrap();
