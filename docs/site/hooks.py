@@ -17,6 +17,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")  # of Markdown: [text](LINK#anchor), ![text](LINK)
+TEXT_OF_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\([^)\s]+\)")
+NOTEBOOK = "docs/notebook/2"  # dated pages: their links were valid on that date
 SITE_FILES = ("docs/site/favicon.svg", "docs/site/iframe-worker.js", "docs/site/wide.css")
 FOLDERS = ("xdp", "p4", "controller", "mininet", "quic-client", "tests", "setup")
 
@@ -55,10 +57,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Take off the licence line, which would hide the title, and lead links to a folder to the folder's README."""
+    """Remove the licence line, which would hide the title, and replace links to a folder by its README.
+
+    A notebook page keeps the text of its links, and the search leaves it out.
+    """
 
     def to_readme(match: re.Match[str]) -> str:
         readme = linked(page.file.src_uri, f"{match[1]}/README.md")
         return f"{match[1].rstrip('/')}/README.md" if files.get_file_from_path(readme) else match[1]
 
-    return LINK.sub(to_readme, re.sub(r"\A<!-- SPDX.*-->\n", "", markdown))
+    markdown = re.sub(r"\A<!-- SPDX.*-->\n", "", markdown)
+    if page.file.src_uri.startswith(NOTEBOOK):
+        page.meta["search"] = {"exclude": True}
+        markdown = TEXT_OF_LINK.sub(r"\1", markdown)
+    return LINK.sub(to_readme, markdown)

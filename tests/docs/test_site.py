@@ -131,7 +131,7 @@ def test_pages_that_sources_cite_exist():
     cited = {
         (path, page)
         for path, text in texts()
-        if path != "CHANGELOG.md" and "/tests/" not in f"/{path}"
+        if path != "CHANGELOG.md" and "/tests/" not in f"/{path}" and not path.startswith(hooks.NOTEBOOK)
         for page in re.findall(r"(?<![\w./-])docs/[\w./-]+\.md\b", text)
     }
     assert len(cited) > 20
@@ -142,7 +142,8 @@ def test_paths_that_project_pages_name_exist():
     """Of what stands in code marks and begins with one of the repository's folders; `*`, `NAME` and `...` stand for
     what the reader fills in. The name of a test may follow, after `::`."""
     folders = "|".join(re.escape(folder) for folder in ("docs", *hooks.FOLDERS))
-    pages = ["README.md", "CONTRIBUTING.md", *(p for p, _ in texts() if p.startswith("docs/") and p.endswith(".md"))]
+    docs = [p for p, _ in texts() if p.startswith("docs/") and p.endswith(".md") and not p.startswith(hooks.NOTEBOOK)]
+    pages = ["README.md", "CONTRIBUTING.md", *docs]
     missing = []
     for page in pages:
         for path in re.findall(rf"`((?:{folders})/[^`\s]*)`", (REPO / page).read_text(encoding="utf-8")):
