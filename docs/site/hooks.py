@@ -17,10 +17,10 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")  # of Markdown: [text](LINK#anchor), ![text](LINK)
-TEXT_OF_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\([^)\s]+\)")
-NOTEBOOK = "docs/notebook/2"  # dated pages: their links were valid on that date
 SITE_FILES = ("docs/site/favicon.svg", "docs/site/iframe-worker.js", "docs/site/wide.css")
 FOLDERS = ("xdp", "p4", "controller", "mininet", "quic-client", "tests", "setup")
+NOTEBOOK = "docs/notebook/"
+"""Dated pages that are not maintained: no menu names them, and their links may have lost their targets."""
 
 
 def repository_files() -> set[str]:
@@ -35,6 +35,17 @@ def repository_files() -> set[str]:
 def linked(page: str, target: str) -> str:
     """The repository path that a relative link in a page names."""
     return os.path.normpath(PurePosixPath(page).parent / target)
+
+
+def without_dead_links(page: str, markdown: str) -> str:
+    """The text of a notebook page with its dead links as plain text, and without the anchors of the others."""
+
+    def checked(match: re.Match[str]) -> str:
+        text, target = match[1], match[2].partition("#")[0]
+        alive = "://" in match[2] or (target and (ROOT / linked(page, target)).exists())
+        return f"{text}({target if '://' not in match[2] else match[2]})" if alive else text.lstrip("!")[1:-1]
+
+    return re.sub(r"(!?\[[^\[\]]*\])\(([^)\s]+)\)", checked, markdown)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -57,17 +68,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Remove the licence line, which would hide the title, and replace links to a folder by its README.
-
-    A notebook page keeps the text of its links, and the search leaves it out.
-    """
+    """Take off the licence line, which would hide the title, and lead links to a folder to the folder's README."""
+    if page.file.src_uri.startswith(NOTEBOOK):
+        markdown = without_dead_links(page.file.src_uri, markdown)
 
     def to_readme(match: re.Match[str]) -> str:
         readme = linked(page.file.src_uri, f"{match[1]}/README.md")
         return f"{match[1].rstrip('/')}/README.md" if files.get_file_from_path(readme) else match[1]
 
-    markdown = re.sub(r"\A<!-- SPDX.*-->\n", "", markdown)
-    if page.file.src_uri.startswith(NOTEBOOK):
-        page.meta["search"] = {"exclude": True}
-        markdown = TEXT_OF_LINK.sub(r"\1", markdown)
-    return LINK.sub(to_readme, markdown)
+    return LINK.sub(to_readme, re.sub(r"\A<!-- SPDX.*-->\n", "", markdown))
