@@ -70,6 +70,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Take off the licence line, which would hide the title, and lead links to a folder to the folder's README."""
     if page.file.src_uri.startswith(NOTEBOOK):
+        page.meta["search"] = {"exclude": True}
         markdown = without_dead_links(page.file.src_uri, markdown)
 
     def to_readme(match: re.Match[str]) -> str:
