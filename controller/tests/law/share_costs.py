@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hits that wait for large flows cost, on the golden model at a probability that stays. This prints the tables of
-docs/design/law.md: `PYTHONPATH=controller build/venv/bin/python controller/tests/law/share_costs.py`."""
+docs/design/verdict.md: `PYTHONPATH=controller build/venv/bin/python controller/tests/law/share_costs.py`."""
 
 import math
 import random

@@ -150,7 +150,7 @@ impl By {
     }
 }
 
-/// What a decision is made of (docs/design/pbq.md, "The trajectory file").
+/// What a decision is made of (docs/design/pbq-weights-format.md, "The trajectory file").
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     /// The decision's number on the connection, from 0.
