@@ -40,6 +40,21 @@ def test_maintained_pages_together_stay_short():
     assert sum(words.values()) <= LIMITS["words"], longest(words)
 
 
+def test_each_design_page_stays_short():
+    words = {page: n for page, n in counted().items() if page.startswith("docs/design/")}
+    assert words
+    assert {page: n for page, n in words.items() if n > LIMITS["design_page_words"]} == {}
+
+
+def test_notebook_pages_have_a_date_and_no_menu_names_them():
+    pages = [path for path in (REPO / "docs" / "notebook").glob("*.md") if path.name != "README.md"]
+    assert pages
+    assert [page.name for page in pages if not re.match(r"\d{4}-\d\d-[\w.-]+\.md$", page.name)] == []
+    heads = {page.name: page.read_text(encoding="utf-8")[:300] for page in pages}
+    assert [name for name, head in heads.items() if not re.search(r"Notebook.*\d{4}-\d\d.*not maintained", head)] == []
+    assert "docs/notebook" not in (REPO / "docs" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+
+
 def test_the_front_page_stays_short():
     lines = (REPO / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= LIMITS["front_page_lines"]
