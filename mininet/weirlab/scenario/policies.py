@@ -57,7 +57,7 @@ def parts_of_runs(settings: list[Mapping[str, Any]]) -> dict[str, bool]:
 
 
 def with_document(text: str, document: Mapping[str, Any]) -> str:
-    """The text of a weights file with another content (docs/design/pbq.md, "The weights file")."""
+    """The text of a weights file with another content (docs/design/pbq-weights-format.md, "The weights file")."""
     content = json.dumps(document, indent=1) + "\n"
     format_ = text.partition("\n")[0].rpartition(":")[0]
     return f"{format_}:{hashlib.sha256(content.encode()).hexdigest()}\n{content}"
