@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch does with the names of two hosts: `docs/design/icn.md`, "Rules of a switch". Its sets may be of any size.
+//! A switch with the names of two hosts: `docs/design/icn.md`, "Rules of a switch". Its sets may be of any size.
 
 use crate::names::Name;
 use crate::packet::{Header, Kind, nack, time_of};
