@@ -4,7 +4,7 @@ use super::audit::Audit;
 use super::pipeline::Config;
 use super::proto::p4::v1::p4_runtime_server::P4RuntimeServer;
 use super::service::{Server, Service};
-use super::transport::accept::{Few, Patient};
+use super::transport::accept::{AcceptBackoff, ConnectionLimit};
 use super::transport::access::Access;
 use super::transport::admission::Admission;
 use super::transport::tls::Tls;
@@ -140,7 +140,10 @@ impl Listening {
         let (stop, stopped) = oneshot::channel();
         let run = async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(l) => Few::new(Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))), MAX_CONNECTIONS),
+                Ok(l) => ConnectionLimit::new(
+                    AcceptBackoff::new(TcpIncoming::from(l).with_nodelay(Some(true))),
+                    MAX_CONNECTIONS,
+                ),
                 Err(e) => return error!("P4Runtime server on {addr}: {e}"),
             };
             let pump = tokio::spawn(service.clone().pump(events));

@@ -7,14 +7,14 @@
 //! - `carried`: which path carried the bytes that are read;
 //! - `delivered`: what was acknowledged of an upload on the path in use.
 
-mod carried;
 mod delivered;
+mod goodput;
 mod standstill;
 mod stay;
 mod steering;
 
-pub use carried::Carried;
 pub use delivered::Delivered;
+pub use goodput::GoodputByPath;
 pub use standstill::Standstill;
 pub use stay::Stay;
 pub use steering::{Move, Other, Steer, View};

@@ -23,7 +23,7 @@ impl Session {
         self.note_end(&task.chosen, answered, task.request.bytes, &outcome, now);
         if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
             routes.steer.end();
-            routes.carried.clear();
+            routes.goodput.clear();
         }
     }
 

@@ -163,7 +163,7 @@ impl Session {
         if let Some(routes) = &mut self.routes {
             routes.paths.heard(info.to, now);
             if let Some(path) = routes.paths.at(info.to) {
-                routes.carried.received(path, new);
+                routes.goodput.received(path, new);
                 if let Some(before) = before.1 {
                     routes.steer.arrived(Delivered::of(&self.conn.quic).since(before));
                 } else if path == routes.paths.active() {

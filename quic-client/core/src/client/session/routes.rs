@@ -2,7 +2,7 @@
 //! [`Routes`]: the paths of a session and how they are chosen.
 
 use crate::choice::{ChoiceConfig, Chooser, PathId, TaskSample};
-use crate::client::moves::{Carried, Stay, Steer};
+use crate::client::moves::{GoodputByPath, Stay, Steer};
 use crate::client::tally::Tally;
 use crate::paths::{PathSpec, Paths, Standby};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub struct Routes {
     pub(super) down: BTreeSet<PathId>,
     pub(super) silent: Vec<Silent>,
     /// Paths of the bytes that were received and not read yet.
-    pub(super) carried: Carried,
+    pub(super) goodput: GoodputByPath,
     /// Whether the server answers on another path than it is asked on.
     pub(super) stay: Stay,
     /// Whether a running download or upload may move; that needs a strategy that counts what it gains.
@@ -64,7 +64,7 @@ impl Routes {
             first_rtt_told: false,
             down: BTreeSet::new(),
             silent: Vec::new(),
-            carried: Carried::default(),
+            goodput: GoodputByPath::default(),
             stay: Stay::default(),
             steered,
             steer: Steer::default(),

@@ -42,7 +42,7 @@ impl Session {
                 debug_assert_eq!(chosen.task, task);
                 if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
                     // Bytes that came before are HTTP/3's settings, not an answer.
-                    routes.carried.clear();
+                    routes.goodput.clear();
                 }
                 let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress: now };
                 self.running.insert(stream, running);

@@ -3,7 +3,9 @@
 
 mod sharing;
 
-use super::group::{Client, ClientEvent, Leave, MemberId, Places, RECONNECT, Room, Server, ServerEvent, Target, Trust};
+use super::group::{
+    Client, ClientEvent, Leave, MemberId, Quota, QuotaLimits, RECONNECT, Server, ServerEvent, Target, Trust,
+};
 use super::identity::Serving;
 use super::options::{complain, resolve, to_json, trust};
 use crate::objects::object::lines::{Answer, Request};
@@ -75,7 +77,7 @@ struct Loop<'a> {
     uplinks: BTreeMap<u64, Uplink>,
     /// The uplink of each member, and the number of what it asks for there.
     members: BTreeMap<MemberId, (u64, u64)>,
-    places: Places,
+    quota: Quota,
     /// Waits before another connection to the publisher after one that was given up, and the end of the present wait.
     backoff: Backoff,
     reachable_at: Option<Instant>,
@@ -106,7 +108,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         group,
         uplinks: BTreeMap::new(),
         members: BTreeMap::new(),
-        places: Places::new(Room {
+        quota: Quota::new(QuotaLimits {
             who: "this edge server",
             most: MOST_MEMBERS,
             most_of_source: options.most_from_one.into(),
@@ -212,7 +214,7 @@ impl Loop<'_> {
                 ServerEvent::Get(member, _, request) => self.get(member, request, now)?,
                 ServerEvent::Left(member, how) => {
                     self.unask(member, how);
-                    self.places.give_up(member);
+                    self.quota.give_up(member);
                     let acts = self.sharing.left(member);
                     self.act(acts, now)?;
                 }
@@ -224,7 +226,7 @@ impl Loop<'_> {
     /// One wants to be a member.
     fn get(&mut self, member: MemberId, request: Request, now: Instant) -> Result<(), Fault> {
         let Some(source) = self.group.source(member) else { return Ok(()) };
-        match self.places.take(member, source, self.sharing.same(&request)) {
+        match self.quota.take(member, source, self.sharing.same(&request)) {
             Ok(None) => {}
             Ok(Some(earlier)) => {
                 self.unask(earlier, Leave::Silent);
@@ -244,7 +246,7 @@ impl Loop<'_> {
                 Act::Tell(member, answer) => {
                     self.handed_on += 1;
                     if matches!(answer, Answer::Error(_)) {
-                        self.places.give_up(member);
+                        self.quota.give_up(member);
                     }
                     self.group.tell(member, &answer)?;
                 }

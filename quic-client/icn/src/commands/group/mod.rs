@@ -2,17 +2,17 @@
 //! The group channel: lines over QUIC between a publisher and its subscribers, on plain UDP. It is small: a manifest, some
 //! keys. So there is one datagram a system call.
 
+mod admission;
 mod client;
-mod door;
 mod early;
 mod link;
-mod places;
+mod quota;
 mod race;
 mod server;
 mod tickets;
 
 pub use client::{Client, ClientCounts, ClientEvent, RECONNECT, Target, Trust};
-pub use places::{Full, Places, Room};
+pub use quota::{Quota, QuotaExceeded, QuotaLimits};
 pub use server::{Leave, MemberId, Server, ServerEvent};
 pub use tickets::TicketSecret;
 

@@ -7,7 +7,7 @@ mod emit;
 pub mod idle;
 mod plan;
 
-use super::book::Book;
+use super::controller_state::ControllerState;
 use super::pipeline::Config;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub enum Item {
 pub struct Reader<'a> {
     pub config: &'a Config,
     pub state: &'a State,
-    pub book: &'a Book,
+    pub controller: &'a ControllerState,
     pub now_us: u64,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Identity of callers, and their rights. Rights go by the subject of the certificate that a client shows in the TLS
 //! handshake. This module is pure: [`super::admission`] asks before a byte of a request is read.
-use super::accept::{Seat, Usage};
+use super::accept::{ConnectionSlot, Usage};
 use crate::p4runtime::audit::Entry;
 use crate::p4runtime::messages::error::{Res, denied};
 use serde::Deserialize;
@@ -180,7 +180,7 @@ struct Who {
 }
 
 /// tonic's information on a connection here.
-type Connection = Seat<TcpConnectInfo>;
+type Connection = ConnectionSlot<TcpConnectInfo>;
 
 fn connection(extensions: &Extensions) -> Option<&Connection> {
     let tls = extensions.get::<TlsConnectInfo<Connection>>();

@@ -186,7 +186,7 @@ fn what_was_early_before_a_retry_is_not_early_again() {
     peer.until("its handshake is done", |p, _| p.server.connections[&asked.0].up.then_some(()));
     assert_eq!((peer.server.counts.early_data, peer.server.counts.resumed), (1, 1));
     // A copy of what it sent at first, when nobody is asked to come again.
-    peer.server.door.admission.validated();
+    peer.server.admission.counts.validated();
     let (later, replays) = (Instant::now() + Duration::from_secs(10), peer.server.counts.replays);
     for mut bytes in flight {
         peer.server.datagram(&mut bytes, "127.0.0.3:9".parse().unwrap(), later).unwrap();

@@ -23,7 +23,7 @@ impl Fetch {
         self.counts.data += 1;
         let has_key = self.keys.has(header.epoch);
         // A packet that waits for its key may be anybody's: it does not keep the right Data out.
-        let sealed = self.held.sealed(item).filter(|_| has_key);
+        let sealed = self.buffered.sealed(item).filter(|_| has_key);
         if sealed.is_none() && self.is_there(item) {
             self.counts.duplicates += 1;
             return;
@@ -37,7 +37,7 @@ impl Fetch {
         if has_key {
             let at = at.or(sealed);
             if self.open(item, header, payload, now, store) {
-                self.held.forget_sealed(item);
+                self.buffered.forget_sealed(item);
                 self.right(item, at, marked, now);
                 if level == 0 && at.is_some_and(|(_, ask)| !ask.unclear) {
                     self.follow(item.segment, header.lifetime, now);
@@ -46,7 +46,7 @@ impl Fetch {
         } else if let Some(at) = at {
             self.counts.keyless += 1;
             let latest = self.keys.latest().map_or(0, |k| k.epoch);
-            if self.held.seal(at, latest, header, payload, now) {
+            if self.buffered.seal(at, latest, header, payload, now) {
                 self.asks.answered(item);
                 self.again.remove(&item);
                 self.keyless_since.get_or_insert(now);
@@ -147,7 +147,7 @@ impl Fetch {
             }
             Check::Unknown => {
                 self.queue_nodes(item);
-                self.held.open(item, content)
+                self.buffered.open(item, content)
             }
         }
     }
@@ -160,7 +160,7 @@ impl Fetch {
                 self.keep(item.segment, content, store);
                 continue;
             }
-            for (below, content) in self.held.take_below(item) {
+            for (below, content) in self.buffered.take_below(item) {
                 match self.shape.check(below, &content) {
                     Check::Right => todo.push((below, content)),
                     _ => {
@@ -254,7 +254,7 @@ impl Fetch {
         self.asks.remove(node);
         self.again.remove(&node);
         self.shape.forget(node);
-        self.held.forget(first..first.saturating_add(CHILDREN as u32));
+        self.buffered.forget(first..first.saturating_add(CHILDREN as u32));
         self.gone.clear();
         // Segments given on are not reported again: a stream may go on for months.
         self.have.remove_below(first.saturating_add(CHILDREN as u32));
@@ -392,7 +392,7 @@ impl Fetch {
         self.counts.joined += joined;
         if rivals || joined > 0 {
             let lifetime = header.lifetime.cmp(&lifetime_of(time));
-            self.turns.heard(lifetime, self.longest().max(LEAST_AGAIN), now);
+            self.election.heard(lifetime, self.longest().max(LEAST_AGAIN), now);
         }
     }
 }

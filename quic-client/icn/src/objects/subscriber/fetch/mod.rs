@@ -7,11 +7,11 @@ mod mending;
 mod types;
 
 use super::asks::{Ask, Asks};
-use super::held::Held;
+use super::buffered::Buffered;
+use super::leader_election::LeaderElection;
 use super::order::Segments;
 use super::repairs::Repairs;
 use super::shape::Shape;
-use super::turns::Turns;
 use super::window::{self, Window};
 use crate::names::NameError;
 use crate::objects::object::keys::{GroupKey, KeyRing};
@@ -81,7 +81,7 @@ pub struct Fetch {
     next: u32,
     asks: Asks,
     window: Window,
-    turns: Turns,
+    election: LeaderElection,
     /// Asks that may leave now, when they were earned, and whether others wait.
     tokens: f64,
     earned: Instant,
@@ -96,7 +96,7 @@ pub struct Fetch {
     slowest: [Duration; 2],
     slowest_since: Instant,
     silences: u32,
-    held: Held,
+    buffered: Buffered,
     /// Since when all that came had a key that is not here.
     keyless_since: Option<Instant>,
     heard: Instant,
@@ -158,7 +158,7 @@ impl Fetch {
             next: begin,
             asks: Asks::default(),
             window: Window::new(settings.round_trip),
-            turns: Turns::new(settings.seed),
+            election: LeaderElection::new(settings.seed),
             tokens: window::FIRST,
             earned: now,
             starved: false,
@@ -168,7 +168,7 @@ impl Fetch {
             slowest: [settings.round_trip, Duration::ZERO],
             slowest_since: now,
             silences: 0,
-            held: Held::default(),
+            buffered: Buffered::default(),
             keyless_since: None,
             heard: now,
             progress: now,
@@ -217,7 +217,7 @@ impl Fetch {
     /// # Panics
     /// It does.
     pub fn check_budgets(&self) {
-        self.held.check_budgets();
+        self.buffered.check_budgets();
         if let Some(repairs) = &self.repairs {
             repairs.check_budgets();
         }
@@ -250,7 +250,7 @@ impl Fetch {
             self.keys.add(*key)?;
         }
         self.keyless_since = None;
-        for (item, (header, payload)) in self.held.take_sealed() {
+        for (item, (header, payload)) in self.buffered.take_sealed() {
             if self.is_behind(item) {
                 continue;
             }
@@ -276,8 +276,8 @@ impl Fetch {
         // A few at once cost one wake-up.
         let tokens = (window::FIRST / 2.0 - self.tokens).max(0.0);
         let paced = self.starved.then(|| self.earned + Duration::from_secs_f64(tokens / self.rate()));
-        let turn = if self.held_back { self.turns.waits_until(self.earned) } else { None };
-        [paced, turn, self.asks.next_timer(), gap, self.held.next_timer(), give_up].into_iter().flatten().min()
+        let wait = if self.held_back { self.election.waits_until(self.earned) } else { None };
+        [paced, wait, self.asks.next_timer(), gap, self.buffered.next_timer(), give_up].into_iter().flatten().min()
     }
 
     /// Adds the Interests to send now. `store` gives the segments of an earlier run.
@@ -377,7 +377,7 @@ impl Fetch {
             self.outcome = Some(Outcome::Silent);
             return;
         }
-        for item in self.held.late(now) {
+        for item in self.buffered.late(now) {
             self.past_caches(item);
         }
         let next = self.asks.next();
@@ -419,7 +419,7 @@ impl Fetch {
     /// An ask was not answered, while later ones were.
     fn lost(&mut self, number: u64, now: Instant) {
         if self.window.lost(number, self.asks.next()) {
-            self.turns.resign(self.longest(), now);
+            self.election.resign(self.longest(), now);
         }
     }
 
@@ -466,7 +466,7 @@ impl Fetch {
                     return Some((node, Again::No));
                 }
             }
-            if self.turns.waits_until(now).is_some() {
+            if self.election.waits_until(now).is_some() {
                 self.held_back = true;
                 return None;
             }
@@ -498,7 +498,7 @@ impl Fetch {
             REPAIR => !self.asks.has(item) && self.repairs.as_ref().is_none_or(|r| !r.wants(item.segment)),
             _ => self.shape.knows(item),
         };
-        kept || !self.has(item) || self.held.has(item) || self.is_behind(item)
+        kept || !self.has(item) || self.buffered.has(item) || self.is_behind(item)
     }
 
     /// Whether it is behind what is given on in order.
@@ -573,7 +573,7 @@ impl Fetch {
         let before = self.nodes.len();
         let mut below = item;
         while let Some(node) = self.shape.needs(below) {
-            let out = self.asks.has(node) || self.again.contains_key(&node) || self.held.has(node);
+            let out = self.asks.has(node) || self.again.contains_key(&node) || self.buffered.has(node);
             if out || self.nodes.contains(&node) {
                 break;
             }

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 
 /// Bytes of streams received and not read yet, by path, in the order of arrival.
 #[derive(Debug, Clone, Default)]
-pub struct Carried {
+pub struct GoodputByPath {
     waiting: VecDeque<(PathId, u64)>,
 }
 
-impl Carried {
+impl GoodputByPath {
     /// So many new bytes came in over a path.
     pub fn received(&mut self, path: PathId, bytes: u64) {
         match self.waiting.back_mut() {
@@ -55,16 +55,16 @@ mod tests {
         // Each byte read is credited once, and to no path that did not bring it, but for those that nobody brought.
         #[test]
         fn every_byte_is_credited_once(steps in prop::collection::vec((0u32..3, 0u64..1000, any::<bool>()), 0..60)) {
-            let mut carried = Carried::default();
+            let mut goodput = GoodputByPath::default();
             let mut came = [0u64; 4];
             let mut credited = [0u64; 4];
             for (path, bytes, read) in steps {
                 if read {
-                    let parts = carried.read(bytes, PathId(3));
+                    let parts = goodput.read(bytes, PathId(3));
                     prop_assert_eq!(parts.iter().map(|(_, n)| n).sum::<u64>(), bytes);
                     parts.iter().for_each(|(p, n)| credited[p.0 as usize] += n);
                 } else {
-                    carried.received(PathId(path), bytes);
+                    goodput.received(PathId(path), bytes);
                     came[path as usize] += bytes;
                 }
                 (0..3).for_each(|p| assert!(credited[p] <= came[p]));

@@ -32,12 +32,12 @@ struct Sealed {
 
 /// All of it, bounded.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct Buffered {
     sealed: BTreeMap<Item, Sealed>,
     opened: BTreeMap<Item, Vec<u8>>,
 }
 
-impl Held {
+impl Buffered {
     /// Whether this segment is here. One that has waited too long for its key is not.
     pub fn has(&self, item: Item) -> bool {
         self.sealed.get(&item).is_some_and(|s| !s.late) || self.opened.contains_key(&item)

@@ -67,7 +67,7 @@ pub struct Group {
 
 /// State of one program that controllers wrote and the data plane does not need.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct ControllerState {
     notes: Vec<BTreeMap<EntryId, Note>>,
     pub defaults: Vec<Note>,
     pub groups: Vec<BTreeMap<u32, Group>>,
@@ -80,10 +80,10 @@ pub struct Book {
     pub last_reserved: u32,
 }
 
-impl Book {
-    pub fn new(config: &Config) -> Book {
+impl ControllerState {
+    pub fn new(config: &Config) -> ControllerState {
         let p = &config.program;
-        Book {
+        ControllerState {
             notes: vec![BTreeMap::new(); p.tables.len()],
             defaults: vec![Note::default(); p.tables.len()],
             groups: vec![BTreeMap::new(); p.profiles.len()],

@@ -42,19 +42,19 @@ pub struct Entrant {
 }
 
 /// Judges first packets.
-pub struct Door {
+pub struct AdmissionControl {
     /// Counts of connections and handshakes.
-    pub admission: Admission,
+    pub counts: Admission,
     tokens: Tokens,
 }
 
-impl Door {
+impl AdmissionControl {
     /// With these limits.
     ///
     /// # Errors
     /// There are no random numbers.
-    pub fn new(limits: Limits, now: Instant) -> Result<Door, Fault> {
-        Ok(Door { admission: Admission::new(limits, now), tokens: Tokens::new(now)? })
+    pub fn new(limits: Limits, now: Instant) -> Result<AdmissionControl, Fault> {
+        Ok(AdmissionControl { counts: Admission::new(limits, now), tokens: Tokens::new(now)? })
     }
 
     /// Judges an Initial packet that belongs to no connection.
@@ -71,10 +71,10 @@ impl Door {
         };
         let original = original.map(|id| quiche::ConnectionId::from_vec(id.to_vec()));
         let source = Source::from(from.ip());
-        let verdict = self.admission.judge(source, original.is_some(), now);
+        let verdict = self.counts.judge(source, original.is_some(), now);
         match verdict {
             Verdict::Accept => {
-                self.admission.began(verdict, original.is_some());
+                self.counts.began(verdict, original.is_some());
                 Ok(Entry::Begin(Entrant { source, original }))
             }
             Verdict::Retry => self.retry(header, from, now),

@@ -10,7 +10,7 @@ const NEAR: Duration = Duration::from_secs(1);
 
 /// Whether another leads, and how long it is waited for.
 #[derive(Debug)]
-pub struct Turns {
+pub struct LeaderElection {
     random: fastrand::Rng,
     /// Another leads: nothing new is asked for here until then.
     until: Option<Instant>,
@@ -19,10 +19,10 @@ pub struct Turns {
     tied: Option<Instant>,
 }
 
-impl Turns {
+impl LeaderElection {
     /// Nobody was heard yet. `seed`: of the random numbers, another one at each subscriber.
-    pub fn new(seed: u64) -> Turns {
-        Turns { random: fastrand::Rng::with_seed(seed), until: None, heard: None, tied: None }
+    pub fn new(seed: u64) -> LeaderElection {
+        LeaderElection { random: fastrand::Rng::with_seed(seed), until: None, heard: None, tied: None }
     }
 
     /// Until when new segments are not asked for here, since another asks for them.
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn the_one_who_is_answered_sooner_leads_and_the_other_waits_for_a_bounded_time() {
         let now = Instant::now();
-        let (mut leads, mut follows) = (Turns::new(1), Turns::new(2));
+        let (mut leads, mut follows) = (LeaderElection::new(1), LeaderElection::new(2));
         leads.heard(Ordering::Greater, RESPONSE, now);
         follows.heard(Ordering::Less, RESPONSE, now);
         assert_eq!(leads.waits_until(now), None);
@@ -97,12 +97,12 @@ mod tests {
     fn of_equals_some_go_on_and_some_do_not() {
         let now = Instant::now();
         let follows = |seed| {
-            let mut turns = Turns::new(seed);
-            turns.heard(Ordering::Equal, RESPONSE, now);
+            let mut election = LeaderElection::new(seed);
+            election.heard(Ordering::Equal, RESPONSE, now);
             // Interests on their way from the same one decide nothing more.
-            let after_one = turns.waits_until(now).is_some();
-            turns.heard(Ordering::Equal, RESPONSE, now + RESPONSE / 2);
-            turns.waits_until(now + RESPONSE / 2).is_some() == after_one && after_one
+            let after_one = election.waits_until(now).is_some();
+            election.heard(Ordering::Equal, RESPONSE, now + RESPONSE / 2);
+            election.waits_until(now + RESPONSE / 2).is_some() == after_one && after_one
         };
         let count = (0..100).filter(|seed| follows(*seed)).count();
         assert!((20..80).contains(&count), "{count} of 100");
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn who_loses_much_gives_the_lead_up_if_there_is_another() {
         let now = Instant::now();
-        let mut turns = Turns::new(1);
-        turns.resign(RESPONSE, now);
-        assert_eq!(turns.waits_until(now), None);
-        turns.heard(Ordering::Greater, RESPONSE, now);
-        turns.resign(RESPONSE, now + RESPONSE);
-        let until = turns.waits_until(now + RESPONSE).unwrap();
+        let mut election = LeaderElection::new(1);
+        election.resign(RESPONSE, now);
+        assert_eq!(election.waits_until(now), None);
+        election.heard(Ordering::Greater, RESPONSE, now);
+        election.resign(RESPONSE, now + RESPONSE);
+        let until = election.waits_until(now + RESPONSE).unwrap();
         assert!(until >= now + 3 * RESPONSE && until < now + 4 * RESPONSE);
-        turns.resign(RESPONSE, now + 2 * NEAR);
-        assert_eq!(turns.waits_until(now + 2 * NEAR), None);
+        election.resign(RESPONSE, now + 2 * NEAR);
+        assert_eq!(election.waits_until(now + 2 * NEAR), None);
     }
 }
