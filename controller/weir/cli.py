@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import __version__
-
 GROUPS = {
     "look": {
         "status": ("weir.commands.status", "what is on each device and port now"),
@@ -72,7 +70,9 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{usage()}\n{TEXT}", end="")
         return 0
     if words and words[0] == "--version":
-        print(f"weir {__version__}")
+        from .resources import build_version
+
+        print(f"weir {build_version()}")
         return 0
     module = COMMANDS.get(words[0]) if words else None
     if module is None:
