@@ -26,8 +26,9 @@ use weir_io::wait::{Signals, Waiter};
 ///
 /// What a subscriber asks for here, it asks the publisher for, and hands on what it answers. Many subscribers share a
 /// connection to the publisher, and a manifest comes from there once. Manifests are signed by the
-/// publisher: a subscriber that has the publisher's key (get --publisher) need not trust this server for them. This server
-/// knows the keys that it hands on. Several of them with the
+/// publisher, and subscribers check that: against the key of --publisher of weir-icn get, or else against the one that
+/// they accepted for the name before (--known-publishers there). A subscriber that has neither accepts the key that it is
+/// given first, and trusts this server for that. This server knows the groups' keys that it hands on. Several of them with the
 /// same --ticket-keys accept each other's tickets: a subscriber that comes from one to the other asks in its first packets.
 /// It needs no interface for packets by name.
 ///
