@@ -16,8 +16,8 @@ mod tls;
 
 use crate::shared::congestion::{Congestion, congestion_controls};
 use crate::shared::fault::{Fault, IO};
-use crate::shared::qlog::QlogFile;
 use crate::shared::options::parsed;
+use crate::shared::qlog::QlogFile;
 use crate::shared::random;
 use crate::shared::trajectories::Trajectories;
 use connection::{Context, Flow};
