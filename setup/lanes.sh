@@ -6,8 +6,8 @@
 # lanes SAID MOST STEP...
 # Runs steps, which are functions, in the order given, MOST at a time. A step that AFTER names others for begins when
 # those are over; while one of ALONE runs, the others stand still. Each runs in a process of its own, after
-# `next_title STEP`. What it is at stands in the file SAID.STEP, by `watched`, and all together in the file SAID, for
-# whoever waits for us. If one fails, the others are stopped and its status is returned.
+# `next_title STEP`. `watched` writes its progress to the file SAID.STEP, and all together to the file SAID, for a
+# process that waits for this one. If one fails, the others are stopped and its status is returned.
 lanes() {
   local said=$1 most=$2 step pid status=0 began=$SECONDS next=${WATCHED_EVERY_S:-30}
   shift 2
@@ -66,7 +66,7 @@ lanes_not_yet() {
   return 1
 }
 
-# What each step is at: into the file; on a terminal, over the same line; elsewhere, when ASKED is 1, a line for each.
+# Progress of each step: into the file; on a terminal, over the same line; elsewhere, when ASKED is 1, a line for each.
 lanes_show() {
   local said=$1 asked=$2 step words all=""
   for step in $STEPS; do

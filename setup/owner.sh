@@ -23,7 +23,7 @@ as_owner() { "${owner_words[@]}" "$@"; }
 if [ "$owner_home" = "$HOME" ]; then cache=${XDG_CACHE_HOME:-$HOME/.cache}; else cache=$owner_home/.cache; fi
 export WEIR_CACHE_HOME="${WEIR_CACHE_HOME:-$cache}"
 
-# What root has made in the clone becomes its owner's.
+# Gives files that root has made in the clone to its owner.
 to_owner() {
   local path
   [ "$(id -u)" -eq 0 ] && [ "$(stat -c %u "$root")" -ne 0 ] || return 0

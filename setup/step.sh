@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What lint.sh, check.sh and test.sh share; sourced by them.
+# Common part of lint.sh, check.sh and test.sh; sourced by them.
 # shellcheck shell=bash
 
 # Folder of each Rust workspace, and the folder below build/ that its artefacts are in.

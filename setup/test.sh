@@ -9,6 +9,8 @@ cd "$root"
 export PATH="$root/build/venv/bin:$root/build/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 # shellcheck source=setup/step.sh
 . "$root/setup/step.sh"
+# shellcheck source=setup/version.sh
+. "$root/setup/version.sh"
 
 case "$*" in
   "") tier=default ;;
@@ -19,8 +21,8 @@ case "$*" in
 esac
 step "tests of the $tier tier"
 
-# pytest runs beside linters and Rust: a lab or a switch waits now and then, and a compiler ends on one processor. What it says
-# is kept, and shown when the others are over.
+# pytest runs beside linters and Rust: a lab or a switch waits now and then, and a compiler ends on one processor. Its
+# output is kept, and shown when the others are over.
 log=$root/build/pytest.log
 stop() {
   trap '' INT TERM HUP
@@ -46,6 +48,8 @@ ignored=() # tests marked `#[ignore = "long tier"]`
 [ "$tier" = default ] || ignored=(-- --include-ignored)
 for workspace in $RUST_TESTED; do
   step "cargo test: ${workspace%:*}"
+  WEIR_BUILD=$(build_version "${workspace%:*}") # as the set-up has it: else cargo builds the programs again
+  export WEIR_BUILD
   CARGO_TARGET_DIR=$root/build/${workspace#*:} cargo test --release --locked --no-fail-fast \
     --manifest-path "${workspace%:*}/Cargo.toml" "${ignored[@]}" || failed="$failed ${workspace%:*}"
 done

@@ -4,7 +4,7 @@
 
 # watched TITLE LOG METER COMMAND...
 # METER is a command that reads the log's last bytes and prints how much is done, 0 to 1000, or nothing while that is not
-# known. What it reports in the first three seconds was done before. On a terminal one line is rewritten, elsewhere a line
+# known. Parts reported in the first three seconds were done before. On a terminal one line is rewritten, elsewhere a line
 # is printed every half a minute. The time left is what the rest takes at the pace so far. If the command fails, the end of
 # its log is shown and its status returned. If this process is stopped, so is the command, with all that it started. With
 # WATCHED_SAID, a file, the progress goes there instead, for `lanes`, which shows that of several commands.
@@ -78,7 +78,7 @@ watched_stop() {
   [ ! -t 2 ] || printf '\n' >&2
 }
 
-# What `watched` runs stands still while there is a file WATCHED_HOLD.
+# Stops the command of `watched` while there is a file WATCHED_HOLD.
 watched_hold() {
   if [ -n "${WATCHED_HOLD:-}" ] && [ -e "$WATCHED_HOLD" ]; then
     if kill -STOP -- "-$watched_pid" 2>/dev/null; then held=1; fi

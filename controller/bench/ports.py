@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What many ports cost a controller: the share of a core and the memory of it and of what it starts.
+"""Cost of many ports to a controller: the share of a core and the memory of it and of its child processes.
 
     controller/bench/ports.py                    1000 eBPF queues, samples read and dropped
     controller/bench/ports.py --command tune     under `weir tune`; `dry-run`: one that writes nothing
@@ -116,7 +116,7 @@ KINDS: dict[str, Callable[[int, int, str, Path], str]] = {
 
 
 def queue_senders(ports: int) -> list[Callable[[bytes], object]]:
-    """What sends a frame, for each interface."""
+    """Sender of a frame, for each interface."""
     sockets = []
     for i in range(ports):
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the board and the alerts of controller/boards ask Prometheus, and where a Prometheus is."""
+"""Queries of the board and the alerts of controller/boards, and the path of a Prometheus."""
 
 import json
 import os

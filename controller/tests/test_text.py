@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others say reaches no terminal as it is."""
+"""Text of other programs is escaped before it reaches a terminal."""
 
 import os
 import subprocess

@@ -147,7 +147,7 @@ class Line:
             self._at(self._free_s, "leave", 0, 0)
 
     def sample(self) -> Sample:
-        """What a device would tell now."""
+        """Sample of the device now."""
         backlog_bytes = len(self._queue) * PACKET_BYTES
         u = self._state.u_q40 / law.U_ONE_Q40
         drain_q8_us = self._rate.dq_time_q8_us

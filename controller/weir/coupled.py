@@ -20,7 +20,7 @@ KEYS = {
     "ramp_us": "from there to where it marks all; 1 is a step",
     "floor_bytes": "the ramp begins no earlier than so much takes on the line",
 }
-"""What users set, and what it does; `in_users_units` and `weir-xdp` turn it into what follows."""
+"""Users' settings; `in_users_units` and `weir-xdp` turn them into the integers below."""
 K_ONE_Q16 = 2**16
 RAMP_MOST_US = 65535
 """Above it the slope, which is whole, would no longer give the width back."""
@@ -101,7 +101,7 @@ def mark_probability_q32(coupling: Coupling, u_q40: int, tau_l_us: int, floor_us
 
 
 def decide_low(coupling: Coupling, u_q40: int, tau_l_us: int, floor_us: int, rand_a: int, rand_b: int) -> Verdict:
-    """What happens to one packet of L that finds a delay of `tau_l_us` before it; `floor_us`: the floor of the ramp."""
+    """Verdict for one packet of L that finds a delay of `tau_l_us` before it; `floor_us`: the floor of the ramp."""
     _within("rand_a", rand_a, 2**32 - 1)
     _within("rand_b", rand_b, 2**32 - 1)
     if coupled_q32(coupling, u_q40) >= P_ONE_Q32:  # 2

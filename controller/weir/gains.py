@@ -39,7 +39,7 @@ def _wrong(key: str, value: object, right: str) -> GainError:
 
 @dataclass(frozen=True)
 class Form:
-    """Check and conversion of a key's value, which may look at other gains. `is_right` takes a value of any type."""
+    """Check and conversion of a key's value, which may depend on other gains. `is_right` takes a value of any type."""
 
     is_right: Callable[[Row, Any], bool]
     to_param: Callable[[Row, Any, Gains], int]
@@ -144,7 +144,7 @@ class Gains(Values):
 
     @classmethod
     def from_params(cls, params: Params) -> Gains:
-        """The gains of a data plane's integers; `to_params` of the result gives the same integers back."""
+        """Gains of a data plane's integers; `to_params` of the result gives the same integers back."""
         return of_table(
             {name: FORMS[row.form].from_param(row, getattr(params, row.param), params) for name, row in ROWS.items()}
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden model of the PID-Delay law: docs/design/law.md step by step, clear rather than fast.
+"""The golden model of the PID-Delay law: docs/design/law.md and verdict.md step by step, clear rather than fast.
 
 Pure functions of their arguments; the caller passes the time. Every number is checked against the width that
 docs/design/law.md promises it, so a model that runs is a proof for its inputs that no data plane wraps. WidthError is
@@ -57,8 +57,7 @@ RANGES = {row.param: row.range for row in ROWS.values()}
 class Params(Integers):
     """The run-time data of one queue. Raises ValueError naming parameter, value and range.
 
-    The order that Z and M must have (0 < Z3 < 1 < Z2 < Z1, M2 < M1) is checked where gains are read, in
-    `weir.gains`: the arithmetic is sound without.
+    `weir.gains` checks the relations between parameters (Z3 < 1 < Z2 < Z1, M2 < M1): the arithmetic is sound without.
     """
 
     def __post_init__(self) -> None:
@@ -94,15 +93,15 @@ class Rate:
 
 @dataclass
 class Spacing:
-    """What the verdicts on one queue leave behind, zero at the start: the sum of the probabilities of the packets since
-    the last hit. Apart from `State`, because verdicts may be given beside a step."""
+    """State left by the verdicts on one queue, zero at the start: the sum of the probabilities of the packets since the
+    last drop or mark. Apart from `State`, because verdicts may be given beside a step."""
 
     sum_q32: int = 0
 
 
 @dataclass
 class Flow:
-    """What a counter knows of the flows that share it, zero at the start: bytes, halved each 2^`share_shift` us."""
+    """Counter of the flows that share it, zero at the start: bytes, halved each 2^`share_shift` us."""
 
     flow_bytes: int = 0
     flow_last_us: int = 0
@@ -116,7 +115,7 @@ class Share:
 
 
 class Size(IntEnum):
-    """What a flow has sent of late beside the others. New: nothing."""
+    """Recent rate of a flow against the others'. New: no bytes yet."""
 
     SMALL = 0
     LARGE = 1
@@ -124,7 +123,7 @@ class Size(IntEnum):
 
 
 class Verdict(IntEnum):
-    """What happens to a packet."""
+    """Verdict for a packet."""
 
     PASS = 0
     MARK = 1
@@ -289,7 +288,7 @@ def spared(params: Params, tau_us: int, size: Size) -> bool:
 
 
 def excess_q32(params: Params, backlog_bytes: int, tau_us: int, size: Size) -> int:
-    """What a delay of `tau_us` beyond the bounds in time adds to the probability of a hit; 0 up to them."""
+    """Addition to the probability of a drop or mark by a delay of `tau_us` beyond the bounds in time; 0 up to them."""
     _unsigned("tau_us", tau_us, 32)
     if params.delay_guard_bytes and backlog_bytes < (1 << params.dq_shift) + params.delay_guard_bytes:
         return 0
@@ -325,7 +324,7 @@ def decide(
     rand_b: int,
     size: Size = Size.SMALL,
 ) -> Verdict:
-    """What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
+    """Verdict for one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
 
     `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits. `spacing` is what was left by the
     verdict before. `size`: what `arrival` said of its flow; looked at only where `share_least_q16` is not 0.

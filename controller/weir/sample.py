@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is left of a sample where a switch gives counters and no registers (stock BMv2): totals in packets."""
+    """Sample of a switch that gives counters and no registers (stock BMv2): totals in packets."""
 
     device: str
     port: str

@@ -99,7 +99,7 @@ def setting(key: str, value: Value, known: Collection[str]) -> tuple[str, Value]
 
 
 def value_of(text: str) -> Value:
-    """What a word on a command line is: a whole number, a number, or a word."""
+    """Value of a word on a command line: a whole number, a number, or a word."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -7,8 +7,8 @@ _LINES = frozenset("\n")
 
 
 def printable(text: object, lines: bool = False) -> str:
-    """The same text, with what a terminal would obey written out (`\\x1b`, `\\u202e`). What was written out once stays
-    as it is. `lines`: line ends are ours and stay too."""
+    """The same text, with control characters that a terminal would obey written out (`\\x1b`, `\\u202e`). Escaped text
+    stays as it is. `lines`: line ends are ours and stay too."""
     text = str(text)
     kept = _LINES if lines else ()
     if text.isprintable():
@@ -17,7 +17,7 @@ def printable(text: object, lines: bool = False) -> str:
 
 
 def age(age_s: float | None) -> str:
-    """How long ago, for people; "" where it is not known."""
+    """Age in words; "" where it is not known."""
     if age_s is None or age_s < 1:
         return "" if age_s is None else "now"
     return f"{age_s:.0f} s" if age_s < 100 else f"{age_s / 60:.0f} min" if age_s < 6000 else f"{age_s / 3600:.0f} h"

@@ -447,8 +447,8 @@ def share(tape: Tape) -> None:
 
 
 def _new_flows(tape: Tape) -> None:
-    """What spares the first packet of a flow: up to which delay, from what, and the sum at which it is hit all the
-    same."""
+    """Sparing of a flow's first packet: up to which delay, from what, and the sum at which it is dropped or marked all
+    the same."""
     sparing = replace(SHARED, ecn_drop_us=90000, ecn_bound_q32=2**32)
     unspaced = replace(sparing, space_least_q16=0, space_most_q16=0)
     for name, params in (("spared", sparing), ("spared-unspaced", unspaced), ("not-spared", SHARED)):

@@ -75,7 +75,7 @@ def drawn(run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def choices(strategy: str, paths: int, best: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Which path a strategy takes in each round, roughly."""
+    """Chosen path of a strategy in each round, roughly."""
     rounds = len(best)
     explored = np.arange(rounds) % paths
     match strategy:

@@ -136,13 +136,13 @@ def came(points: list[tuple[float, int]], receiver: int = 0) -> list[dict[str, A
 
 
 def steady(rate_mbit_s: float, start_s: float, end_s: float) -> list[tuple[float, int]]:
-    """What comes of a stream without a pause, every 100 ms."""
+    """Counts of a stream without a pause, every 100 ms."""
     count = round((end_s - start_s) * 10)
     return [(start_s + n / 10, round(rate_mbit_s * 1e6 / 8 * n / 10)) for n in range(count + 1)]
 
 
 def aqm(device: str, port: str, t_us: int, delay_us: int) -> dict[str, Any]:
-    """What the controller knows of a queue."""
+    """Controller's sample of a queue."""
     return {
         "k": "aqm", "t_us": t_us, "device": device, "port": port, "backlog_bytes": 0, "tau_us": delay_us, "u": 0.1,
         "drop_probability": 0.01, "dq_rate_bit_s": 0, "seen": t_us // 1000, "passed_bytes": t_us, "marks": 0,

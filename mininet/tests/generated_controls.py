@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows to test the suite of congestion controls with: made-up figures, not a measurement of anything.
 
-What they say: under loss pbq carries most, at the least RTT but for Vegas, whose throughput is poor; pbq-paper is
+Expected result: under loss pbq carries most, at the least RTT but for Vegas, whose throughput is poor; pbq-paper is
 behind it in both. Beside others pbq leaves a CUBIC flow 0.7 of its share over fifo and 0.4 of it under auto. Beyond the
 paper's links pbq has bbr2's throughput at 0.8 of its RTT, but for one scenario, where it is worse in both."""
 

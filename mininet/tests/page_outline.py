@@ -56,7 +56,7 @@ def whole(page):
 
 
 def printed(folder, width=180):
-    """What a results folder is on the terminal."""
+    """Terminal output for a results folder."""
     text = io.StringIO()
     print_table(folder, summarise(folder), Console(file=text, width=width))
     return text.getvalue()

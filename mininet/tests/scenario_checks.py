@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of scenario files share: how a file is refused, and any value in any place."""
+"""Common parts of the tests of scenario files: rejected files, and any value in any place."""
 
 import re
 

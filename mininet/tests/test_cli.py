@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./run` says of itself."""
+"""Help and version of `./run`."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded into every program of an exact lab when WEIR_LAB_CLOCK_READS is set: each reads the clock that many times
-// more as it starts, and looks as often for a file that is not there. How often a program does so until it is at work
+// more as it starts, and looks as often for a file that is not there. The number of these calls at a program's start
 // differs from one installation of Debian to the next: this is another installation's run, on this one.
 #include <stdlib.h>
 #include <time.h>

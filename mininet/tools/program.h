@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lab's programs share: their errors, the lab's clock, the words of their command lines.
+// Common parts of the lab's programs: their errors, the lab's clock, the words of their command lines.
 #ifndef PROGRAM_H
 #define PROGRAM_H
 

@@ -47,7 +47,7 @@ def _is_clone(folder: Path) -> bool:
 
 
 def build() -> Path:
-    """What was built in the clone: `bin`, `lab`, `venv` and so on. Raises NoCloneError."""
+    """Build folder of the clone: `bin`, `lab`, `venv` and so on. Raises NoCloneError."""
     return clone() / "build"
 
 

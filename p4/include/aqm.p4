@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both halves of the AQM share: a port's registers. Each has one writer, the ingress or the egress half, because
+// Registers of a port, shared by both halves of the AQM. Each has one writer, the ingress or the egress half, because
 // BMv2 runs the two in different threads and locks no longer than one action; the other half only reads.
 #ifndef WEIR_AQM_P4
 #define WEIR_AQM_P4
@@ -25,14 +25,13 @@ register<bit<64>>(QUEUES) aqm_dropped_packets;
 // Those of band L are marked, and counted, by egress.
 register<bit<64>>(QUEUES) aqm_marked_packets;
 register<bit<48>>(PORTS) aqm_digest_us;
-// What the law's verdicts leave behind.
+// State left by the law's verdicts.
 register<bit<64>>(PORTS) law_sum_q32;
-// What each flow has sent: flow_bytes in the high 32 bits, flow_last_us in the low 64.
+// Bytes sent by each flow: flow_bytes in the high 32 bits, flow_last_us in the low 64.
 register<bit<96>>(FLOWS) law_flows;
 register<bit<64>>(PORTS) law_share_mean_q6;
 
-// Written by egress.
-// How far the queue is drained, in terms of `aqm_enqueued`: enqueued - drained is the backlog.
+// Written by egress. Drained position of the queue, in terms of `aqm_enqueued`: enqueued - drained is the backlog.
 register<pair_t>(QUEUES) aqm_drained;
 // Packets that came out of the queue: drained - dequeued is what was lost at the tail.
 register<pair_t>(QUEUES) aqm_dequeued;

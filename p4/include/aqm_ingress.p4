@@ -179,7 +179,7 @@ control AqmIngress(
             random(rand_b, 0, 0xffffffff);
             if (meta.config.mode == aqm_mode_t.PID_DELAY) {
                 bit<32> dq_time_q8_us;
-                // What this packet will see, which is newer than what the last one to leave has seen.
+                // Expected delay of this packet, which is newer than that of the last one to leave.
                 law_dq_time_q8_us.read(dq_time_q8_us, port);
                 if (dq_time_q8_us != 0) {
                     tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);

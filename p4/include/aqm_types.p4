@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the AQM keeps of a packet from ingress to egress. A program's `metadata_t` has it as a member.
+// State of a packet from ingress to egress, for the AQM. A program's `metadata_t` has it as a member.
 #ifndef WEIR_AQM_TYPES_P4
 #define WEIR_AQM_TYPES_P4
 
@@ -27,7 +27,7 @@ struct aqm_config_t {
     law_params_t law;
 }
 
-// What tells a packet's flow. Addresses of 32 bits stand in the low bits; ports: both, 0 where there are none.
+// Key of a packet's flow. Addresses of 32 bits stand in the low bits; ports: both, 0 where there are none.
 struct aqm_flow_t {
     bit<128> src;
     bit<128> dst;

@@ -79,7 +79,7 @@ control BandEgress(out bool mark, inout aqm_metadata_t meta, inout standard_meta
             random(rand_b, 0, 0xffffffff);
             decide_low.apply(meta.coupling, u_q40, standard_metadata.deq_timedelta, floor_us, rand_a, rand_b, p_q32,
                 verdict);
-            // What was to be dropped was dropped before the queue.
+            // Packets to be dropped were dropped before the queue.
             if (verdict != law_verdict_t.PASS) {
                 bit<64> packets;
                 low_marks.count(port);

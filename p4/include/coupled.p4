@@ -9,8 +9,8 @@
 #include "coupled_types.p4"
 #include "law.p4"
 
-// What happens to one packet of band L that has a delay of `tau_us`. `floor_us`: what `floor_bytes` take on the line;
-// the random numbers are uniform and independent. `p_q32`: the probability that it is marked.
+// Verdict for one packet of band L that has a delay of `tau_us`. `floor_us`: what `floor_bytes` take on the line; the
+// random numbers are uniform and independent. `p_q32`: the probability that it is marked.
 control CoupledDecide(
     in coupling_t c,
     in bit<64> u_q40,

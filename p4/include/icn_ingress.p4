@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forwarding by name: where Interests go, who gets Data and Nacks, and what is refused (docs/design/icn.md, "What a
-// switch does"). Each packet ends with an egress_spec, with a group of copies, or dropped and counted.
+// Forwarding by name: where Interests go, who gets Data and Nacks, and what is refused (docs/design/icn.md, "Rules of a
+// switch"). Each packet ends with an egress_spec, with a group of copies, or dropped and counted.
 #ifndef WEIR_ICN_INGRESS_P4
 #define WEIR_ICN_INGRESS_P4
 
@@ -131,7 +131,7 @@ control NamesInterest(
         size = 65536;
     }
 
-    // How many entries this port may have that nobody has answered.
+    // Quota of this port: entries that nobody has answered.
     action set_quota(bit<16> port_quota) {
         quota = port_quota;
     }
@@ -209,7 +209,8 @@ control NamesInterest(
             write.apply(entry);
             drop(names_count_t.INTERESTS_JOINED);
         } else {
-            // Who asks on leaves the entry to who pays for it; all others pay for what they have forwarded.
+            // A port that passes an Interest on leaves the entry to its payer; all others pay for what they have
+            // forwarded.
             bit<8> payer = (bit<8>)standard_metadata.ingress_port;
             quota_t used;
             if (passes_on) {
@@ -250,7 +251,7 @@ control NamesInterest(
                     entry.lifetime_us = 0;
                 }
                 entry.ports = entry.ports | asker;
-                // What was asked on a way that leads there no more is not to answer.
+                // Interests asked on a route that leads there no more are not to answer.
                 entry.asked = (entry.asked & ways) | to_bit;
                 if (lifetime_us > entry.lifetime_us) {
                     entry.lifetime_us = lifetime_us;
@@ -319,7 +320,7 @@ control NamesAnswer(
     }
 }
 
-// Applied to packets of ETHER_TYPE_NAMES, `hdr.names` valid or not. What is to be dropped has DROP_PORT as its
+// Applied to packets of ETHER_TYPE_NAMES, `hdr.names` valid or not. Packets to be dropped have DROP_PORT as their
 // egress_spec.
 control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_metadata_t standard_metadata) {
     HalfSipHash() half_sip;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the law must know of a packet that is forwarded by name, and its mark.
+// Input of the law from a packet that is forwarded by name, and its mark.
 #ifndef WEIR_ICN_LAW_P4
 #define WEIR_ICN_LAW_P4
 

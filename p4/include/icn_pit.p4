@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has been asked and not answered (PIT), and how much of it each port has asked for. Registers, all written by
-// ingress; no timers: an entry's age is seen when its set is looked at.
+// Pending Interest table (PIT), and the use of it by each port. Registers, all written by ingress; no timers: an
+// entry's age is seen when its set is looked at.
 #ifndef WEIR_ICN_PIT_P4
 #define WEIR_ICN_PIT_P4
 
@@ -101,7 +101,7 @@ control PitWrite(in pit_entry_t entry) {
     }
 }
 
-// What a port has used in the present epoch and the one before; brought up to `now_us`.
+// Use of a port's quota in the present epoch and the one before; brought up to `now_us`.
 struct quota_t {
     bit<32> epoch;
     bit<16> now;

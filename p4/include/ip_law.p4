@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the law must know of an IP packet, and its mark. `headers_t` and `metadata_t` are as for parser.p4.
+// Input of the law from an IP packet, and its mark. `headers_t` and `metadata_t` are as for parser.p4.
 #ifndef WEIR_IP_LAW_P4
 #define WEIR_IP_LAW_P4
 

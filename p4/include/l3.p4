@@ -7,7 +7,7 @@
 #include "headers.p4"
 #include "l3_types.p4"
 
-// Why a packet was not forwarded: the index into `dropped`. What the AQM drops is counted there, not here.
+// Reason why a packet was not forwarded: the index into `dropped`. The AQM counts its drops there, not here.
 enum bit<32> drop_reason_t {
     // Ends within a header.
     TRUNCATED = 0,

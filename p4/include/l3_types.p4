@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What L3 (l3.p4) keeps of a packet. A program's `metadata_t` has it as the member `l3`.
+// State of a packet in L3 (l3.p4). A program's `metadata_t` has it as the member `l3`.
 #ifndef WEIR_L3_TYPES_P4
 #define WEIR_L3_TYPES_P4
 
@@ -10,7 +10,7 @@ struct l3_metadata_t {
     // A route, not the table for other frames, has chosen the next hop.
     bit<1> routed;
     bit<16> next_hop;
-    // What the next hop does to the tag; 0: nothing.
+    // Action of the next hop on the tag; 0: none.
     bit<2> tagging;
     // The IPv4 checksum must be computed again.
     bit<1> ip_changed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PID-Delay law in integers: the numbered steps are those of docs/design/law.md, the bits are those of tests/vectors.
+// The PID-Delay law in integers: the steps of docs/design/law.md and verdict.md, the bits of tests/vectors.
 // Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
 //
 // Pure: registers, clocks and random numbers belong to the callers (aqm_ingress.p4, aqm_egress.p4, law_probe.p4).
@@ -224,9 +224,9 @@ control LawArrival(
     }
 }
 
-// What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
-// CE; `size`: what LawArrival said; the random numbers are uniform and independent. `sum_q32`: of the probabilities of
-// the packets since the last hit.
+// Verdict for one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
+// CE; `size`: by LawArrival; the random numbers are uniform and independent. `sum_q32`: of the probabilities of the
+// packets since the last drop or mark.
 control LawDecide(
     in bit<64> u_q40,
     in bit<64> u_ecn_q40,

@@ -38,19 +38,19 @@ struct law_params_t {
     bit<5> dq_shift;
     // a new rate has weight 2^-this
     bit<4> dq_weight_shift;
-    // no hit while the sum of probabilities since the last hit is below this
+    // no drop or mark while the sum of probabilities since the last one is below this
     bit<20> space_least_q16;
-    // a hit as soon as that sum reaches this, 0: hits are independent
+    // a drop or mark at this sum, 0: independent draws
     bit<20> space_most_q16;
     // delay above which delay_bound_slope counts, 0 off
     bit<24> delay_bound_us;
-    // probability of a hit per second of delay above that bound, 0 off
+    // rise of the probability per second of delay above that bound, 0 off
     bit<32> delay_bound_slope_q40_per_us;
-    // delay from which every packet is hit, 0 off
+    // delay from which every packet that is not marked is dropped, 0 off
     bit<24> delay_limit_us;
     // bound and limit need a backlog of this and 2^dq_shift bytes, 0: any backlog
     bit<32> delay_guard_bytes;
-    // hits wait for flows that have sent this many times the mean, 0 off
+    // drops and marks wait for flows that have sent this many times the mean, 0 off
     bit<20> share_least_q16;
     // bytes counted for a flow halve every 2^this us
     bit<5> share_shift;

@@ -28,14 +28,14 @@ struct law_rate_t {
     bit<1> dq_on;
 }
 
-// What one counter knows of the flows that share it, all zero at the start.
+// Counter of the flows that share it, all zero at the start.
 struct law_flow_t {
     // Halved each 2^share_shift us.
     bit<32> flow_bytes;
     bit<64> flow_last_us;
 }
 
-// What a flow has sent of late beside the others. New: nothing.
+// Recent rate of a flow against the others'. New: no bytes yet.
 enum bit<2> law_size_t {
     SMALL = 0,
     LARGE = 1,

@@ -10,7 +10,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 LEFT_OUT = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
-"""What an installer writes beside a package; it names places of this machine."""
+"""Files that an installer writes beside a package; they name places of this machine."""
 
 OLD_INTERFACES = ("pydantic/v1/",)
 """Left out too, for their size: nothing of ours is written for pydantic's first version."""

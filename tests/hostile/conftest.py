@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the hostile suite runs against, and why where it can't."""
+"""Fixtures of the hostile suite, and reasons to skip it."""
 
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ def switch(tmp_path):
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory) -> quic_rig.Authority:
-    """Who signs the certificates of the servers here."""
+    """Authority that signs the certificates of the servers here."""
     if not quic_rig.CLIENT.exists():
         pytest.skip(f"{quic_rig.CLIENT} is not built; ./run test builds it")
     pytest.importorskip("cryptography")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hostile tests share: how much they send, and what a process has in memory."""
+"""Common parts of the hostile tests: how much they send, and a process's memory."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ WHOLE = os.environ["WEIR_TEST_TIER"] != "default"
 
 
 def many(short: int, whole: int) -> int:
-    """How often a case does what it does."""
+    """Repetitions of a case."""
     return whole if WHOLE else short
 
 

@@ -16,7 +16,7 @@ from scripted import varint
 CRYPTO, STREAM = 0x06, 0x0E
 """Types of frames (RFC 9000 19.6, and 19.8 with an offset and a length)."""
 MOST_FRAMES_BYTES, LEAST_FRAMES_BYTES = 1400, 1150
-"""What one packet carries; an Initial one is padded, so that its datagram has 1200 bytes (RFC 9000 14.1)."""
+"""Size of one packet's frames; an Initial one is padded, so that its datagram has 1200 bytes (RFC 9000 14.1)."""
 TAG_BYTES = 16
 SILENCE_S = 0.05
 """Nothing is lost on loopback but what a full buffer does not take: then nobody answers."""
@@ -50,12 +50,13 @@ class RawClient:
         end = time.monotonic() + 20
         while not self.is_up and self.over is None and time.monotonic() < end:
             self.turn(SILENCE_S)
-        # What is behind the handshake: the server then knows that it is done.
+        # Packets after the handshake: the server then knows that it is done.
         self.turn(SILENCE_S)
 
     @property
     def over(self) -> ConnectionTerminated | None:
-        """How the server ended it, if it has. (The event comes when the server has no state of it any more.)"""
+        """The server's close event, if there is one. (It comes when the server has no state of the connection any
+        more.)"""
         return self._quic._close_event
 
     def turn(self, patience_s: float = 0) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A time of day that jumps by days, forward and back, with every look at it: nothing that a program does may hang on
-it. What is tested is that all is as ever: packets, tables, downloads."""
+"""A time of day that jumps by days, forward and back, with every look at it: no program may depend on it. The tests
+check that all is as ever: packets, tables, downloads."""
 
 import json
 import subprocess

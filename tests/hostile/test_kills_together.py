@@ -42,7 +42,7 @@ class Interface:
         return self.box.run(WEIR, *words, check=False)
 
     def listing(self) -> tuple[str, ...]:
-        """What all these leave traces in: pins, qdiscs and filters, processes."""
+        """State that these can leave behind: pins, qdiscs and filters, processes."""
         return (
             self.box.sh("find /sys/fs/bpf -mindepth 1"),
             re.sub(r"refcnt \d+", "", self.box.sh("tc qdisc show dev p2; tc filter show dev p2 egress")),

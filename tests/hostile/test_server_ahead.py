@@ -20,7 +20,7 @@ from scripted import HEADERS, varint
 STREAM_BYTES = 1_000_000
 """Less than a stream's window; a connection's is 1.5 MiB at the beginning."""
 LARGE_BYTES = 1300
-"""What one packet carries."""
+"""Size of one packet's content."""
 PATIENT = ["--idle-timeout-ms", 600_000]
 """Nobody is given up for silence."""
 GAVE_WAY = "gave way: held memory for what can't be read yet"
@@ -109,7 +109,7 @@ def lossy(address: str, every: int) -> Iterator[str]:
 
 
 def waits(address: str) -> int:
-    """How many bytes wait at a UDP port."""
+    """Number of bytes that wait at a UDP port."""
     port = f":{int(address.rpartition(':')[2]):04X}"
     sockets = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
     return sum(int(one[4].split(":")[1], 16) for one in sockets if one[1].endswith(port))

@@ -93,8 +93,8 @@ def stopped_clients(server: quic_rig.Server, count: int) -> Iterator[None]:
 
 
 def test_validated_clients_that_hold_what_they_can(authority, tmp_path):
-    """What the server keeps for them stays below its bound; who comes while they have all places is told so, and is
-    served once they are given up."""
+    """The server's memory for them stays below its bound; a client that comes while they have all slots is told so, and
+    is served once they are given up."""
     places = many(16, 64)
     server = quic_rig.weir(
         tmp_path, authority, "127.0.0.1:0", None, "--max-connections", places, "--idle-timeout-ms", 10000

@@ -22,7 +22,7 @@ def status(pid: int) -> dict[str, str]:
 
 
 def refused(code: int, *words: object, program: Sequence[object] = (quic_rig.WEIR_SERVER,)) -> str:
-    """What a server says that does not start."""
+    """Error text of a server that does not start."""
     command = [*program, "--listen", "127.0.0.1:0", "--ephemeral", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=quic_rig.PATIENCE_S, cwd="/")
     assert (done.returncode, done.stdout) == (code, ""), done

@@ -103,8 +103,8 @@ SEEDS = (20261125, 7)
 
 
 def test_malformed_frames_against_an_oracle(switch):
-    """What is forwarded comes out once, at the right port, in order and right to the byte; of what is not, the counters
-    say how many for which reason."""
+    """Forwarded frames come out once, at the right port, in order and right to the byte; the counters give the number
+    of others, by reason."""
     good = [
         bytes(p) for to in PORTS for p in (ip4(to=to), ip6(to=to), ip4(to=to, options=[IPOption_Router_Alert()] * 3))
     ]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who speaks HTTP/2 to break it: floods of frames that cost the sender little. weir-switch stays below 256 MB, goes on
-forwarding, and the next controller is served."""
+"""Attacks by HTTP/2: floods of frames that cost the sender little. weir-switch stays below 256 MB, goes on forwarding,
+and the next controller is served."""
 
 import contextlib
 import random

@@ -64,7 +64,7 @@ BOMBS = {
 
 
 def _code(switch, name: str, message: bytes) -> grpc.StatusCode:
-    """What becomes of a request."""
+    """Status code of a request."""
     with channel(switch) as to:
         try:
             answer = stub(to, name, stream=name == "Read")(message, timeout=120)

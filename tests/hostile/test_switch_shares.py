@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who floods one port gets no more of weir-switch's packet thread than its share, and P4Runtime gets less than packets.
+"""A flood at one port gets no more of weir-switch's packet thread than its share, and P4Runtime gets less than packets.
 
 The switch is stopped (SIGSTOP) while frames are laid into its receive rings, so that it finds all of them at once; then
 the order in which they leave says whose turn it was how often. It is the same on a machine of any speed. Speeds beside
@@ -72,7 +72,7 @@ def lay(switch: P4Rig, port: int, some: list[bytes], count: int) -> None:
 
 
 def until_all_measured(switch: P4Rig) -> list[bool]:
-    """What came to the measured stream's station, up to its last frame: True for each frame of the stream."""
+    """Frames at the measured stream's station, up to its last frame: True for each frame of the stream."""
     got: list[bool] = []
     tap = switch.taps[frames.MEASURED_OUT]
     tap.settimeout(PATIENCE_S)

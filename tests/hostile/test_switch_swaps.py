@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that are replaced while others write and read, and programs made to be costly. What a controller was told
-happened is what is there; packets are forwarded by a whole program; memory stays below 256 MB. (That each packet meets
-one program wholly: tests/packet/test_p4_swap.py. Programs that take for ever: test_p4_service.py there.)"""
+"""Programs that are replaced while others write and read, and programs made to be costly. Reports to a controller match
+the switch; packets are forwarded by a whole program; memory stays below 256 MB. (That each packet meets one program
+wholly: tests/packet/test_p4_swap.py. Programs that take for ever: test_p4_service.py there.)"""
 
 import threading
 
@@ -22,8 +22,8 @@ def route(number: int) -> TableEntry:
 
 
 class Writers:
-    """Who insert routes, each its own and one after the other, until told to end. `done` has the numbers of those that
-    were accepted since `swaps` was last changed, which it is before a swap and after it."""
+    """Threads that insert routes, each its own and one after the other, until told to end. `done` has the numbers of
+    those that were accepted since `swaps` was last changed, which it is before a swap and after it."""
 
     def __init__(self, switch, count: int):
         self.switch, self.swaps = switch, 0

@@ -37,7 +37,7 @@ def access(client, experiment):
 
 @pytest.fixture(scope="module")
 def as_it_is(client, shared_experiment):
-    """That scenario, unchanged."""
+    """Run of the unchanged scenario."""
     return shared_experiment("--json", text=ACCESS)
 
 
@@ -71,7 +71,7 @@ def test_a_seed_repeats_a_run_to_the_byte(access, as_it_is):
         assert once.read_bytes() == twice.read_bytes()
 
 
-# How many probe timeouts a silent path may take is for the path manager's own tests, which know its timeout.
+# The path manager's own tests bound the probe timeouts of a silent path, since they know its timeout.
 @pytest.mark.parametrize("link", ["down", "silent"])
 def test_a_path_that_dies_in_mid_transfer_costs_no_task(access, link):
     changes = (*HANDOVER[:1], (HANDOVER[1][0], HANDOVER[1][1].replace("down", link)), *HANDOVER[2:])

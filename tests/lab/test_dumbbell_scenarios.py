@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a dumbbell scenario can ask for beside bulk flows: a link that changes, far senders, short transfers, bursts."""
+"""Features of a dumbbell scenario beside bulk flows: a link that changes, far senders, short transfers, bursts."""
 
 import numpy as np
 import pytest

@@ -58,7 +58,7 @@ def edge(icn, experiment):
 
 @pytest.fixture(scope="module")
 def as_it_is(icn, shared_experiment):
-    """That scenario, unchanged."""
+    """Run of the unchanged scenario."""
     return shared_experiment("--json", text=EDGE)
 
 
@@ -152,7 +152,7 @@ def test_on_one_segment_each_frame_takes_the_one_rate_once_and_reaches_all(edge)
 
 
 def passed_on_air(samples):
-    """What the counts of each device of the node `air0` grew by."""
+    """Growth of the counts of each device of the node `air0`."""
     found = {}
     with gzip.open(samples, "rt") as file:
         for line in map(json.loads, file):

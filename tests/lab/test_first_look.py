@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./run demo` shows first, in the packaged lab: real queues in real time, so that nothing is asked of times."""
+"""First part of `./run demo`, in the packaged lab: real queues in real time, so that no times are asserted."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a receiver that floods its switch with Interests takes from the others: in the exact lab, in virtual time."""
+"""Effect on others of a receiver that floods its switch with Interests: in the exact lab, in virtual time."""
 
 import json
 import sys

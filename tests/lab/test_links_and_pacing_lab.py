@@ -64,7 +64,7 @@ rate_mbit_s = 30
 [variants.pfifo]
 qdisc = "pfifo"
 """
-# What a packet meets on an empty way, and as many clock readings as lie between (see test_dumbbell_scenarios.py).
+# Delay of a packet on an empty path, and as many clock readings as lie between (see test_dumbbell_scenarios.py).
 CLOCK_US = 100
 
 

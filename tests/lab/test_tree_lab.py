@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What weir-xdp says to trees of queue disciplines that this machine's kernel may lack: netem, flow queues, classes;
+"""weir-xdp's answers to trees of queue disciplines that this machine's kernel may lack: netem, flow queues, classes;
 and to stock Mininet's TCLink. In the packaged lab, which has neither BTF nor JIT: signal auto is poll there."""
 
 import json
@@ -34,7 +34,7 @@ TAKEN = ("netem with a rate", "htb over netem with loss", "hfsc with a class", "
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """What tree_in_lab.py printed, by case."""
+    """Output of tree_in_lab.py, by case."""
     if not (REPO / "build" / "bin" / "weir-xdp").exists():
         pytest.skip("weir-xdp is not built; ./run test builds it")
     try:

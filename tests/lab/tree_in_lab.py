@@ -46,7 +46,7 @@ def tell(case: str, **what) -> None:
 
 
 def attach(dev: str, *options: str) -> dict:
-    """What attach says, and detached again if it was attached."""
+    """Output of attach; an attached law is detached again."""
     done = run(WEIR, "attach", dev, *ATTACH, *options)
     if not done["status"]:
         run(WEIR, "detach", dev)

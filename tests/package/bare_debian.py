@@ -145,7 +145,7 @@ class Bare:
             return self.run("apt-get", "-q", "-y", *words, network=network, check=check)
 
     def installed_kib(self):
-        """What each installed package takes by its own word."""
+        """Size of each installed package by its own word."""
         shown = self.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Installed-Size}\n").stdout
         rows = (line.split() for line in shown.splitlines())
         return {row[1]: int(row[2]) for row in rows if row[0] == "installed"}

@@ -33,5 +33,5 @@ def packages(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def package(packages):
-    """That of `weir`."""
+    """Package of `weir`."""
     return packages["weir"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far from its mean a count of random events may be before a test calls it wrong."""
+"""Bounds on a count of random events: its largest distance from the mean before a test fails."""
 
 import functools
 import math

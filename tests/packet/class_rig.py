@@ -61,6 +61,6 @@ def refusal(rig, *words: object) -> str:
 
 
 def listing(rig) -> tuple:
-    """What an attachment leaves traces in."""
+    """State that an attachment can leave behind."""
     pins = rig.router.run("find", "/sys/fs/bpf", check=False).stdout
     return pins, rig.router.tcx_programs("rb", "egress"), rig.router.sh("tc qdisc show dev rb; tc class show dev rb")

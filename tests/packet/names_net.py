@@ -55,9 +55,12 @@ class Net:
         assert server.stdout.readline() == f"listening {address}\n"
         return server
 
-    def get(self, i: int, name: str, output: Path | str, *options: object, at: str = PUBLISHER) -> subprocess.Popen:
+    def get(
+        self, i: int, name: str, output: Path | str, *options: object, at: str = PUBLISHER, known: Path | str = "none"
+    ) -> subprocess.Popen:
         ca = self.folder / "state" / "weir-server-ca.pem"
         words = [PROGRAM, "get", name, "--from", at, "--ca", ca, "--interface", "e0", "--output", output]
+        words += ["--known-publishers", known]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         getter = self.hosts[i].start(*words, "--json", *options, **pipes)
         self.running.append(getter)
@@ -92,7 +95,7 @@ def events_of(path: Path) -> list[dict]:
 
 
 def slow(net: Net) -> None:
-    """What the publisher sends leaves at 4 Mbit/s, so that a transfer lasts."""
+    """Limits the publisher to 4 Mbit/s, so that a transfer lasts."""
     net.hosts[0].sh("tc qdisc add dev e0 root tbf rate 4mbit burst 4kb limit 60kb")
 
 

@@ -224,7 +224,7 @@ class Script:
 
 
 def vectors(switch: Bmv2, path: Path) -> tuple[int, list[str]]:
-    """How many operations were asked, and what differs."""
+    """Number of operations, and the differences."""
     count, wrong = 0, []
     for where, asked, wanted in operations(path):
         switch.send(3, asked)

@@ -449,7 +449,7 @@ class P4Rig:
         return ether + f"marker {self.round} from {source} to {to}".encode().ljust(46)
 
     def _collect(self, got: dict[int, list[bytes]], sources: set[int], patience_s: float) -> int:
-        """How many frames came before this round's markers."""
+        """Number of frames that came before this round's markers."""
         self.round += 1
         awaited, count = set(), 0
         for source in sorted(sources):

@@ -176,7 +176,7 @@ class Holder:
 
     @contextlib.contextmanager
     def losing(self, interface: str, one_in: int):
-        """What leaves an interface is lost at random, one frame in so many, for the length of a with."""
+        """Loses packets that leave an interface at random, one frame in so many, for the length of a with."""
         lose = (ctypes.c_uint64 * 7)(
             0x7_00000085,  # r0 = get_prandom_u32()
             one_in << 32 | 0x94,  # w0 %= one_in

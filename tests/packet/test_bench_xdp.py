@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./run bench xdp` says: ratios to an empty program with their spread, and whose nanoseconds they are."""
+"""Output of `./run bench xdp`: ratios to an empty program with their spread, and the machine of the nanoseconds."""
 
 import json
 import platform

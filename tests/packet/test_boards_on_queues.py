@@ -61,7 +61,7 @@ class Site:
             return {}
 
     def found(self, query: str) -> list[dict]:
-        """What a query gives now that is a number."""
+        """Results of a query now that are numbers."""
         told = self.answer("query", query=query).get("result", [])
         return [one for one in told if one["value"][1] != "NaN"]
 

@@ -70,7 +70,7 @@ class Watched:
         device.start(self.events)
 
     def until(self, wanted: Callable[[Event], bool], what: str) -> list[Event]:
-        """What was told up to the first that is wanted, which is the last of them."""
+        """Events up to the first that is wanted, which is the last of them."""
         told = []
         while not told or not wanted(told[-1]):
             try:

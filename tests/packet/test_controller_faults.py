@@ -138,7 +138,7 @@ def tune(bottleneck: P4Rig, tmp_path: Path) -> Iterator[Callable[[], Tune]]:
 
 
 def law(switch: P4Rig) -> PortLaw:
-    """What port 2 runs, by one who is not in charge."""
+    """Law of port 2, read by a client that is not primary."""
     with Client(switch.address, connect_timeout_s=PATIENCE_S) as reader:
         (entry,) = reader.read(TableEntry(PID_DELAY.law_table))
         return law_of_data(entry.action.params)

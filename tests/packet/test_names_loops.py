@@ -18,7 +18,7 @@ from weir.names.switch import Count
 HOST, ONWARD, BACK = PORTS = (1, 2, 3)
 EDGE = PROGRAM.with_name("edge.p4")
 CABLE_S = 0.003
-"""How long a cable holds a packet: above twice the least lifetime of 1 ms: the entry is dead when it is back."""
+"""Time that a cable holds a packet: above twice the least lifetime of 1 ms: the entry is dead when it is back."""
 
 
 class Cable(threading.Thread):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A subscriber whose way to the publisher dies: it has another address, or the publisher is gone for a while. What it
-fetches by name goes on, and the group's next key reaches it."""
+"""A subscriber whose path to the publisher dies: it has another address, or the publisher is gone for a while. Its
+fetches by name go on, and the group's next key reaches it."""
 
 import itertools
 import json
@@ -175,7 +175,7 @@ class Relay:
         return self.begun is None or client in self.begun
 
     def last_flight(self) -> list[bytes]:
-        """What the client of the last connection sent before it knew anything of the server."""
+        """Datagrams that the client of the last connection sent before it knew anything of the server."""
         flight = [datagram.content for datagram in self.seen if datagram.client == self.seen[-1].client]
         first_id = flight[0][5 : 6 + flight[0][5]]
         return [content for content in flight if content[5:].startswith(first_id)]
@@ -323,8 +323,8 @@ def test_what_an_edge_server_says_without_its_publisher(net):
 
 
 def test_a_first_flight_that_is_sent_again(net):
-    """What somebody sends again who saw it pass is early no more at this publisher, and makes no member. At another one
-    with the same keys it is early once: that is what sharing them costs."""
+    """A replayed first flight is not early at this publisher any more, and makes no member. At another one with the
+    same keys it is early once: the cost of sharing them."""
     content = film(net, 2_500_000)
     (net.folder / "files" / "note").write_text("a marker")
     slow(net)

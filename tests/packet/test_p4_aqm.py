@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The AQM of p4/pid_delay.p4 on real interfaces: at a fixed probability packet by packet, and PID-Delay on a queue that
-is asked for more than it can carry. How well the law controls is the lab's matter, its bits are test_p4_law's."""
+is asked for more than it can carry. The lab measures the quality of control, test_p4_law tests the bits."""
 
 import functools
 import itertools
@@ -83,7 +83,7 @@ def counts(switch: P4Rig, port: int) -> tuple[int, int]:
 
 
 def check(fates: dict[tuple[str, int], Fate], p: float, marking: bool) -> None:
-    """That all kinds were dropped or marked with probability p, each by itself and all together."""
+    """Checks that all kinds were dropped or marked with probability p, each by itself and all together."""
     hits = []
     for (family, ecn), fate in fates.items():
         assert fate.passed + fate.marked + fate.dropped == fate.sent
@@ -202,7 +202,8 @@ def test_what_is_not_ip_is_left_alone(switch):
 
 @pytest.mark.parametrize("action", ["forward", "forward_tagged", "forward_untagged"])
 def test_a_tag_put_on_or_taken_off_is_no_loss(switch, action):
-    """What joined the queue is what left it, in bytes too, though the packet has another length when it leaves."""
+    """Packets that joined the queue are those that left it, in bytes too, though the packet has another length when it
+    leaves."""
     name = switch.info.digests[DIGEST].name
     packet = ip4(to="203.0.113.5")
     frame = bytes(tagged(packet, 7) if action == "forward_untagged" else packet)

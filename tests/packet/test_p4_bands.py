@@ -37,7 +37,7 @@ def bands(target, tmp_path_factory):
 
 
 def fates(switch: P4Rig, packets: list) -> dict[str, int]:
-    """How many came as they should, came marked, and did not come."""
+    """Numbers of packets that came as they should, came marked, and did not come."""
     got = switch.exchange([(1, bytes(packet)) for packet in packets])[2]
     as_sent = {routed(packet, 2) for packet in packets}
     passed = sum(frame in as_sent for frame in got)

@@ -36,7 +36,7 @@ HOSTS = [
     TableEntry("l2_forward", {"hdr.ethernet.dst": Exact(host_mac(port))}, Call("to_port", {"port": port}))
     for port in PORTS
 ]
-"""What the markers of an exchange go by."""
+"""Route of an exchange's markers."""
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def test_every_prefix_of_a_packet(switch, kind):
     frame = bytes(packet)
     least = LEAST_TAGGED if kind.startswith("vlan") else ETHERNET
     got, dropped = switch.tell([(1, frame[:length]) for length in range(least, len(frame))])
-    # What is missing is a header's, or the payload that the length field speaks of.
+    # The missing bytes are a header's, or those of the payload by the length field.
     assert dropped == {"truncated": headers - least, "bad_ip_header": len(frame) - headers}
     assert got == {}
     assert switch.tell([(1, frame)]) == ({2: [routed(packet, 2)]}, {})

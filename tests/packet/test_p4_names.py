@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwarding by name (docs/design/icn.md) on real interfaces, beside IP: `p4/programs/edge.p4` as `weir p4 deploy`
-brings it. What must come out is what the model in `controller/weir/names` says; scapy builds the packets anew.
+brings it. The expected output comes from the model in `controller/weir/names`; scapy builds the packets anew.
 
 Lifetimes are 16 s where an entry is to live, and 1 ms where it is to die."""
 
@@ -82,7 +82,7 @@ class Names11:
         return [self.rig.count("names", index)[0] for index in Count]
 
     def send(self, port: int, frame: bytes, after_s: float = 0) -> dict[int, list[bytes]]:
-        """What comes of a frame: the same as with the model, to whom `after_s` has passed before."""
+        """Frames that result from a frame: the same as with the model, for which `after_s` has passed before."""
         time.sleep(after_s)
         self.now_us += 1 + int(after_s * 1e6)
         wanted: dict[int, list[bytes]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong around a switch: cables, controllers, strangers. It goes on forwarding, and says what it refuses."""
+"""Faults around a switch: cables, controllers, strangers. It goes on forwarding, and reports what it rejects."""
 
 import random
 import signal

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What asks much of the embedded switch: reads of everything, readers that do not read, programs that take for ever,
-files that never end. It goes on forwarding, its memory stays small, and it says what it refuses."""
+"""Requests that cost the embedded switch much: reads of everything, readers that do not read, programs that take for
+ever, files that never end. It goes on forwarding, its memory stays small, and it reports what it rejects."""
 
 import os
 import signal

@@ -15,7 +15,7 @@ from weir.switch.program import for_embedded
 TEXT = basic_config()
 OLD = TEXT
 NEW = TEXT.replace('"10.0.2.0/24" = "h2"', '"10.0.2.0/24" = "h3"').replace("[ports.3]\n", "[ports.3]\nvlan = 33\n")
-"""What OLD sends out untagged at port 2 leaves at port 3 with a tag."""
+"""Packets that OLD sends out untagged at port 2 leave at port 3 with a tag."""
 
 PACKET = ip4(to=2, load=bytes(60))
 TAIL = 4
@@ -81,8 +81,8 @@ def running(swapped):
 
 
 def check(flow: Flow, order: list[int]) -> None:
-    """That all that came was as one of the configurations has it, in the order of ports in which they ran, no packet
-    twice and none overtaken."""
+    """Checks that all packets came as one of the configurations has it, in the order of ports in which they ran, no
+    packet twice and none overtaken."""
     whole = {2: BY_OLD, 3: BY_NEW}
     wrong = [(port, number, frame.hex()) for port, number, frame in flow.seen if whole.get(port) != frame]
     assert not wrong

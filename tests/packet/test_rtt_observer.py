@@ -64,7 +64,7 @@ def frame(*layers) -> bytes:
 
 
 def said_on(client, told, times):
-    """What the observer says of a connection, spoken on up to so many times: any packet of it ends its handshake."""
+    """Observer's reports on a connection, spoken on up to so many times: any packet of it ends its handshake."""
     for _ in range(times):
         client.send(b"x")
         with contextlib.suppress(queue.Empty):

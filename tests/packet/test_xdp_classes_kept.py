@@ -76,7 +76,7 @@ def test_all_classes_of_an_htb_and_those_that_come(classes):
 
 
 def test_more_classes_come_than_there_was_room_for(classes):
-    """A larger table takes the place of the first one. What it knew of each law is in it: gains, marks, position."""
+    """A larger table takes the place of the first one. It keeps each law's state: gains, marks, position."""
     attach(classes, "1:10", "--mark", "1/3", *HIT, "target=5ms")
     attach(classes, "1:20", "--others", *NEVER)
     first = law(classes, "1:10")["pins"]
@@ -347,7 +347,7 @@ def test_drift_of_a_class_can_be_left(classes, daemon):
 
 
 def test_tables_of_classes_come_and_go(classes, daemon):
-    """What no table asks for goes, unless somebody else attached it; marks go from one to another."""
+    """Laws that no table asks for are removed, unless somebody else attached them; marks go from one to another."""
     attach(classes, "1:30", "target=40ms")
     daemon.configure('["rb/1:10"]\nmark = "1/3"\n["rb/1:20"]\nmark = "2/3"\n')
     daemon.start()
@@ -375,7 +375,7 @@ def test_tables_of_classes_come_and_go(classes, daemon):
 
 
 def one_law(rig) -> dict:
-    """What is attached, where that is one law for the interface."""
+    """Status of the attachment, where that is one law for the interface."""
     found = json.loads(rig.weir("status", "rb", "--json", check=False).stdout or "[]")
     return {} if isinstance(found, list) else found
 

@@ -68,7 +68,7 @@ def through_low(rig, frames: list[bytes]) -> list[bytes]:
 
 
 def class_packets(rig) -> dict[str, int]:
-    """How many packets each class of rb has sent, by its number."""
+    """Packets that each class of rb has sent, by its number."""
     text = rig.router.run("tc", "-s", "class", "show", "dev", "rb").stdout
     found, name = {}, ""
     for line in text.splitlines():

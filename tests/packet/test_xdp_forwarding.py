@@ -147,7 +147,7 @@ def test_the_sampler_sees_only_what_passed(shaped, tmp_path, hook, sampler_first
 
 
 def test_packets_lost_behind_us_are_forgotten(shaped):
-    """What the qdisc's own limit drops would stand in our count for ever; a second without a departure ends that."""
+    """Drops by the qdisc's own limit would stand in our count for ever; a second without a departure ends that."""
     frame = PACKETS["ipv4_full-not_ect"].frame
     shaped.shape("1mbit", limit=5)
     try:

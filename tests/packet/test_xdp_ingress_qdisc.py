@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interface with an `ingress` qdisc, as sqm-scripts leaves it. That qdisc has one block of filters for both
+"""An interface with an `ingress` qdisc, as sqm-scripts leaves it. This qdisc has one block of filters for both
 directions, so that a filter meant for egress runs on received packets."""
 
 import json

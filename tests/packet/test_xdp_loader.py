@@ -209,7 +209,7 @@ def test_clsact_stays_where_it_cannot_be_told_who_uses_it(shaped, tmp_path):
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_two_attachments_share_an_interface(shaped, hook):
-    """Who made clsact may leave first; the last one takes it away."""
+    """The attachment that made clsact may leave first; the last one removes clsact."""
     before = listing(shaped)
     for order in (("ra", "rb"), ("rb", "ra")):
         shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer, "--hook", hook)
@@ -419,7 +419,7 @@ def test_the_poll_process_ends_by_itself_when_the_interface_goes(shaped):
 
 
 def note(why: str) -> str:
-    """What attach says of leftovers that it removed."""
+    """Notice of attach on leftovers that it removed."""
     return f"weir-xdp: removed what was left of an earlier attach to {why}\n"
 
 
@@ -569,7 +569,7 @@ def test_an_attach_killed_at_any_moment_is_cleared_by_the_next(shaped, signal_na
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_attach_and_detach_at_the_same_time(shaped, hook):
-    """Whoever comes first: in the end what `status` says is what there is, and detach leaves nothing."""
+    """In any order: in the end the output of `status` is right, and detach leaves nothing."""
     before = listing(shaped)
     attach = ("attach", "rb", "--gains", TUNED, "--peer", shaped.peer, "--hook", hook)
     for _ in range(20):
@@ -791,7 +791,7 @@ def test_a_program_that_another_loader_put_there_is_adopted(shaped, loader):
     *sent_back, last = [frame[6:12] + frame[:6] + frame[12:] for frame in (*frames, LAST)]
 
     def arrive() -> int:
-        """How many of these come in at rb and out at ra."""
+        """Number of these that come in at rb and out at ra."""
         count, out, back = 0, shaped.receiver.tap("b0"), shaped.sender.tap("a0")
         back.settimeout(20)  # a patience, not a measurement
         with out, back:

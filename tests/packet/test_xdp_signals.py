@@ -2,7 +2,7 @@
 """Each signal holds a real htb queue near its target under a load that drop-tail answers with a standing queue.
 
 On the host's clock and a busy machine, so the bounds are generous: this shows that signal, law and verdict hang
-together. How well the law controls is measured in the lab, in virtual time.
+together. The quality of control is measured in the lab, in virtual time.
 """
 
 import json
@@ -71,7 +71,7 @@ def shaped(rig):
 
 
 def samples_under(rig, load, dev: str, seconds: float) -> list[dict]:
-    """What `watch` sees in the second half of a load's time."""
+    """Samples of `watch` in the second half of a load's time."""
     process = rig.sender.start(sys.executable, "-c", *load)
     try:
         out = rig.weir("watch", dev, "--every-ms", 20, "--count", int(seconds / 0.02)).stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands under the interface: trees the law can't go by are refused with the remedy, and one that changes while
-the law is attached makes it let all packets pass, and say so."""
+"""Trees of queue disciplines under the interface: trees the law can't go by are rejected with the remedy, and one that
+changes while the law is attached makes it let all packets pass, and report it."""
 
 import itertools
 import json
@@ -60,7 +60,7 @@ def bare(rig: Rig):
 
 
 def objection(rig: Rig, *options: object) -> str:
-    """What attach says when it refuses, in one line; nothing is attached then."""
+    """Error of attach, in one line; nothing is attached then."""
     with pytest.raises(Failed) as failure:
         rig.weir("attach", "rb", "--gains", TUNED, *options)
     assert failure.value.status == 1
@@ -141,7 +141,7 @@ def test_with_another_root_all_packets_pass(bare, signal, root):
 
 
 def test_a_veths_shaper_that_goes_takes_its_rate_along(bare):
-    """What went in and came out is counted all the same, but the rate measured is not that of any queue now."""
+    """Packets in and out are counted all the same, but the rate measured is not that of any queue now."""
     frame = packets()["ipv4_full-not_ect"].frame
     bare.shape("10mbit")
     with bare.attached("--peer", bare.peer):

@@ -34,7 +34,7 @@ from aioquic.quic.configuration import QuicConfiguration
 ALPN = "exchange"
 CHUNK_BYTES = 1 << 16
 AHEAD_BYTES = 1 << 19
-"""What of the bulk may be under way: aioquic takes all that it is given."""
+"""Limit of bulk data under way: aioquic takes all that it is given."""
 DATAGRAMS = 50
 AGAIN_S = 0.2
 """DATAGRAM frames may be lost: one that is not back is sent again after this time."""
@@ -47,7 +47,7 @@ def content(label: str, size: int) -> bytes:
 
 @dataclass
 class Stream:
-    """What came on a stream."""
+    """Data of a stream."""
 
     data: bytearray = field(default_factory=bytearray)
     ended: bool = False

@@ -26,7 +26,7 @@ KINDS = {
     f"{APPS} that allows it": (quic_rig.quiche_apps, ("--enable-active-migration", "--max-active-cids", 8), True),
     f"{APPS} of two ids": (quic_rig.quiche_apps, ("--enable-active-migration", "--max-active-cids", 2), True),
 }
-"""How each kind of server is started, with which options, and whether in a namespace of its own."""
+"""Start of each kind of server: its options, and whether in a namespace of its own."""
 
 
 @pytest.fixture(scope="session")

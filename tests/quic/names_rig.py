@@ -47,7 +47,7 @@ def linked() -> Iterator[Link]:
 
 
 def said(process: subprocess.Popen, word: str) -> str:
-    """What a program that just started says behind this word."""
+    """Rest of the line that a program that just started prints behind this word."""
     line = process.stdout.readline().strip()
     if not line.startswith(f"{word} "):
         process.kill()
@@ -115,7 +115,7 @@ def exchange_server(kind: str, folder: Path, authority: Authority, where: Holder
 
 
 def exchange_client(kind: str, server: Server, port: int, where: Holder, *extra: object) -> dict:
-    """What the client of an exchange saw."""
+    """Result of an exchange's client."""
     words = ["--connect", f"127.0.0.1:{port}", "--ca", server.ca]
     done = run(where, *_exchanger(kind), *words, *extra)
     assert (done.returncode, done.stderr) == (0, b""), done

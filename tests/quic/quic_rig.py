@@ -26,7 +26,7 @@ CLIENT = Path(os.environ.get("WEIR_CLIENT", BUILD / "bin" / "weir-client"))
 WEIR_SERVER = Path(os.environ.get("WEIR_SERVER", BUILD / "bin" / "weir-server"))
 
 PATIENCE_S = 60
-"""How long a client may take before it counts as hung: for a busy machine, not a measurement."""
+"""Time limit of a client before it counts as hung: for a busy machine, not a measurement."""
 
 OK, USAGE, CONNECT, TLS, TIMEOUT, INCOMPLETE, NOT_SERVED, IO, PATHS, TOO_LARGE = 0, 2, 3, 4, 5, 6, 7, 8, 9, 10
 INTERRUPTED = 130

@@ -74,7 +74,7 @@ def answer(body: bytes) -> bytes:
 
 @dataclass
 class Script:
-    """What a server says on each stream, and how it goes on."""
+    """Answer of a server on each stream, and its further actions."""
 
     request: bytes = b""
     """On the request's stream, once a request has come."""

@@ -25,7 +25,7 @@ class StayingAnswers(aioquic_server.Answers):
         for path in self._quic._network_paths:
             if path.is_validated and path.addr not in self.validated:
                 self.validated.append(path.addr)
-        # What is for another path than the one it is asked on is that path's validation.
+        # Packets for another path than the one it is asked on are that path's validation.
         asked_on = paths[0].addr
         return [(data, self.validated[-1] if address == asked_on and self.validated else address)
                 for data, address in datagrams]  # fmt: skip

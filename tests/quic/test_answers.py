@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that answers on one path whichever it is asked on: the client notices, says so, and stays there.
 
-That no path which lives is held for dead is a matter of time, and tested where time is ours: `core/tests/it/moving.rs`.
+Tests of live paths held for dead need control of time: `core/tests/it/moving.rs`.
 """
 
 import pytest

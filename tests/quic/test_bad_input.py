@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong before a transfer and around it: one clear line and its exit code, and nothing left half-done."""
+"""Mistakes before a transfer and around it: one clear line and its exit code, and nothing left half-done."""
 
 import contextlib
 import signal

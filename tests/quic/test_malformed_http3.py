@@ -107,14 +107,14 @@ BROKEN = {
     "the stream reset": (Script(ok(5), fin=False, then=lambda quic: quic.reset_stream(REQUEST, 0x10B)), None),
     "the connection closed": (Script(ok(5), fin=False, then=lambda quic: quic.close(0x102, reason_phrase="no")), None),
 }
-"""What the server says; the code the client has to close with, where the specification names one that quiche uses."""
+"""Server's answer; the code the client has to close with, where the specification names one that quiche uses."""
 
 PASSED = {
     "a promise without leave": Script(frame(PUSH_PROMISE, varint(0) + fields(STATUS)) + GOOD),
     "a push cancelled that never was": Script(GOOD, control=control(settings(), frame(CANCEL_PUSH, varint(7)))),
     "a stream opened by the server": Script(GOOD, others=[(1, GOOD, True)]),
 }
-"""What RFC 9114 calls an error and quiche lets pass: what was asked for arrives, or it is told why not."""
+"""Errors by RFC 9114 that quiche lets pass: the requested data arrive, or the report says why not."""
 
 FINE = {
     "a good answer": Script(GOOD),

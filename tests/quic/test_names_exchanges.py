@@ -23,7 +23,7 @@ CASES = {
     "client_cancels_writing": 75,
     "client_cancels_writing_one_way": 76,
 }
-"""What a client saw beside the bulk: bytes, datagrams, codes."""
+"""Results of a client beside the bulk: bytes, datagrams, codes."""
 MODES = pytest.mark.parametrize("mode", [(), ("--reliable",)], ids=["plain", "reliable"])
 
 

@@ -16,7 +16,7 @@ from quic_rig import HERE, Authority, Holder, Server
 
 BYTES = 3_000_000
 FILE = random.Random(7).randbytes(BYTES)
-"""What servers of files offer; the others have zeros."""
+"""Content of servers of files; the others have zeros."""
 
 
 def quicgo_example(folder: Path, authority: Authority, where: Holder) -> Server:

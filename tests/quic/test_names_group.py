@@ -32,7 +32,7 @@ def test_a_file_comes_and_its_manifest_and_keys_came_over_names(link: names_rig.
         assert (done.returncode, done.stderr) == (0, b"")
         assert output.read_bytes() == FILE
         assert json.loads(done.stdout)["group"]["lost"] == 0
-        # Who has not the group's key can open nothing, so what brought the key is this one session.
+        # Without the group's key nothing can be opened, so the key came by this one session.
         assert [report["sessions_opened"] for report in reports] == [1, 1]
         assert all(report["datagrams_given"] > 0 for report in reports)
         publisher.send_signal(signal.SIGINT)

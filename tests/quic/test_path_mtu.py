@@ -8,7 +8,7 @@ from quic_rig import Holder, client
 
 BYTES = 500_000
 PAYLOAD = 1350
-"""What --max-payload is by default: the bound of the search."""
+"""Default of --max-payload: the bound of the search."""
 
 ADDRESSES = {4: ("10.78.1.2", "10.78.1.1", "10.78.2.1", "10.78.2.2", 24, 28),
              6: ("fd78:1::2", "fd78:1::1", "fd78:2::1", "fd78:2::2", 64, 48)}  # fmt: skip

@@ -20,7 +20,7 @@ def on(paths: list[str], *more: object) -> list[object]:
 
 @dataclass
 class Seen:
-    """What a client's report and its --events say."""
+    """Client's report and its --events."""
 
     report: dict
     lines: list[dict]
@@ -232,7 +232,7 @@ def test_interfaces(far_server, roads, tmp_path, paths):
 
 
 def sent_bytes(roads: Holder) -> list[int]:
-    """What came in by each road so far."""
+    """Bytes that came in by each path so far."""
     return [int(roads.sh(f"cat /proc/net/dev | sed -n 's/^ *p{n}: *\\([0-9]*\\) .*/\\1/p'")) for n in (1, 2)]
 
 
@@ -342,7 +342,7 @@ def test_without_permission_to_bind_to_a_device(roads, authority, tmp_path):
         server.close()
 
 
-# What is asked for and not there
+# Requested things that are missing
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each server does with a client that moves: build/peers/servers.json, a table made by observation.
+"""Behaviour of each server with a client that moves: build/peers/servers.json, a table made by observation.
 
 Connection IDs and permission are what the client saw. The congestion window is read in the server's own qlog, in the
 order of its events: answers go out on one path, on another, and on the first again. No time is compared.
@@ -38,8 +38,8 @@ def windows(events: list[dict]) -> list[tuple[int, bool]]:
 
 
 def congestion(events: list[dict]) -> tuple[str, list[int]]:
-    """What became of the window, and the windows it is told from: the first, the largest before the window went back
-    to about the first without a loss, and the one after that."""
+    """Result of the window, and the windows it is read from: the first, the largest before the window went back to
+    about the first without a loss, and the one after that."""
     seen = windows(events)
     first, largest = seen[0][0], 0
     for place, (window, lost) in enumerate(seen):

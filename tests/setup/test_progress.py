@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the set-up tells what it is at: on a terminal, without one, when a build fails, when it is told to stop."""
+"""Progress of the set-up: on a terminal, without one, when a build fails, when it is stopped."""
 
 import os
 import pty
@@ -36,7 +36,7 @@ def start(folder, command, **kwargs):
 
 
 def read_until(stream, word):
-    """What comes up to a word. A stream that ends first fails the test."""
+    """Output up to a word. A stream that ends first fails the test."""
     seen = b""
     while word not in seen:
         more = os.read(stream, 1000)
@@ -136,7 +136,7 @@ def test_a_build_that_fails_shows_its_last_words_and_keeps_its_status(folder):
 
 
 def test_a_stop_ends_what_was_started(folder):
-    # Whoever starts the tests may have had it ignored, as a shell does in the background.
+    # A shell in the background may have had the signal ignored.
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     process = start(folder, COUNTED, stderr=subprocess.PIPE, **heard)
     read_until(process.stderr.fileno(), b"so far")

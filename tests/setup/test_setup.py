@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ./run asks for before it does as told: under sudo's PATH, without compilers, without packages, as root in
-somebody else's clone. On a copy of this clone and of what is built in it."""
+"""Checks by ./run before it starts: under sudo's PATH, without compilers, without packages, as root in somebody else's
+clone. On a copy of this clone and of its build folder."""
 
 import os
 import re
@@ -59,8 +59,8 @@ def copied(built):
 
 @pytest.fixture
 def clone(copied, built, tmp_path_factory):
-    """That copy as it was at first; what a test does to it goes no farther. The programs are too large to be copied for
-    each test: a test that changes one puts it back."""
+    """Fresh copy of the clone; changes by a test go no farther. The programs are too large to be copied for each test:
+    a test that changes one puts it back."""
     subprocess.run(["chown", "-R", "-h", f"{os.geteuid()}:{os.getegid()}", copied], check=True)
     for name in SOURCES:
         if (REPO / name).is_dir():

@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"weirlab": ROOT / "mininet", "weir": ROOT / "controller", "weirtrain": ROOT / "quic-client" / "train"}
 MOST_LINES_OF_A_FILE = 700
 MOST_LINES_OF_A_FUNCTION = 120
-# What each package of the lab may import, from the lowest on: only packages that stand before it, and its own modules.
+# Imports allowed to each package of the lab, from the lowest on: only packages that stand before it, and its own
+# modules.
 LAYERS = ("paths", "lab", "metrics", "scenario", "store", "report", "topologies", "run", "evaluation", "bench", "cli")
 
 
@@ -43,7 +44,7 @@ def imported(tree: ast.AST, package: str, known: Container[str], inside_function
 
 
 def at_import(tree: ast.AST) -> Iterator[ast.AST]:
-    """What is executed when a module is imported."""
+    """Nodes that are executed when a module is imported."""
     for node in ast.iter_child_nodes(tree):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield node

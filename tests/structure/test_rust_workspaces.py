@@ -83,8 +83,8 @@ def test_the_linters_know_each_workspace(workspace):
 
 
 def test_no_test_is_where_cargo_test_does_not_look():
-    """Programs have `test = false`, and workspaces of programs alone are not tested at all (setup/step.sh).
-    What is in no crate's folder is an example of some."""
+    """Programs have `test = false`, and workspaces of programs alone are not tested at all (setup/step.sh). A file in
+    no crate's folder is an example of some crate."""
     tested = re.search(r'^RUST_TESTED="(.*)"$', (REPO / "setup" / "step.sh").read_text(), re.MULTILINE)[1]
     whole = [folder.partition(":")[0] for folder in tested.split()]
     for path in tracked("*.rs"):

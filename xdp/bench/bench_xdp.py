@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the AQM costs: the time a packet takes, as a ratio to an empty program's and in nanoseconds, and packets per
-second through a veth pair.
+"""Cost of the AQM: the time a packet takes, as a ratio to an empty program's and in nanoseconds, and packets per second
+through a veth pair.
 
 Nanoseconds belong to a machine, which is named: two of the same kind have differed by a factor of two. So each figure
 is taken beside an empty program's, in turns, some tenths of a second apart, and given as their ratio too, with its
@@ -101,7 +101,7 @@ def spread(values: list[float]) -> dict:
 
 
 def machine() -> dict:
-    """Whose nanoseconds these are, and how busy it was when they were taken."""
+    """Machine of these nanoseconds, and its load when they were taken."""
     try:
         names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     except OSError:
@@ -120,7 +120,7 @@ def frame() -> bytes:
 
 
 def map_bytes() -> dict[int, int]:
-    """What the kernel holds for each BPF map, by its number."""
+    """Kernel memory of each BPF map, by its number."""
     return {one["id"]: one["bytes_memlock"] for one in json.loads(run("bpftool", "-j", "map", "show"))}
 
 

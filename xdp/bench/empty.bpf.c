@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the kernel charges for running any program at all; the AQM's cost is counted above it. */
+/* Kernel's cost of running any program at all; the AQM's cost is counted above it. */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>

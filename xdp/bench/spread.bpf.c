@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * For the benchmark of many classes: gives each packet the number of one of them at random as its priority, and goes on
- * to the program under test. What it costs itself is the same whatever that is.
+ * to the program under test. Its own cost is the same for any program.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -14,7 +14,7 @@ struct {
 	__type(value, __u32);
 } tested SEC(".maps");
 
-/* How many classes there are, 1:1 and those after it. */
+/* Number of classes: 1:1 and those after it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -13,7 +13,7 @@ void weir_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* From here on errors are written to this text, without "TOOL: "; NULL: to standard error again. */
 void weir_error_into(char *text, size_t size);
 
-/* What an errno means to an operator: "not permitted (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)" and the
+/* Text of an errno for an operator: "not permitted (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)" and the
  * like. */
 const char *weir_reason(int error);
 

@@ -306,7 +306,7 @@ int weir_clear_leftovers(const char *pins, const struct weir_place *place, const
 	return weir_place_each(pins, clear_namesake, &sweep);
 }
 
-/* What was pinned there is at no hook any more: its process and its pins. */
+/* Removes an attachment that is at no hook any more: its process and its pins. */
 static int retire(const char *path)
 {
 	struct weir_meta about;

@@ -47,8 +47,9 @@ WEIR_INLINE void add_one(__u64 *counter)
 }
 
 /*
- * Whether a packet is of those that are timed: as likely for one as for another, and the same at every hop. What it
- * goes by differs between the packets of a flow: numbers of TCP, encrypted bytes of QUIC, IP ids of the rest.
+ * Whether a packet is of those that are timed: as likely for one as for another, and the same at every hop. The choice
+ * depends on fields that differ between the packets of a flow: numbers of TCP, encrypted bytes of QUIC, IP ids of the
+ * rest.
  */
 WEIR_INLINE int is_timed(const struct sojourn_key *key)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A law for each of many classes of htb (docs/design/classes.md), at tc egress. A packet is told apart as htb will do
- * it: by its priority, else by its mark; or as mq's queue is picked. That leads to the class's slot, whose state the
+ * A law for each of many classes of htb (docs/design/classes.md), at tc egress. A packet's class is found as htb will
+ * find it: by its priority, else by its mark; or as mq's queue is picked. The class leads to its slot, whose state the
  * poll process keeps. No BTF of the kernel, no JIT.
  */
 #define WEIR_FLOW_COUNTERS 256 /* a class is a subscriber's, who has some tens of flows: 4 KiB each */

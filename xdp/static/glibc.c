@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Debian's libbpf.a, libelf.a and libz.a call of glibc and musl lacks: the functions that glibc's headers put in
+/* Functions of glibc that Debian's libbpf.a, libelf.a and libz.a call and musl lacks: those that glibc's headers put in
  * place of others for _FORTIFY_SOURCE, which end the program where a buffer is too small, and fcntl by another name.
  * All else that those archives call musl has under the same names. Only the static weir-xdp is linked with this. */
 #include <fcntl.h>

@@ -26,7 +26,7 @@ COLUMNS = 24
 
 
 def scraped() -> str:
-    """What a scrape of a controller gets that has a port in which everything has happened."""
+    """Scrape of a controller with a port in which everything has happened."""
     view = View(tuned=True)
     view.take(Up("bpf", {"eth0": profile("tuned")}), 1.0)
     for t_us in (0, 100_000, 100_000):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What BpfDevice makes of a weir-xdp that answers nonsense, or not at all. The real one: tests/packet."""
+"""BpfDevice with a weir-xdp that answers nonsense, or not at all. The real one: tests/packet."""
 
 import json
 from dataclasses import asdict

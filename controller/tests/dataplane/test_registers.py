@@ -27,7 +27,7 @@ CELLS = {
 
 
 class Switch:
-    """What a RegisterReader asks of a Client: names in full, and cells."""
+    """Interface of a Client as a RegisterReader uses it: names in full, and cells."""
 
     def __init__(self, registers: bool = True, names: Sequence[str] = PID_DELAY.registers) -> None:
         def named(items: Sequence[str]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the law promises, held by the golden model for any input; and the paper's equations in floats beside it."""
+"""Properties of the law, checked on the golden model for any input; and the paper's equations in floats beside it."""
 
 import math
 from dataclasses import astuple, dataclass, replace

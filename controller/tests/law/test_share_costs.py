@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What law.md says that waiting hits cost, as bounds that hold for any seed."""
+"""Cost of waiting drops and marks as in law.md, as bounds that hold for any seed."""
 
 import pytest
 from share_costs import PARAMS, beside_many, flood_ms, sharing

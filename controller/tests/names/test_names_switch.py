@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of a switch's names: what must hold whatever comes. That P4 does the same is in tests/packet."""
+"""The model of a switch's names: invariants for any input. tests/packet shows that P4 does the same."""
 
 from dataclasses import replace
 

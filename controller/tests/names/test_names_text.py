@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bits of names are, and which texts are none."""
+"""Bits of names, and texts that are no names."""
 
 import json
 from hashlib import sha256

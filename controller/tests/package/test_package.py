@@ -11,7 +11,7 @@ import pytest
 from places import CONTROLLER, REPOSITORY
 
 BUILD = "from hatchling.build import build_wheel; import sys; print(build_wheel(sys.argv[1]))"
-"""What pip calls; with pip itself it takes three times as long."""
+"""Command that pip runs; with pip itself it takes three times as long."""
 
 
 @pytest.fixture(scope="module")

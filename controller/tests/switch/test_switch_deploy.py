@@ -413,7 +413,7 @@ def test_batches_and_errors_by_update(device: Client) -> None:
         device.write(updates)
     assert device.find(route(10000 + BATCH)) is None
 
-    # What can't be said is found before anything is sent.
+    # A value that can't be encoded is found before anything is sent.
     with pytest.raises(P4RuntimeError, match=r"update 2: table ipv4_lpm: no field 'x'"):
         device.write(
             [Update.insert(route(9000)), Update.insert(TableEntry("ipv4_lpm", {"x": Exact(1)}, Call("no_route")))]
@@ -628,7 +628,7 @@ def test_a_program_that_does_not_compile_leaves_the_switch_as_it_was(
 
 
 def test_what_failed_and_what_was_applied_is_said(server: Server) -> None:
-    # What a switch refuses that has agreed with the file: here, an entry that it has already.
+    # Updates that a switch rejects although it has the file's program: here, an entry that exists already.
     wanted = config.loads(CONFIG, "test", Path("."))
     with server.client() as client:
         client.become_primary()

@@ -30,8 +30,8 @@ L3, AQM, BANDS = "WeirIngress.l3.", "WeirIngress.aqm_ingress.", "WeirIngress.ban
 
 
 def _p4info() -> P4Info:
-    """The tables that plan.py speaks of, under the names the program gives them. That these are the program's is what
-    test_switch_deploy.py shows."""
+    """The tables that plan.py speaks of, under the names the program gives them. test_switch_deploy.py shows that these
+    are the program's."""
     info = messages.P4Info()
     actions = {
         L3 + "set_next_hop": {"next_hop": 16},

@@ -143,7 +143,7 @@ BOUNDS = ("0.001", "0.002", "0.005", "0.01", "0.015", "0.02", "0.03", "0.05", "0
 
 
 def sampled(*delays_s: float) -> dict:
-    """What is told of port 2's delays after samples with these."""
+    """Reported delays of port 2 after these samples."""
     port = ("s1", "2")
     counts = {
         ("weir_sampled_queue_delay_seconds_bucket", *port, bound): sum(delay_s <= float(bound) for delay_s in delays_s)

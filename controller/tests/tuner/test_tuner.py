@@ -161,7 +161,7 @@ def test_whatever_is_told_no_port_is_changed_too_often_or_to_what_the_law_refuse
 
 
 def heard(tuner: Tuner, line: Line, until_s: float, now_us) -> list:
-    """What the tuner says of the line's samples that come at `now_us` of their time."""
+    """Decisions of the tuner on the line's samples that come at `now_us` of their time."""
     told = []
     while line.now_s < until_s - 1e-9:
         line.run(line.now_s + 0.1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one tuner leaves for the next."""
+"""State that one tuner leaves for the next."""
 
 import dataclasses
 

@@ -14,10 +14,10 @@ from .. import coupled
 from ..dataplane.base import DataPlaneError, Device, PortSettings
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import KEYS, GainError, Gains, Value, help_text, user_help_text
+from ..options.arguments import DONE, EXIT_STATUS, command, end
+from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..settings import closest_profile, key_values, profile
 from ..text import printable
-from .arguments import DONE, EXIT_STATUS, command, end
-from .devices import FLEET_EXAMPLE, add_devices, fleet_of
 
 COUPLING_HELP = "\n".join(f"  {key:<22} {text}" for key, text in coupled.KEYS.items())
 MORE_KEYS = "Profiles have more keys, which --set takes with --expert: `weir gains --expert --help` lists them."
@@ -137,7 +137,7 @@ def _change(device: Device, port: str, base: Gains | None, changes: Mapping[str,
 
 
 def as_data(device: str, port: str, settings: PortSettings) -> dict[str, Any]:
-    """What is set on a port, as JSON has it. `profile` is the closest one; `differs`: in what."""
+    """Settings of a port, for JSON. `profile` is the closest one; `differs`: in what."""
     if settings.gains is None:
         return {"device": device, "port": port, "action": settings.what}
     name, differs = closest_profile(settings.gains)

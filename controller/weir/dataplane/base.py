@@ -64,8 +64,8 @@ Event = Sample | Counts | Up | Down | GainsChanged | Note
 
 @dataclass(frozen=True)
 class PortSettings:
-    """What is set on a port. gains: None where something else than the law is there, which `what` names. own: what only
-    this kind of device has, by key."""
+    """Settings of a port. gains: None where something else than the law is there, which `what` names. own: settings
+    that only this kind of device has, by key."""
 
     gains: Gains | None
     own: Mapping[str, Value] = field(default_factory=dict)
@@ -96,13 +96,13 @@ class DeviceStatus:
 class Device(ABC):
     """One device. `start` or `watch` once, then `write_gains` and `read_gains` from any thread, `close` at the end.
 
-    What reads, and `change`, work without either too: then each call connects for itself, and reading takes part in no
-    election.
+    Reading methods, and `change`, work without either too: then each call connects for itself, and reading takes part
+    in no election.
     """
 
     name: str
     own_keys: tuple[str, ...] = ()
-    """What can be set on a port beside the gains."""
+    """Settings of a port beside the gains."""
     gives_law = False
     """Whether setting gains gives the law to a port that has none."""
 
@@ -124,7 +124,7 @@ class Device(ABC):
         """Set all of a port's gains at once. Raises DataPlaneError; then the old ones are in force."""
 
     def read_settings(self) -> dict[str, PortSettings]:
-        """What is set on every port that has something set. Raises DataPlaneError."""
+        """Settings of every port that has some. Raises DataPlaneError."""
         return {port: PortSettings(gains) for port, gains in self.read_gains().items()}
 
     def change(self, port: str, base: Gains | None, changes: Mapping[str, Value]) -> None:
@@ -137,11 +137,11 @@ class Device(ABC):
         self.write_gains(port, (base or present[port]).with_changes(changes))
 
     def read_status(self) -> DeviceStatus:
-        """What is there now. Raises DataPlaneError."""
+        """Status now. Raises DataPlaneError."""
         return DeviceStatus("", tuple(PortStatus(port, "", found) for port, found in self.read_settings().items()))
 
     def place(self, port: str) -> str:
-        """What a port is known by, whatever this controller calls its device."""
+        """Identity of a port, independent of this controller's name for its device."""
         return f"{self.name}:{port}"
 
     def claim(self) -> dict[str, str]:

@@ -57,7 +57,7 @@ _OWN_IDS = 64
 _CHANGED = 3  # weir-xdp set --expect: another configuration is in force
 
 NONSENSE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
-"""What comes of a line, or an answer, that is not what it must be."""
+"""Errors raised by a line, or an answer, of the wrong form."""
 
 _COUNTS = (
     "t_us", "tau_us", "backlog_bytes", "dq_rate_bit_s", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit",
@@ -68,8 +68,8 @@ _AGES = ("age_us", "rate_age_us")  # the second is missing while there is no rat
 
 @dataclass
 class _Port:
-    """What is known of one interface. `ours`: the gains in force if this controller set them, and only then.
-    `attached`: those that this attachment was first seen with."""
+    """State of one interface. `ours`: the gains in force if this controller set them, and only then. `attached`: those
+    that this attachment was first seen with."""
 
     present: bool = False
     attach_id: int | None = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A switch that runs a program of `weir.programs`, over P4Runtime: samples of its ports in, gains out.
 
-`P4RuntimeDevice` is one thread around a `Client`. What tables and digests are called is the program's. It has a
-connection at a time, gives it up at the first thing it can't explain, and makes another: whatever a restart, another
-controller or a broken answer left behind, there is one way back.
+`P4RuntimeDevice` is one thread around a `Client`. The program names the tables and digests. It has a connection at a
+time, gives it up at the first thing it can't explain, and makes another: after a restart, another controller or a
+broken answer there is one way back.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STEADY_S = 30.0
 """A connection that held so long was a good one: the next trouble begins with short pauses again."""
 
 POLL_S = 5.0
-"""How often the gains are read again, and with them whether the device is still there and has the same program."""
+"""Interval of reading the gains again, and of checking that the device is still there and has the same program."""
 
 TIMEOUT_S = 5.0
 """For each request: long for a table write, short for whoever waits."""
@@ -155,7 +155,7 @@ class P4RuntimeDevice(Device):
         would take our own gains for another's."""
         self._client: Client | None = None
         self._known: dict[int, PortLaw] = {}
-        """What each port runs; kept while the device is away, to give it back."""
+        """Law of each port; kept while the device is away, to give it back."""
         self._unsure: dict[int, PortLaw] = {}
         """Writes that may or may not have arrived."""
         self._program: Program = programs.PID_DELAY
@@ -171,7 +171,7 @@ class P4RuntimeDevice(Device):
     own_keys = PortLaw.OWN_KEYS
     gives_law = True
 
-    # What a controller calls
+    # Called by a controller
 
     def place(self, port: str) -> str:
         return f"{self._address},{self._device_id},{port}"
@@ -431,7 +431,7 @@ class P4RuntimeDevice(Device):
             self._closing.wait(max(0.0, due_s - time.monotonic()))
 
     def _running(self, client: Client) -> PipelineConfig:
-        """What the device runs. Raises DeviceError when it has no program."""
+        """Program of the device. Raises DeviceError when it has none."""
         running = client.get_pipeline("COOKIE_ONLY")
         if running is None:
             raise DeviceError(
@@ -552,7 +552,7 @@ class P4RuntimeDevice(Device):
             return reader
 
     def _restore(self, client: Client, file: Path, running: PipelineConfig | None) -> bool:
-        """What the configuration `file` says, but for gains: those that are on the device stay, those it has lost are
+        """Restores the configuration `file`, but for gains: those that are on the device stay, those it has lost are
         what it was last known to have. Whether anything was written."""
         config = configuration.load(file)
         self._program = self._program_to_bring(client, config, running)

@@ -28,7 +28,7 @@ SEEDS = (1, 2, 3)
 SHOWN = (0.18, 0.64, 0.91)
 """Runs whose flows that join are drawn, by place among all."""
 HEADER_BYTES = 66
-"""What a link carries beyond a TCP payload: Ethernet 14, IP 20, TCP with time stamps 32."""
+"""Bytes of a packet on a link beyond its TCP payload: Ethernet 14, IP 20, TCP with time stamps 32."""
 _PKT = re.compile(rb'^{"k":"pkt","t_us":(\d+),"hop":"bottleneck","sojourn_us":(\d+),"bytes":(\d+)', re.MULTILINE)
 
 

@@ -6,9 +6,9 @@ One step each T adds dU = Z (kp d + ki o + kd (o - 2 o1 + o2)) to U, which holds
     C(z) = Z (kp + ki/(1 - 1/z) + kd (1 - 1/z)),   z = e^(sT)
     L(s) = C(z) (1/T) sum over k of H(s + jkw) P(s + jkw),   H(s) = (1 - e^(-sT))/s,   w = 2 pi/T
 
-which is exact at the sampling instants. What a drop thins at once, 1/(1-p) over s + 1/R, falls so slowly with k that
-it is not summed but sampled in closed form. Z is taken as that of one row held; how Algorithm 1 switches rows is not
-linear.
+which is exact at the sampling instants. The immediate thinning by a drop, 1/(1-p) over s + 1/R, falls so slowly with k
+that it is not summed but sampled in closed form. Z is taken as that of one row held; Algorithm 1's switching of rows is
+not linear.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a loop is from oscillating, and how soon it settles. numpy alone: the tuner asks it at each decision."""
+"""Stability margin of a loop, and its settling time. numpy alone: the tuner asks it at each decision."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ TIMES = {"5 ms": 0.005, "15 ms": 0.015, "16 ms": 0.016, "30 ms": 0.030, "50 ms":
 RTTS = {"50 ms": 0.05, "100 ms": 0.1, "102 ms": 0.102, "117 ms": 0.117, "196.8 ms": 0.1968}
 CAPACITIES = {"packet/s": 10e6 / 8 / PACKET_BYTES, "byte/s": 10e6 / 8, "bit/s": 10e6}
 GAINS_PER = {"s": 1.0, "ms": 1e3}
-"""What Table II's gains are per, as a factor to per second."""
+"""Unit of Table II's gains, as a factor to per second."""
 FLOWS = (10, 1)
 ROWS = {1: (1.5, False), 2: (1.2, True), 3: (1.2, False), 4: (0.8, False), 5: (1.0, True)}
 """Z of Table II, and whether the integral stays in (Algorithm 1). Only Eq. 5 has rows; the rest is row 5."""
 OMEGA = np.geomspace(1e-2, 2e3, 700)
 PROPER = ("Eq. 5, sampled", "derived", "packet/s", "s", 10)
-"""What the quantities are by the paper's own text: Eq. 5 runs, Eq. 15 and 16 hold, C in packets, ten flows."""
+"""Reading by the paper's own text: Eq. 5 runs, Eq. 15 and 16 hold, C in packets, ten flows."""
 
 
 @dataclass(frozen=True)

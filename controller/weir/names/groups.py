@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What copies of names need on a switch: multicast groups for eight ports at a time, whose copies come back into it."""
+"""Multicast groups that copies of names need on a switch, for eight ports at a time, whose copies come back into it."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of what a switch does with names (docs/design/icn.md, "What a switch does"), without the law. Pure: `now_us`
+"""A model of what a switch does with names (docs/design/icn.md, "Rules of a switch"), without the law. Pure: `now_us`
 comes with each packet. p4/include/icn_*.p4 must do the same to the bit."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AGE_MOST_US = 1 << 23
 EPOCH_SHIFT = 23
 LEAST_LIFETIME_US = 1000
 PIT = "pit_"
-"""What the names of the registers begin with that hold what was asked."""
+"""Prefix of the names of the registers that hold the pending Interests."""
 PORT_QUOTA = 2048
 
 
@@ -98,7 +98,7 @@ class Entry:
 
 @dataclass
 class Used:
-    """What a port has used of its quota in an epoch and in the one before."""
+    """Use of a port's quota in an epoch and in the one before."""
 
     epoch: int = 0
     now: int = 0
@@ -143,7 +143,7 @@ class Names:
     counts: list[int] = field(default_factory=lambda: [0] * len(Count))
 
     def packet(self, frame: bytes, port: int, now_us: int) -> list[tuple[int, bytes]]:
-        """What comes of a frame of ETHER_TYPE that arrived at a port: ports and frames."""
+        """Result of a frame of ETHER_TYPE that arrived at a port: ports and frames."""
         header = Header.unpack(frame[ETHERNET_BYTES:])
         behind = frame[ETHERNET_BYTES + HEADER_BYTES :]
         if header is None or header.malformed(len(behind)):

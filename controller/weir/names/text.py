@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the text of a name to the bits that switches see (docs/design/icn.md, "Names")."""
+"""From the text of a name to the bits that switches see (docs/design/icn-formats.md, "Names")."""
 
 from hashlib import sha256
 
@@ -48,8 +48,8 @@ def prefix_bits(text: str) -> int:
 
 
 def route_bits(text: str) -> tuple[int, int]:
-    """What a table of longest prefixes has for all names that begin with these components: bits, and how many of them
-    count. `/` is the beginning of all names. Raises BadName, also for more components than a prefix has."""
+    """Key of a longest-prefix table for all names that begin with these components: bits, and how many of them count.
+    `/` is the beginning of all names. Raises BadName, also for more components than a prefix has."""
     if text == "/":
         return 0, 0
     parts = components(text)

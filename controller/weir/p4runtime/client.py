@@ -39,7 +39,7 @@ _KEPT, _KEPT_BYTES = 10_000, 64 << 20
 """Digest lists and packets held for a caller who does not come for them; further ones are counted as lost."""
 
 _ANSWER_BYTES = 64 << 20
-"""Of an answer, over all its messages: a million routes. Whoever sends without end is not read to the end."""
+"""Of an answer, over all its messages: a million routes. An endless answer is not read to the end."""
 
 _CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_receive_message_length", _ANSWER_BYTES),  # a P4Info or a large table in one message
@@ -185,7 +185,7 @@ def from_uint128(message: Message) -> int:
 
 
 def _said(failed: grpc.RpcError) -> str:
-    """What the device gave as its reason."""
+    """Reason given by the device."""
     return printable(failed.details() or "the device does not say why")
 
 
@@ -331,7 +331,7 @@ class Client:
         if listener is not None:
             listener.join()
 
-    # Who is in charge
+    # Arbitration
 
     def arbitrate(self) -> Standing:
         """Says who we are; returns where that leaves us, primary or backup. May be called again after a change of
@@ -388,7 +388,7 @@ class Client:
             return standing
 
     def _now(self) -> Standing | None:
-        """What another thread has set meanwhile."""
+        """Standing, which another thread may have set meanwhile."""
         return self._standing
 
     def _not_primary(self, standing: Standing | None) -> NotPrimary:
@@ -585,7 +585,8 @@ class Client:
         return WriteError([reason], len(updates), before, batch if lost else [])
 
     def read(self, *entities: EntityT) -> list[EntityT]:
-        """What the device has of these; see `entities` for asking for all. P4RuntimeError: it sent something else."""
+        """Entities of the device that match these; see `entities` for asking for all. P4RuntimeError: it sent something
+        else."""
         request = v1.ReadRequest(
             device_id=self.device_id, role=self.role, entities=[encode(entity, self.info) for entity in entities]
         )

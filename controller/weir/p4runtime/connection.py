@@ -89,7 +89,7 @@ def _connect(where: str | tuple[str, int], timeout_s: float) -> socket.socket:
 
 
 def why_not(address: str, tls: Tls | None, timeout_s: float) -> str:
-    """What stands between us and a P4Runtime server that gRPC does not reach, found by connecting once more."""
+    """Reason why gRPC does not reach a P4Runtime server, found by connecting once more."""
     where = parse_address(address)
     try:
         with _connect(where, timeout_s) as connection:

@@ -22,7 +22,7 @@ from ..files import write_whole
 
 PACKAGE = "p4runtime"
 ROOTS = ("p4/v1/p4runtime.proto", "google/rpc/code.proto")
-"""What the set is made for; their dependencies come with them. google.rpc.Code names the codes of p4.v1.Error."""
+"""Root files of the set; their dependencies come with them. google.rpc.Code names the codes of p4.v1.Error."""
 
 MADE = Path(__file__).with_name("p4runtime.fds")
 """The set as a file, where a package brings it; in a clone it is not there."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a P4Runtime device holds, by names. Pure data; `codec` makes messages of it and back, `words` text.
+"""Entities of a P4Runtime device, by names. Pure data; `codec` makes messages of it and back, `words` text.
 
 In a read, a name or index of None asks for all, and a table entry without match or action asks for all entries of its
 table; a part that is None (counter, meter) is not asked for.
@@ -224,7 +224,7 @@ class CloneSession:
 
 @dataclass(frozen=True)
 class DigestConfig:
-    """How a digest is sent: a list at the latest `max_timeout_ns` after its first record, or when `max_list_size` are
+    """Delivery of a digest: a list at the latest `max_timeout_ns` after its first record, or when `max_list_size` are
     there; a record is not repeated until acknowledged or for `ack_timeout_ns`."""
 
     digest: str | None

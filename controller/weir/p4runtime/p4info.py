@@ -75,7 +75,7 @@ class Resource:
 
     @property
     def unit(self) -> str:
-        """What a counter counts: bytes, packets or both."""
+        """Unit of a counter: bytes, packets or both."""
         return _COUNTER_UNITS[self.message.spec.unit]
 
 

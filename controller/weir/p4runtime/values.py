@@ -17,7 +17,7 @@ Data = Any
 
 
 class P4RuntimeError(Exception):
-    """What can't be sent to a device, or not understood from it; the message names it, and what would be right."""
+    """Value that can't be sent to a device, or not understood from it; the message names it, and the right form."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ _DATA_FIELD = {"serializable_enum": "enum_value"}
 
 
 def decode_data(data: Message, spec: Message, types: Message) -> Data:
-    """What `encode_data` encodes. A serializable enum comes as its member's name where one has the value."""
+    """Inverse of `encode_data`. A serializable enum comes as its member's name where one has the value."""
     kind = spec.WhichOneof("type_spec")
     if kind == "new_type":
         return decode_data(data, _original(spec, types), types)

@@ -82,7 +82,7 @@ def describe_action(action: Call | Member | Group | OneShot | None, info: P4Info
 
 
 def describe(entity: Entity, info: P4Info) -> str:
-    """Which entity it is, for messages: `table ipv4_lpm 10.0.0.0/8`. Says nothing of its contents."""
+    """Name of an entity, for messages: `table ipv4_lpm 10.0.0.0/8`, without its contents."""
     if isinstance(entity, TableEntry):
         if entity.table is None:
             return "all tables"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller must know of a P4 program. `weir.switch` and `weir.dataplane` ask this and name no table."""
+"""Interface of a P4 program to the controller. `weir.switch` and `weir.dataplane` ask this and name no table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PortLaw:
     delay_source: str = "sojourn"
 
     OWN_KEYS: ClassVar[tuple[str, ...]] = ("digest_interval_us", "delay_source")
-    """What can be set beside the gains."""
+    """Settings beside the gains."""
 
     def __post_init__(self) -> None:
         interval = self.digest_interval_us
@@ -93,14 +93,14 @@ class QuotaUsed:
 
 
 class NameTables(ABC):
-    """What a program that forwards by name has for it."""
+    """Tables of a program that forwards by name."""
 
     fib_table: ClassVar[str]
     limits_table: ClassVar[str]
     quota_table: ClassVar[str]
     """Quotas of single ports."""
     counter: ClassVar[str]
-    """What became of packets; `cells` names its cells in order."""
+    """Counter of packets' fates; `cells` names its cells in order."""
     cells: ClassVar[tuple[str, ...]]
     registers: ClassVar[tuple[str, ...]]
     """Those that `fill` reads."""
@@ -125,7 +125,7 @@ class NameTables(ABC):
 
     @abstractmethod
     def limits_of(self, default: TableEntry | None) -> NameLimits | None:
-        """What an entry that `limits` made says."""
+        """Limits in an entry that `limits` made."""
 
     @abstractmethod
     def copies(self) -> tuple[MulticastGroup | CloneSession, ...]:
@@ -133,11 +133,11 @@ class NameTables(ABC):
 
     @abstractmethod
     def port_quotas(self, entries: Iterable[TableEntry], info: P4Info) -> dict[int, int]:
-        """What those of these entries that `port_quota` made say, by port."""
+        """Quotas in those of these entries that `port_quota` made, by port."""
 
     @abstractmethod
     def fill(self, registers: Mapping[str, Sequence[int]]) -> Any:
-        """How full its table of what was asked is; None: the registers do not tell."""
+        """Fill level of its table of pending Interests; None: the registers do not tell."""
 
     @abstractmethod
     def used(self, registers: Mapping[str, Sequence[int]]) -> dict[int, QuotaUsed]:
@@ -151,7 +151,7 @@ class Program(ABC):
     source: ClassVar[Path]
     """The P4 source, with its includes where it looks for them."""
 
-    # What is there
+    # Contents
 
     tables: ClassVar[tuple[str, ...]]
     """Those that `weir p4 deploy` owns: what is in them and not in its file goes."""
@@ -195,7 +195,7 @@ class Program(ABC):
 
     @abstractmethod
     def next_hop(self, port: int, station_mac: int, own_mac: int, vlan: int | str, info: P4Info) -> Call:
-        """What is done to a packet for a station. vlan: a tag's number, "keep" or "remove"."""
+        """Action for packets to a station. vlan: a tag's number, "keep" or "remove"."""
 
     @abstractmethod
     def next_hop_entry(self, number: int, call: Call, info: P4Info) -> TableEntry: ...
@@ -239,7 +239,7 @@ class Program(ABC):
             "p4/programs/pid_delay_l4s.p4 (--program)"
         )
 
-    # What a port tells
+    # Telemetry of a port
 
     @abstractmethod
     def digest_reader(self, info: P4Info) -> DigestReader:

@@ -105,8 +105,8 @@ class Names(NameTables):
 
 @dataclass(frozen=True)
 class Fill:
-    """How full the table of what was asked is. `held`: entries with askers, dead ones that nothing took the place of
-    included. `live_by_port`: those that were alive when an Interest was forwarded last, by the port that pays."""
+    """Fill level of the table of pending Interests. `held`: entries with askers, including dead ones that nothing took
+    the place of. `live_by_port`: those that were alive when an Interest was forwarded last, by the port that pays."""
 
     cells: int
     held: int

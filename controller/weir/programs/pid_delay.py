@@ -164,7 +164,7 @@ class PidDelay(Program):
             return None
         return law_of_data(entry.action.params)
 
-    # What a port tells
+    # Telemetry of a port
 
     def digest_reader(self, info: P4Info) -> DigestReader:
         return AqmState(info)
@@ -207,7 +207,7 @@ def action_data(law: PortLaw) -> dict[str, int]:
 
 
 def law_of_data(params: Mapping[str, int]) -> PortLaw:
-    """What those parameters say, in users' units. Raises P4RuntimeError for parameters that the law does not have."""
+    """Law with those parameters, in users' units. Raises P4RuntimeError for parameters that the law does not have."""
     rest = dict(params)
     try:
         source, digest_interval_us = DELAY_SOURCES[rest.pop("delay_source")], rest.pop("digest_interval_us")
@@ -217,7 +217,7 @@ def law_of_data(params: Mapping[str, int]) -> PortLaw:
 
 
 def from_registers(port: int, values: Mapping[str, int]) -> dict[str, int]:
-    """What the digest would say of a port, by the digest's names but for the time."""
+    """The digest of a port from its registers, by the digest's names but for the time."""
     packets = {name: values[f"aqm_{name}"] >> _HALF for name in ("dequeued", "drained", "enqueued")}
     octets = {name: values[f"aqm_{name}"] & _COUNT_MASK for name in ("dequeued", "drained", "enqueued")}
     return {
@@ -237,8 +237,8 @@ def from_registers(port: int, values: Mapping[str, int]) -> dict[str, int]:
 
 
 def to_sample(device: str, record: Record, law: PortLaw) -> Sample:
-    """What one record says of its port. Where the law has its delay by Cao Eq. 1, so has the sample; until a rate is
-    known that is 0, as in the law."""
+    """Sample of a record's port. Where the law has its delay by Cao Eq. 1, so has the sample; until a rate is known
+    that is 0, as in the law."""
     (port, now_us, delay_us, u_q40, backlog_bytes, dq_time_q8_us, row) = record[:7]
     (in_packets, in_bytes, lost_packets, lost_bytes, dropped, marked) = record[7:]
     dq_shift = law.gains.dq_shift

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an RTT observer needs of a packet: addresses, TCP's flags and numbers, QUIC's packet types and spin bit.
+"""Fields of a packet that an RTT observer needs: addresses, TCP's flags and numbers, QUIC's packet types and spin bit.
 
 Packets come without their link layer, may be cut short (a snapshot) and may be anything at all: what can't be read is
 None, never an error.

@@ -11,7 +11,7 @@ that began and back (near). Both together are the RTT:
   With a Retry: Initial, Retry, Initial with token.
 - QUIC's spin bit (RFC 9000 17.4): the time between its edges in one direction. Both ends must spin; most don't.
 
-What was retransmitted says nothing, since nobody knows which of the two was answered (Karn). Packets are timed where
+Retransmitted packets give no sample, since nobody knows which of the two was answered (Karn). Packets are timed where
 the interface sends or receives them: an outgoing SYN has waited in the interface's queue already, the ACK's wait is in
 the RTT.
 """
@@ -207,7 +207,7 @@ class RttTracker:
         return done
 
     def wanted(self) -> Wanted:
-        """What would now be worth seeing. Handshakes that have been answered come first, then the newest."""
+        """Packets worth seeing now. Handshakes that have been answered come first, then the newest."""
         waiting = [(entry.answer is not None, entry.syn_us, _word(key)) for key, entry in self._tcp.items()]
         acks = sorted(waiting, reverse=True)[: self._max_armed]
         flows = self._spinning.watched.values()

@@ -42,7 +42,7 @@ from .names import NAMED_PORTS, NamesConfig, names_config
 
 
 class ConfigError(Exception):
-    """What is wrong with a configuration file; `problems` holds one line for each mistake."""
+    """Mistakes in a configuration file; `problems` holds one line for each mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems

@@ -28,7 +28,7 @@ class DeployError(P4RuntimeError):
 
 @dataclass
 class Report:
-    """What a deployment did, or with `dry_run` would do. `updates` are in words."""
+    """Actions of a deployment, or with `dry_run` of a planned one. `updates` are in words."""
 
     address: str
     device_id: int
@@ -53,14 +53,14 @@ def say(update: Update, info: P4Info) -> str:
 
 
 def kind_of_config(device_config: bytes) -> str | None:
-    """Whose form of a program it is; None for an empty one."""
+    """Kind of switch that a program's form is for; None for an empty one."""
     if not device_config:
         return None
     return "bmv2" if device_config.lstrip()[:1] == b"{" else "embedded"
 
 
 def detect(device: Client) -> str:
-    """Which kind of switch it is: by the program in it, else by whether it understands P4 source."""
+    """Kind of the switch: by the program in it, else by whether it understands P4 source."""
     try:
         present = device.get_pipeline("DEVICE_CONFIG_AND_COOKIE")
     except DeviceError as error:
@@ -103,7 +103,7 @@ def offered(info: P4Info) -> Program:
 
 
 def check(config: Config, info: P4Info) -> None:
-    """That the program has the tables for all the configuration says: no update is impossible to say. P4RuntimeError
+    """Checks that the program has all tables of the configuration: no update is impossible to express. P4RuntimeError
     names what does not fit."""
     empty = plan.State()
     offer = offered(info)

@@ -52,7 +52,7 @@ class NamesConfig:
 
 
 def names_config(raw: Any, wrong: Wrong) -> NamesConfig:
-    """What of the table is right; `wrong` is told of the rest."""
+    """Valid part of the table; `wrong` is told of the rest."""
     if not isinstance(raw, dict):
         wrong("names", "must be a table, [names]")
         return NamesConfig({})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration means in the tables of a program, and what has to change on a device to get there.
+"""Entries of a configuration in the tables of a program, and the changes that bring a device there.
 
 Pure but for `read_state` and `draw_key`. The tables of `Program.tables` belong to `weir p4 deploy`: what is in them and
 not in the file goes. Every other entity is left alone.
@@ -27,7 +27,7 @@ def draw_key() -> int:
 
 @dataclass(frozen=True)
 class State:
-    """What a device has of what we own; entries without their counters, names in full."""
+    """Our part of a device's state; entries without their counters, names in full."""
 
     entries: list[TableEntry] = field(default_factory=list)
     unknown_stations: TableEntry | None = None
@@ -151,8 +151,8 @@ def _key(entry: TableEntry) -> _Key:
 
 
 def stages(program: Program, wanted: State, present: State, info: P4Info) -> list[Stage]:
-    """What to write, in an order in which no packet is ever sent by an entry that leads nowhere. Empty when the device
-    is as wanted."""
+    """Updates in an order in which no packet is ever sent by an entry that leads nowhere. Empty when the device is as
+    wanted."""
     have = {_key(entry): entry for entry in present.entries if not entry.is_const}
     want = {_key(entry): entry for entry in wanted.entries}
     first: list[Update] = []
@@ -205,7 +205,7 @@ def _copy_update(
 
 
 def read_state(program: Program, device: Client) -> State:
-    """What the device has of what we own."""
+    """Our part of the device's state."""
     asked = [TableEntry(name) for name in program.tables]
     if program.routes_ip:
         asked.append(TableEntry(program.station_table, is_default=True))

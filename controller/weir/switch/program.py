@@ -170,8 +170,8 @@ _BMV2_KINDS = {"optional": "ternary"}
 
 
 def check_bmv2(config: PipelineConfig, source: str) -> None:
-    """That the device configuration is a program for BMv2 and the one that the P4Info tells of. BMv2 itself lets
-    anything pass and breaks when it is to run it. ProgramError names `source` and what does not fit."""
+    """Checks that the device configuration is a program for BMv2 and matches the P4Info. BMv2 itself lets anything pass
+    and breaks when it is to run it. ProgramError names `source` and what does not fit."""
     try:
         program = json.loads(config.device_config)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device holds, as plain data and as tables for a terminal. Reading is apart from showing."""
+"""State of a device, as plain data and as tables for a terminal. Reading is apart from showing."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -33,7 +33,7 @@ Prefixes = Mapping[tuple[int, int], str]
 
 @dataclass
 class Snapshot:
-    """What was read of a device, and what it could not tell, with its reason."""
+    """State read of a device, and the parts that it could not give, with its reason."""
 
     address: str
     device_id: int

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scrapes of a View would have found over time, as OpenMetrics text with times: `promtool tsdb
-create-blocks-from openmetrics` takes it, and a board then shows the past as it would have shown it live."""
+"""Past scrapes of a View, as OpenMetrics text with times: `promtool tsdb create-blocks-from openmetrics` takes it, and
+a board then shows the past as it would have shown it live."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """What a client does to its own connection is not worth a traceback."""
+        """A client's broken connection is not worth a traceback."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 

@@ -56,7 +56,7 @@ def to_line(sample: Sample) -> str:
 
 
 def counts_line(counts: Counts) -> str:
-    """What is left of a sample where there are only counters, as a line of its own kind."""
+    """Line of a sample that has only counters."""
     return json.dumps(
         {
             "k": "counters",

@@ -48,7 +48,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class ViewCollector(Collector):
-    """What a scrape gets. Of a device that is down its ports are left out, and of a port that has not been heard for
+    """Content of a scrape. Of a device that is down its ports are left out, and of a port that has not been heard for
     STALE_S all but its counters and ages: old figures look like good ones."""
 
     def __init__(self, view: View, clock: Callable[[], float] = time.time) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
-from ..commands.arguments import whole
-from ..commands.devices import add_devices, fleet_of
 from ..dataplane.base import Event, Note
 from ..dataplane.fleet import Fleet, FleetError
+from ..options.arguments import whole
+from ..options.devices import add_devices, fleet_of
 from ..text import printable
 from .jsonl import KIND, from_record
 from .view import Decision
@@ -197,7 +197,7 @@ class Source:
             self.fleet.watch(self._every_ms)
 
     def next(self, timeout_s: float | None, most: int = 1000) -> list[Event | Decision | End]:
-        """What has come, at most so many; waits for the first. Empty when nothing came in `timeout_s`."""
+        """Next events, at most so many; waits for the first. Empty when nothing came in `timeout_s`."""
         found = []
         with suppress(Empty):
             found.append(self.events.get(timeout=timeout_s))
@@ -238,7 +238,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def open_source(args: argparse.Namespace, decisions: Path | None = None) -> Source:
-    """What those options say, not yet started; by default all eBPF queues of this machine. Raises FleetError,
+    """Source named by those options, not yet started; by default all eBPF queues of this machine. Raises FleetError,
     OSError."""
     if args.file is not None:
         if args.fleet is not None or args.bpf or args.p4:

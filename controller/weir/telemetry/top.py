@@ -24,8 +24,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..commands.arguments import command, seconds
-from ..commands.devices import FLEET_EXAMPLE
+from ..options.arguments import command, seconds
+from ..options.devices import FLEET_EXAMPLE
 from ..text import age, printable
 from .source import P4_NOTE, End, add_source, open_source, run, until
 from .view import HISTORY_POINTS, PortView, View
@@ -60,7 +60,7 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class Keys:
-    """What was typed, as an event beside those of data planes."""
+    """Keys typed, as an event beside those of data planes."""
 
     data: bytes
 
@@ -124,7 +124,7 @@ def _gain(gains: dict, key: str) -> str:
 
 
 def _ago(port: PortView, decision: Mapping[str, Any], now_s: float) -> str:
-    """How old its decision is, by the data plane's clock where both have a time: what is read may be a recording."""
+    """Age of its decision, by the data plane's clock where both have a time: the input may be a recording."""
     decided_us = decision.get("t_us")
     if port.sample is not None and isinstance(decided_us, int) and decided_us <= port.sample.t_us:
         ago = round((port.sample.t_us - decided_us) / 1e6)
@@ -155,8 +155,8 @@ def _delay_style(delay_us: int, target_us: int | None) -> str:
 
 
 class Screen:
-    """What is shown of a View, and how: sorted, filtered, scrolled. Pure but for what keys have set. recorded: the view
-    is of what once was, which does not grow old. typed: there are keys, and the last line tells of them."""
+    """Display of a View: sorted, filtered, scrolled. Pure but for what keys have set. recorded: the view is of what
+    once was, which does not grow old. typed: there are keys, and the last line tells of them."""
 
     def __init__(self, sort: str = "port", contains: str = "", recorded: bool = False, typed: bool = True) -> None:
         self.sort, self.contains, self.recorded, self.typed = sort, contains, recorded, typed

@@ -33,8 +33,8 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a sample. trouble: one of TROUBLES, then the sample must not be used to judge the queue, and
-    `words` says what is wrong with it. rates: None with trouble, and until there are two good samples in a row."""
+    """Result of a sample. trouble: one of TROUBLES, then the sample must not be used to judge the queue, and `words`
+    describes it. rates: None with trouble, and until there are two good samples in a row."""
 
     rates: Rates | None = None
     trouble: str | None = None

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..commands.arguments import command
-from ..commands.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import Gains
+from ..options.arguments import command
+from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..text import printable
 from .core import Tuner
 from .decision import LIMITS, Decision, Effect, Settings
@@ -61,7 +61,7 @@ NONE, USAGE, FAILED = 0, 2, 1
 
 
 class TuneError(Exception):
-    """What is wrong, and what would be right."""
+    """Fault, and the right form."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Rtt:
 
 @dataclass(frozen=True)
 class _Written:
-    """What came of writing a decision's gains; why: None where they are in force."""
+    """Result of writing a decision's gains; why: None where they are in force."""
 
     decision: Decision
     why: str | None
@@ -165,7 +165,7 @@ class _Output:
             self._failing = True
 
     def close(self) -> None:
-        """What can't be written now never will be, and must not be this process's status."""
+        """Output that can't be written now never will be, and must not be this process's status."""
         try:
             sys.stdout.flush()
         except OSError:
@@ -205,7 +205,7 @@ class _Writes:
             self._fleet.events.put(_Written(decision, why))
 
     def close(self) -> None:
-        """What is being written is ended, what has not begun is not."""
+        """Writes under way are finished, others are not begun."""
         self._closing = True
         for jobs in self._jobs.values():
             jobs.put(None)

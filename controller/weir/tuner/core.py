@@ -25,12 +25,12 @@ SETTLE_US = 1_000_000
 FULL = 0.98
 """Below this share of the line no lower target is tried: the load comes and goes, or the queue runs empty already."""
 SPARE_SD = 2.2
-"""A queue whose mean delay is so many standard deviations is hardly ever empty: 99 to 99.9 % of the line are used at
-2 to 2.5 (docs/design/differences.md, PID-Delay 24). What is above is tried to be spared."""
+"""A queue whose mean delay is so many standard deviations is hardly ever empty: 99 to 99.9 % of the line are used at 2
+to 2.5 (docs/design/differences.md, PID-Delay 24). The tuner tries to save the delay above that."""
 LOOK_HITS = 20
 """Each drop or mark is a tooth of TCP's saw: from fewer neither the swing nor the loss is known."""
 STEP_MOST, STEP_LEAST = 1 / 3, 0.1
-"""How much of a target is taken off at a time. What costs too much is seen before it costs a lot."""
+"""Part of a target that is taken off at a time. A step that costs too much is seen before it costs a lot."""
 GOODPUT_LEAST = 0.005
 """A lower target may leave so much more of the line unused: what can be measured in some seconds."""
 SAVED_LEAST = 0.05
@@ -41,13 +41,14 @@ STEP_US, STEP_SAMPLES = 3_000_000, 5
 """The load has changed where the last STEP_US (half of that after a change) say so, or so many samples in a row that
 are above the operator's target."""
 UNLIKE, UNUSED = 3.0, 0.02
-"""Which is, where the share of hits differs by this factor, or so much more of the line is unused."""
+"""The load is another, where the share of drops and marks differs by this factor, or so much more of the line is
+unused."""
 PATIENCE_US = (10_000_000, 600_000_000)
 """After a target was given up the one above it stays so long: at first, and doubled each time up to the last."""
 LOAD_EVERY_US = 4_000_000
 """Between changes that follow from the load alone."""
 LOOK_US = 500_000
-"""How often a port is thought about; each sample is looked at for its faults and its rate."""
+"""Interval of a port's evaluation; each sample is looked at for its faults and its rate."""
 HOLD_EVERY_US = 10_000_000
 """Doubts that follow each other are told once in this time."""
 REFUSED_US = (1_000_000, 60_000_000)
@@ -110,7 +111,7 @@ class Tuner:
 
     def sample(self, sample: Sample, now_us: int) -> list[Decision | Effect]:
         """Takes a sample in and decides. `now_us`: when it came, by a clock that never goes back; the sample's own may
-        be another. What waited in a queue until it was old is counted and not judged on."""
+        be another. A sample that waited in a queue until it was old is counted and not judged on."""
         if self.stood_down:
             return []
         late_us = self._late_us(sample.t_us, now_us)
@@ -277,7 +278,7 @@ class Tuner:
         return wanted
 
     def _late_us(self, t_us: int, now_us: int) -> float:
-        """How late a sample is, 0 if it is not. Increments of both clocks are compared: a switch's is its own."""
+        """Delay of a sample, 0 if there is none. Increments of both clocks are compared: a switch's is its own."""
         last, behind_us = self.window.samples[-1] if self.window.samples else None, float(now_us - t_us)
         if self._heard is None or last is None or not 0 < t_us - last.t_us <= GAP_US:
             self._heard, self._late_since_us = (now_us, behind_us), None
@@ -451,7 +452,7 @@ class Tuner:
         return [effect, self._say(t_us, "keep", worth(trial.before, after))]
 
     def _forget_trial(self, t_us: int) -> list[Decision | Effect]:
-        """What is in force now is not the trial's any more, or is about to be replaced: it proved nothing."""
+        """The gains in force are not the trial's any more, or are about to be replaced: it proved nothing."""
         trial, self._trial = self._trial, None
         if trial is None:
             return []
@@ -490,7 +491,7 @@ def too_dear(before: Stretch, after: Stretch, loss_price: float) -> str | None:
 
 
 def worth(before: Stretch, after: Stretch) -> str:
-    """What a lower target gave and cost."""
+    """Gain and cost of a lower target."""
     return (
         f"{(before.delay_mean_us - after.delay_mean_us) / 1e3:.1f} ms less delay for "
         f"{100 * (after.lost - before.lost):+.2g} % of the packets lost"

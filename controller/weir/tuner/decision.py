@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator may ask of the tuner, what it says, and which changes of gains are worth one. Pure."""
+"""Requests of an operator to the tuner, its answers, and the changes of gains that are worth one. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What an operator asks for; None: found out, or left as it is. ValueError names what is wrong.
+    """Settings by an operator; None: found out, or left as it is. ValueError names what is wrong.
 
     target_us: the most that the queue is held at; below it the tuner looks for the least delay that leaves the line in
     use and costs no more loss than it is worth, unless `hold_target`. loss_price: how many percentage points more of
@@ -86,7 +86,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a trial came to."""
+    """Result of a trial."""
 
     t_us: int
     device: str

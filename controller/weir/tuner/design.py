@@ -34,7 +34,7 @@ P_MOST = 0.9
 
 @dataclass(frozen=True)
 class Point:
-    """What is known of a port. p: the share of packets that the law dropped or marked, 0 unknown or none."""
+    """Operating point of a port. p: the share of packets that the law dropped or marked, 0 unknown or none."""
 
     capacity_bit_s: float
     rtt_s: float
@@ -136,7 +136,7 @@ def _rounded_down(value: float) -> float:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the fluid model says of gains at a point. None: unknown. flows: of Reno's kind that would give this p.
+    """Forecast of the fluid model for gains at a point. None: unknown. flows: of Reno's kind that would give this p.
 
     phase_margin_deg, settling_s: of a stable loop; None without a crossover, and where it is unstable.
     """

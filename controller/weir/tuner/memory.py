@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tuner that starts anew can't see in the data plane: the operator's target, where a lower one is in force.
+"""State that a tuner that starts anew can't see in the data plane: the operator's target, where a lower one is in
+force.
 
 One small file a port, written before the gains it is about, in a folder that a restart of the machine empties, as it
 empties the eBPF data plane (a P4 switch elsewhere it does not: docs/use/tuning.md). A file about other gains than those

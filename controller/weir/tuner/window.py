@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a port's last samples say: capacity, load, delay. Pure; a few microseconds a sample, for a thousand ports."""
+"""Statistics of a port's last samples: capacity, load, delay. Pure; a few microseconds a sample, for a thousand
+ports."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ LOOK_US, LOOK_SAMPLES = 3_000_000, 20
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What happened between two moments. utilisation: of the capacity as it is thought to be, None while unknown.
-    hits: packets that the law dropped or marked; p: their share of those that reached it, which are `packets`. lost:
-    the share that was dropped, by the law or by the queue's limit."""
+    """Statistics of the time between two moments. utilisation: of the capacity as it is thought to be, None while
+    unknown. hits: packets that the law dropped or marked; p: their share of those that reached it, which are `packets`.
+    lost: the share that was dropped, by the law or by the queue's limit."""
 
     seconds: float
     samples: int
@@ -93,7 +94,7 @@ class Look:
         self._square += ahead * (sample.delay_us - self._mean_us)
 
     def told(self, capacity_bit_s: float | None) -> Stretch | None:
-        """What was seen; None while it is too short."""
+        """Statistics so far; None while the time is too short."""
         if self._first is None or self._count < LOOK_SAMPLES or self._last.t_us - self._first.t_us < LOOK_US:
             return None
         return _between(self._first, self._last, self._count, self._mean_us, self._square, capacity_bit_s)

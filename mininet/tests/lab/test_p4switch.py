@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is started for a P4 switch node, and what is said when it can't be. Switches that run are in tests/lab."""
+"""Start of a P4 switch node, and errors when it can't start. Switches that run are in tests/lab."""
 
 import os
 

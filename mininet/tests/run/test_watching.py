@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the files of a run under way are read, and which runs can be watched."""
+"""Reading the files of a running run, and selecting runs that can be watched."""
 
 import pytest
 

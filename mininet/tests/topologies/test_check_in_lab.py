@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes the check of a scenario file is what tc, the lab's kernel and our programs take: tried there, at the ends
+"""A scenario file that passes the check is accepted by tc, the lab's kernel and our programs: tried there, at the ends
 of each range that the schema allows and at places between."""
 
 import random

@@ -18,13 +18,13 @@ from weirlab.run.runner import run_all, run_one
 from weirlab.run.scenarios import load_scenario
 from weirlab.store.folder import ResultsFolder, samples_path, summarise
 
-# What `tuned` is held against, and how far below or above it should be (kernel pie is 1).
+# Peers of `tuned`, and its required ratio to kernel pie (1).
 AIMS = {"queue_delay_sd_ms": ("<=", 0.65), "queue_delay_excess_ms": ("<=", 0.55), "goodput_total_mbit_s": (">=", 0.99)}
 LOADS = ("pid-delay-table2", "load-tcp50", "load-udp15")
 
 
 def bench_lab(as_json: bool) -> int:
-    """How much wall time the dumbbell with ten QUIC flows takes, and whether a seed repeats it to the byte."""
+    """Wall time of the dumbbell with ten QUIC flows, and whether a seed repeats it to the byte."""
     scenario = load_scenario(paths.scenarios() / "pid-delay-table2.toml")
     rows = []
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
@@ -116,20 +116,20 @@ def bench_quic(as_json: bool, own: Sequence[str] = ()) -> int:
 
 
 def bench_names(as_json: bool, own: Sequence[str] = ()) -> int:
-    """What the converters of `weir-icn` carry and how long they keep a datagram, beside UDP on the same link."""
+    """Throughput and latency of the converters of `weir-icn`, beside UDP on the same link."""
     argv = [sys.executable, "-m", "weirlab.bench.names", *(["--json"] if as_json else []), *own]
     return subprocess.run(argv, check=False).returncode
 
 
 def bench_scale(as_json: bool, own: Sequence[str] = ()) -> int:
-    """What a controller, a switch, a publisher, a cache and an edge server cost with few and many ports, flows, names
-    and receivers; and what a tree of switches then has to do."""
+    """Cost of a controller, a switch, a publisher, a cache and an edge server with few and many ports, flows, names and
+    receivers; and the load of a tree of switches from these."""
     argv = [sys.executable, "-m", "weirlab.bench.scale", *(["--json"] if as_json else []), *own]
     return subprocess.run(argv, check=False).returncode
 
 
 def bench_hostile(as_json: bool, own: Sequence[str] = ()) -> int:
-    """What weir-switch and weir-server carry beside attacks, over what they do without, and their memory."""
+    """Throughput of weir-switch and weir-server under attacks, over that without, and their memory."""
     argv = [sys.executable, "-m", "weirlab.bench.hostile", *(["--json"] if as_json else []), *own]
     with subprocess.Popen(argv) as bench:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a congestion control that learns costs, for `./run bench quic`: the time of a decision, and a policy that is at
+"""Cost of a congestion control that learns, for `./run bench quic`: the time of a decision, and a policy that is at
 work whatever the path is."""
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ while True:
 
 
 class BenchError(Exception):
-    """What is missing or went wrong, in one line."""
+    """Missing part or failure, in one line."""
 
 
 def program(name: str) -> str:
@@ -130,7 +130,7 @@ def cpu_s(processes: list[subprocess.Popen]) -> float:
     """Processor time that these programs have used so far, in seconds (proc(5), /proc/PID/stat)."""
     used = 0
     for process in processes:
-        # What follows the program's name, which is in parentheses: fields 14 and 15 of the line are utime and stime.
+        # Fields after the program's name, which is in parentheses: fields 14 and 15 of the line are utime and stime.
         words = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         used += int(words[11]) + int(words[12])
     return used / os.sysconf("SC_CLK_TCK")

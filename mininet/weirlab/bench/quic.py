@@ -3,10 +3,9 @@
 quinn and TCP; the same with PBQ beside the BBR below it; then the memory of idle connections and the time of PBQ's
 decisions. Prints, asserts nothing.
 
-Each measurement starts a server anew and takes the client's whole process: start, handshake, transfer, closing. That is
-the one measure that fits every peer, as quiche's examples tell no times. Repetitions go round the peers in turn, so
-that a busy machine slows all of them; ratios are taken within a repetition. A private network namespace keeps the ports
-free.
+Each measurement starts a server anew and takes the client's whole process: start, handshake, transfer, closing. Only
+this measure fits every peer, as quiche's examples report no times. Repetitions go round the peers in turn, so that a
+busy machine slows all of them; ratios are taken within a repetition. A private network namespace keeps the ports free.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ BBR = "--cc bbr2_gcongestion"
 
 
 class BenchError(Exception):
-    """What is missing or went wrong, in one line."""
+    """Missing part or failure, in one line."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Peer:
 
 @dataclass
 class Skips:
-    """What could not be measured, and why."""
+    """Measurements that were skipped, with the reasons."""
 
     reasons: list[str] = field(default_factory=list)
 
@@ -123,7 +122,7 @@ def peers(folder: Path, size_bytes: int, skips: Skips) -> list[Peer]:
     here = f"127.0.0.1:{PORT}"
     weir_server = [program("weir-server"), "--listen", here, "--state-dir", folder / "state"]
     weir_client = [program("weir-client"), f"https://{here}", "--insecure", "--bytes", str(size_bytes), "--quiet"]
-    # What quiche's examples are set to, which can't be changed: CUBIC, and these windows at the start.
+    # Fixed settings of quiche's examples: CUBIC, and these windows at the start.
     windows = ["--cc", "cubic", "--stream-window", "1MB", "--conn-window", "10MB", "--max-payload", "1350"]
     quinn = built / "quinn-bench"
     found = [

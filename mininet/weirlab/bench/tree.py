@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each element of a tree of switches has to do when one file goes to many, by name and as a download for each: a
-simulation without packets, from what each packet costs. Pure; `./run bench scale` gives it the costs that it measured.
+"""Load of each element of a tree of switches when one file goes to many, by name and as a download for each: a
+simulation without packets, from the cost of each packet. Pure; `./run bench scale` gives it the costs that it measured.
 
 The publisher is above one switch. Each switch has up to `fan_out` below it, those of the last level have receivers.
 Receivers are filled in from one side, so that the first switches are the fullest. A cache or an edge server stands
@@ -25,7 +25,7 @@ class TreeError(ValueError):
 
 @dataclass(frozen=True)
 class Costs:
-    """Processor time in us. What a switch does is without its reading and sending of frames, which is `switch_io_us`
+    """Processor time in us. The switch's costs are without its reading and sending of frames, which is `switch_io_us`
     for a frame that comes and goes, half of it for one of the two."""
 
     publisher_data_us: float
@@ -92,7 +92,7 @@ class Tree:
 
 @dataclass
 class Element:
-    """What one element does in a second."""
+    """Load of one element in a second."""
 
     received: float = 0.0
     sent: float = 0.0
@@ -187,7 +187,7 @@ def _names_below(tree: Tree, costs: Costs, load: _Load, level: int, receivers: i
         load.caches.append(cache)
         cache.does(segments_s, costs.cache_miss_us, received=2, sent=1)
         cache.does(late_s, costs.cache_hit_us, received=1, sent=1)
-        # What the cache does not have it asks for by this switch, and is one more that Data is copied to.
+        # On a miss the cache asks through this switch, and Data is copied to it as well.
         switch.does(segments_s, costs.switch_interest_us + costs.switch_io_us, received=1, sent=1)
         switch.does(segments_s, costs.switch_copy_us + half_us, sent=1)
         up_s = segments_s
@@ -225,7 +225,7 @@ def _routed_below(tree: Tree, costs: Costs, load: _Load, level: int, receivers: 
 
 
 def first_full(levels: list[Level], rate_mbit_s: float) -> tuple[str, float]:
-    """Which level is full first when the rate grows, one core for each element, and at which rate at each receiver."""
+    """Level that is full first when the rate grows, one core for each element, and the rate at each receiver then."""
     fullest = max(levels, key=lambda level: level.busiest_core_share)
     return fullest.name, rate_mbit_s / fullest.busiest_core_share
 

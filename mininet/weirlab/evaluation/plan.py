@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a suite consists of, and which of its runs are wanted; the matrix: `matrix.toml` and the scenarios beside it."""
+"""Contents of a suite, and selection of its runs; the matrix: `matrix.toml` and the scenarios beside it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Point:
-    """What a run's label stands for in an envelope: a variant at one setting."""
+    """Meaning of a run's label in an envelope: a variant at one setting."""
 
     variant: str
     setting: Setting
@@ -68,8 +68,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Controls:
-    """What the variants of a suite of congestion controls are: the stack of each, in the suite's order, and which are
-    `ours`; by scenario its queue under test; by group and variant how many of a scenario's `seeds` are run."""
+    """Variants of a suite of congestion controls: the stack of each, in the suite's order, and which are `ours`; by
+    scenario its queue under test; by group and variant how many of a scenario's `seeds` are run."""
 
     stacks: Mapping[str, str]
     ours: tuple[str, ...] = ()

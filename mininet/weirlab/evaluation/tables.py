@@ -164,7 +164,8 @@ def _row(
 
 
 def derived(metrics: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What the report shows and the tables leave out, because it follows from what they hold and from the scenario."""
+    """Metrics that the report shows and the tables leave out, because they follow from the tables and from the
+    scenario."""
     found: dict[str, Any] = {}
     drops = [metrics[name] for name in DROPS if metrics.get(name) is not None]
     links, rx, loss = (metrics.get(name) for name in ("link_lost_packets", "rx_packets", "loss_percent"))

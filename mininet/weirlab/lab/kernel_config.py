@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the exact lab's kernels have, as their configurations say: every version (`kernels/exact.config`), some versions
+"""Options of the exact lab's kernels, from their configurations: every version (`kernels/exact.config`), some versions
 (`kernels/some.config`), and one that is built (the `config` in its folder)."""
 
 import re

@@ -58,7 +58,7 @@ class LabError(Exception):
 
 @dataclass(frozen=True)
 class LabResult:
-    """What came back from one lab run. `virtual_s` is the lab's own clock, `wall_s` ours."""
+    """Result of one lab run. `virtual_s` is the lab's own clock, `wall_s` ours."""
 
     status: int
     stdout: bytes
@@ -251,7 +251,7 @@ def _within(path: str, folder: Path) -> bool:
 
 
 class Lab(ABC):
-    """What all labs share. `run` is safe to call from several threads and processes at once."""
+    """Base of all labs. `run` is safe to call from several threads and processes at once."""
 
     name = ""
     lacks = ""  # one line, said before a run by the command line

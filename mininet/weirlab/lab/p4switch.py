@@ -3,7 +3,7 @@
 
 `P4Switch` is for any Mininet script, `LabP4Switch` for `LabNet`. Both start the target with the node's interfaces as
 ports (Mininet's port numbers are the P4 ports), give each port's output queue its rate and depth, wait until the
-P4Runtime server answers, and, if given a `config`, deploy it with the controller. What can't be done raises NetError.
+P4Runtime server answers, and, if given a `config`, deploy it with the controller. Failures raise NetError.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Target:
-    """What is started. `ports` is port number to interface; `queues` port number to Queue; `depth_packets` is that of
+    """Target to start. `ports` is port number to interface; `queues` port number to Queue; `depth_packets` is that of
     all queues without a Queue (the embedded target's only)."""
 
     ports: Mapping[int, str]
@@ -128,7 +128,7 @@ class Target:
         return argv + (["--cpu-port", str(self.cpu_port)] if self.cpu_port is not None else [])
 
     def bmv2_queue_commands(self) -> list[str]:
-        """What simple_switch_CLI is to be told: BMv2 has no other way to set a queue."""
+        """Commands for simple_switch_CLI: BMv2 has no other way to set a queue."""
         lines = []
         for port, queue in sorted(self.queues.items()):
             if queue.rate_bit_s is not None:
@@ -142,7 +142,7 @@ class Target:
 
 @dataclass(frozen=True)
 class DeviceClock:
-    """What a P4Runtime server stamps its digests by: its time since its start or, as BMv2's, the time of day.
+    """Clock of a P4Runtime server's digests: its time since its start or, as BMv2's, the time of day.
 
     `started_us` is the monotonic clock's at its start, `boot_us` the time of day at which that clock was 0.
     """
@@ -211,7 +211,7 @@ def own_keywords(params: dict[str, Any], others: frozenset[str]) -> dict[str, An
 
 
 class P4Node:
-    """What both kinds of node do. The class beside it gives `name`, `intfs`, `popen` and `namespace_path`."""
+    """Common part of both kinds of node. The class beside it gives `name`, `intfs`, `popen` and `namespace_path`."""
 
     name: str
     intfs: dict[int, Any]
@@ -467,7 +467,7 @@ def weir_command(*words: str) -> list[str]:
 def grpc_command(*words: str) -> list[str]:
     """`weir WORDS` beside a run's traffic, with gRPC's threads.
 
-    In the exact lab these are under SCHED_FIFO. Which of several ready threads the fair scheduler lets run depends on
+    In the exact lab these are under SCHED_FIFO. The fair scheduler's choice among several ready threads depends on
     their number and order at the start of the program, and so on the compiled Python files in the clone.
     """
     order = ["chrt", "--fifo", str(FIFO_PRIORITY)] if os.environ.get("WEIR_LAB") == "exact" else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drivers of all topologies share: programs in nodes and their words, waiting, the way in and out of a run."""
+"""Common parts of all topologies' drivers: programs in nodes and their options, waiting, start and end of a run."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def barrier() -> None:
     """In the exact lab, wait for a whole multiple of ALIGN_S on the monotonic clock, exactly, and draw the kernel's
     random state anew.
 
-    What a program does as it starts is not the same on two installations: bash, the dynamic linker and iproute2 take
-    other numbers of steps and of random draws. What follows a barrier owes nothing to that. The time is whole. The new
-    random state comes from the seed alone (the kernel's pool, of which draws take nothing, and the host's getrandom(),
-    which the lab answers), and every generator that hangs on it starts from there: getrandom(), ports, sequence
-    numbers, hash keys, netem, PIE and RED. Only the exact lab has a seed: in real time no run repeats another, and who
-    runs beside others waits for them. Raises NetError if one of those has ended.
+    A program's start is not the same on two installations: bash, the dynamic linker and iproute2 take other numbers of
+    steps and of random draws. The time after a barrier does not depend on that. The time is whole. The new random state
+    comes from the seed alone (the kernel's pool, of which draws take nothing, and the host's getrandom(), which the lab
+    answers), and every generator that hangs on it starts from there: getrandom(), ports, sequence numbers, hash keys,
+    netem, PIE and RED. Only the exact lab has a seed: in real time no run repeats another, and a run beside others
+    waits for them. Raises NetError if one of those has ended.
     """
     if os.environ.get("WEIR_LAB") != "exact":
         if beside is not None:
@@ -153,7 +153,7 @@ class Programs:
             file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 
     def write_qdiscs(self, nodes: list) -> None:
-        """What the kernel's queues counted, for readers."""
+        """Counters of the kernel's queues, for readers."""
         qdiscs = {node.name: _qdiscs(node) for node in nodes}
         (self.out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
 
@@ -170,7 +170,7 @@ class Programs:
 
 
 def _qdiscs(node: LabNode) -> Any:
-    """What tc shows of a node's queues; as lines where a discipline unknown to it makes its JSON unreadable."""
+    """A node's queues by tc; as lines where a discipline unknown to it makes its JSON unreadable."""
     try:
         return json.loads(node.cmd("tc -s -j qdisc show"))
     except ValueError:

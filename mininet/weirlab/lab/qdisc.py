@@ -57,7 +57,7 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def causes(kind: str, drops: int, own: bytes | None, overlimits: int = 0) -> dict[str, Any]:
-    """What a qdisc's own statistics (struct tc_KIND_xstats of linux/pkt_sched.h) say of its `drops` and marks."""
+    """Causes of `drops` and marks from a qdisc's own statistics (struct tc_KIND_xstats of linux/pkt_sched.h)."""
     if kind in ("pfifo", "bfifo"):
         return {"drops": None, "drops_limit": drops}
     if not own:

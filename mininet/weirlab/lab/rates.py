@@ -42,7 +42,7 @@ Steps = list[tuple[float, float]]  # from when on in s, Mbit/s
 
 
 class RateFileError(ValueError):
-    """What is wrong with a file of rates, with its line, and what would be right."""
+    """Mistake in a file of rates, with its line, and the right form."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(f"line {line}: {what}")
@@ -147,7 +147,7 @@ def over_run(file: RateFile, duration_s: float) -> Steps:
 
 
 class Capacity:
-    """What a link of such rates can carry between two times."""
+    """Capacity of a link of such rates between two times."""
 
     def __init__(self, steps: Sequence[Sequence[float]], end_s: float) -> None:
         self.steps, self.end_s = steps, end_s
@@ -205,9 +205,9 @@ def _gap(set_s: float, begin_s: float, end_s: float) -> tuple[Steps, float]:
     """The rates of a stretch that lets one packet through, and when the next rate comes into force.
 
     A packet smaller than a full one would let another start just before the end, which would hold up all that follows
-    for as long as the gap was. So the rate of a long gap rises, to what gets one packet through in the rest of it, at
-    its half, at three quarters, and so on; this may let one full packet more through. And the next rate comes into
-    force a little before the end. What follows is held up by an eighth of the gap at most (by packets that are three
+    for as long as the gap was. So the rate of a long gap rises, to one that gets one packet through in the rest of it,
+    at its half, at three quarters, and so on; this may let one full packet more through. And the next rate comes into
+    force a little before the end. The delay of what follows is an eighth of the gap at most (by packets that are three
     quarters of a full one).
     """
     packet_mbit = FULL_PACKET_BYTES * 8 / 1e6

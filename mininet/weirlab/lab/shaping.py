@@ -75,7 +75,7 @@ def shaped_ef(rate_mbit_s: float, child: str, ef_mbit_s: float) -> list[str]:
 
 
 def past_filters(hook: str) -> list[str]:
-    """What is marked EF is seen by no clsact filter of a later priority on `{dev}`, at `egress` or `ingress`."""
+    """Packets marked EF skip every clsact filter of a later priority on `{dev}`, at `egress` or `ingress`."""
     return [
         "qdisc add dev {dev} clsact",
         f"filter add dev {{dev}} {hook} protocol ip pref 1 {MARKED_EF} action ok",
@@ -86,9 +86,9 @@ def two_classes(rate_mbit_s: float, ceils: tuple[tuple[float, str], ...], childr
     """htb at `rate_mbit_s` on `{dev}` with LOW_CLASS, which is served first, and CLASSIC_CLASS, the default. Of each:
     the most that it may take (Mbit/s) with tc's words for what it may send at once, and its queue.
 
-    What a class has as a rate of its own, htb sends without a look at the class above: beside the packet that is on the
-    line, not after it. So neither has such a rate to speak of. Both borrow the line when it is free, and every packet
-    waits for the one on the line as it does in `shaped`.
+    htb sends a class's own rate without a look at the class above: beside the packet that is on the line, not after it.
+    So neither class has such a rate to speak of. Both borrow the line when it is free, and every packet waits for the
+    one on the line as it does in `shaped`.
     """
     lines = ["qdisc add dev {dev} root handle 1: htb default 20", shaped_rate("add", rate_mbit_s)]
     classes = zip((LOW_CLASS, CLASSIC_CLASS), ceils, children, strict=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several runs in one lab at the same time: `python -m weirlab.lab.side_by_side DRIVER FOLDER...`.
 
-For a lab in real time. What the machine does beside it meets all runs alike, where several labs would be disturbed each
-in its own way. Each run has its FOLDER below $WEIR_OUT, with its spec.json, and names its nodes for itself; DRIVER is a
+For a lab in real time. The machine's other load affects all runs alike, where several labs would be disturbed each in
+its own way. Each run has its FOLDER below $WEIR_OUT, with its spec.json, and names its nodes for itself; DRIVER is a
 module with a class `Drive`. The runs meet at each barrier, so that they send at the same time.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a congestion control that learns counted of its decisions, as a sender's `end` lines have it."""
+"""Counters of a congestion control that learns, from a sender's `end` lines."""
 
 from __future__ import annotations
 

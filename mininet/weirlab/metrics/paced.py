@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What paced flows (voice, games) met on their way: delay, jitter and loss. Pure: arrays in, numbers out.
+"""Delay, jitter and loss of paced flows (voice, games). Pure: arrays in, numbers out.
 
 A packet counts if it was sent after the warm-up and at least LAST_S before the run's end: what had not arrived by then
 is lost. Delays are one way, from the sender's socket to the receiver's, by one clock.
@@ -41,7 +41,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Met:
-    """What the packets of a flow that count met."""
+    """Delays and losses of the packets of a flow that count."""
 
     delay_us: np.ndarray
     deviation_us: np.ndarray
@@ -50,7 +50,7 @@ class Met:
 
 
 def met(stream: Stream, begin_us: float, end_us: float) -> Met:
-    """What the packets sent between two times met; of a packet that came twice the first counts."""
+    """Delays and losses of the packets sent between two times; of a packet that came twice the first counts."""
     first = np.sort(np.unique(stream.heard_place, return_index=True)[1])
     place, heard_us = stream.heard_place[first].astype(int), stream.heard_us[first]
     transit_us = heard_us - stream.sent_us[place]
@@ -73,7 +73,7 @@ def estimated_jitter(deviation_us: np.ndarray) -> np.ndarray:
 
 
 def longest_run(arrived: np.ndarray) -> int:
-    """How many packets in a row were lost at most."""
+    """Length of the longest run of lost packets."""
     edges = np.diff(np.concatenate([[True], arrived, [True]]).astype(int))
     starts, ends = np.flatnonzero(edges == -1), np.flatnonzero(edges == 1)
     return int((ends - starts).max()) if len(starts) else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reports of all topologies share: words, tables, plots that follow the reader's colour scheme, the page.
+"""Common parts of all topologies' reports: words, tables, plots that follow the reader's colour scheme, the page.
 
 Colours are CSS variables, so that the plots follow the reader's light or dark scheme and print black on white.
 """
@@ -111,7 +111,7 @@ def _variables(scheme: int) -> str:
 
 
 def what_ran(common: Sequence[str], variants: Sequence[Variant], words: Callable[[Variant], str]) -> str:
-    """What the runs have in common, and what each variant is in `words`: folded, since results come first."""
+    """Common settings of the runs, and each variant in `words`: folded, since results come first."""
     e = html.escape
     listed = f"<ul>{''.join(f'<li>{e(line)}</li>' for line in common)}</ul>" if common else ""
     rows = "".join(
@@ -179,8 +179,8 @@ def table(
 
 
 def _fitting(columns: int) -> str:
-    """How a table is laid out: of many columns the interval stands under its mean; with more than fit even so, the
-    table scrolls beside its labels."""
+    """Layout of a table: of many columns the interval stands under its mean; with more than fit even so, the table
+    scrolls beside its labels."""
     return ' class="even"' if columns <= 5 else ' class="many"'
 
 
@@ -253,7 +253,7 @@ def repeat(meta: Mapping[str, Any]) -> str:
 
 
 def definitions(metrics: Mapping[str, str]) -> str:
-    """What each metric is, folded away."""
+    """Definition of each metric, folded away."""
     e = html.escape
     rows = "".join(f"<dt><code>{e(name)}</code></dt><dd>{e(text)}</dd>" for name, text in metrics.items())
     return f"<details><summary>What each figure is</summary><dl>{rows}</dl></details>"

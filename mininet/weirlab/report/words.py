@@ -43,7 +43,7 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def failed_lines(summary: Summary) -> list[str]:
-    """What is missing, and the checks that failed."""
+    """Missing runs, and the checks that failed."""
     lines = [
         f"{RUN_MISSING}: {variant}, seed {seed} was planned and has no result" for variant, seed in summary.missing
     ]

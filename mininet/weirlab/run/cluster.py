@@ -37,7 +37,7 @@ REFUSED = "--ray {}: {}; start one with `ray start --head`, or give 'local'"
 
 
 def remote_run(run: Run, key: str) -> tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]:
-    """What a machine of the cluster does: the files to keep, the facts of the run, its figures.
+    """Work of a machine of the cluster: the files to keep, the facts of the run, its figures.
 
     Raises RunError, LabError or SamplesError.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long runs will take, learnt from those that have finished."""
+"""Estimates of runs' wall time, learnt from those that have finished."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weirlab.scenario.model import Run
 
 
 class Costs:
-    """What a run takes, in seconds of ours, learnt from those that have finished."""
+    """Wall time of runs in seconds, learnt from those that have finished."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple, list[float]] = {}  # how many, their seconds, the seconds expected of them at first

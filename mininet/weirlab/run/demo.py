@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `./run demo` shows: all systems at once beside what people use today without them, or one system alone."""
+"""Contents of `./run demo`: all systems at once beside today's usual ones, or one system alone."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class NoRoom(Exception):
 
 
 def needs_bytes(run: Run) -> int:
-    """What a run takes while it is under way, on the safe side."""
+    """Disk space that a running run needs, on the safe side."""
     return keeping_of(run.spec).room_bytes(run.spec)
 
 
@@ -41,7 +41,7 @@ def is_full(folder: Path, run: Run, error: BaseException) -> bool:
 
 
 def no_room(folder: Path, needed: int, option: str = "--cache") -> NoRoom:
-    """The error. What has finished is in the cache, whole."""
+    """The error. Finished runs are whole in the cache."""
     free = free_bytes(folder)
     return NoRoom(
         f"not enough space in {folder}: {megabytes(free)} are free, {megabytes(needed)} are needed; free "

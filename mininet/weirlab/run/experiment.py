@@ -57,9 +57,9 @@ def run_experiment(
     watch: bool = False,
     ray: str | None = None,
 ) -> list[str]:
-    """Take or make these runs, telling how far it is. What failed, one line each: such a run is missing in the results,
-    and stops no other. `watch`: make the only one, and show it as it goes. `ray`: the
-    address of a cluster to run them on. Raises NoRoom, LabError, OSError."""
+    """Take or make these runs, reporting progress. Returns the failures, one line each: such a run is missing in the
+    results, and stops no other. `watch`: make the only one, and show it as it goes. `ray`: the address of a cluster to
+    run them on. Raises NoRoom, LabError, OSError."""
     results.note(versions={"lab kernel": ExactLab().version()})
     series = Experiment(Cache(cache), Keys(), list(runs), fresh or watch, results=results)
     costs = Costs()

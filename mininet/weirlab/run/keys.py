@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """By what a run and its figures are known in the cache: the content of all that they depend on.
 
-A run's key is made of its spec, the lab's kernel and the sources of what takes part in that run, so that a change of
-the tuner asks for the tuner's runs again and leaves the kernel's queue disciplines alone. What takes part the run's
-topology says (weirlab/topologies/keeping.py). Sources rather than programs are hashed: `./run` builds what is not up to
-date before it comes here, and a build is not the same bytes twice. Comments and docstrings of Python don't count.
+A run's key is made of its spec, the lab's kernel and the sources of the parts of that run, so that a change of the
+tuner asks for the tuner's runs again and leaves the kernel's queue disciplines alone. The run's topology names its
+parts (weirlab/topologies/keeping.py). Sources rather than programs are hashed: `./run` builds what is not up to date
+before it comes here, and a build is not the same bytes twice. Comments and docstrings of Python don't count.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Keys:
 
 
 def keeping_of(spec: Mapping[str, Any]) -> Keeping:
-    """How runs with that spec are kept."""
+    """Rules for keeping runs with that spec."""
     return topology_of(spec["topology"]).keeping
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a results folder: one table on the terminal, and one HTML page that needs no other file.
 
-The same results give the same page to the byte. What is in it is the topology's.
+The same results give the same page to the byte. The topology makes its contents.
 """
 
 from __future__ import annotations

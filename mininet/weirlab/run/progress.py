@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a series of runs is, on a terminal and elsewhere."""
+"""Progress of a series of runs, on a terminal and elsewhere."""
 
 from __future__ import annotations
 

@@ -25,11 +25,12 @@ KEPT = "100y"
 
 
 class ReplayError(Exception):
-    """What can't be replayed: what is wrong, where, what would be right."""
+    """Reason why a run can't be replayed: fault, place, right form."""
 
 
 def read(folder: Path) -> Recorded:
-    """What the controller knew in the run of this folder. Raises ReplayError, and SamplesError for a damaged file."""
+    """Samples and decisions of the controller in the run of this folder. Raises ReplayError, and SamplesError for a
+    damaged file."""
     try:
         spec = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
         topology = topology_of(spec["topology"])

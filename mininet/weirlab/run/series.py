@@ -66,7 +66,7 @@ class Series(ABC):
         print(f"{words_of(run)}: damaged in the cache ({why}); set aside in {place}", file=sys.stderr)
 
     def stored(self, run: Run, entry: Entry, key: str) -> dict[str, Any] | None:
-        """What has been computed of a run's samples under that key; None if it is to be computed (again)."""
+        """Figures computed of a run's samples under that key; None if they are to be computed (again)."""
         try:
             return entry.metrics(key)
         except Damaged as error:

@@ -29,7 +29,7 @@ from weirlab.topologies.registry import topology_of
 from weirlab.topologies.watching import Watch
 
 LOOK_S = 0.25
-"""How often the files are looked at, in seconds of ours."""
+"""Interval between looks at the files, in seconds of wall time."""
 
 
 class Files:
@@ -100,7 +100,7 @@ def shown(watch: Watch) -> Iterator[Callable[[Iterator[list[dict[str, Any]]]], N
 
 
 def run_watched(series: Series, run: Run, costs: Costs) -> None:
-    """Run one run of a topology that can show one, put it into the cache and finish it. What fails is noted in the
+    """Run one run of a topology that can show one, put it into the cache and finish it. Failures are noted in the
     series. Raises NoRoom, OSError; an interrupt ends the lab."""
     watch = topology_of(run.spec["topology"]).watch(run.spec)
     assert watch is not None  # who asks for it has a scenario that can be watched

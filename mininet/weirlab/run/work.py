@@ -23,8 +23,8 @@ from weirlab.store.documents import write_json
 from weirlab.store.sealed import Damaged, digest_of
 from weirlab.topologies.registry import topology_of
 
-# How computing figures ends by itself, nothing being wrong with us: the samples are damaged or lack something; what was
-# computed could not be written.
+# Exit statuses of computing figures that are no fault of ours: the samples are damaged or lack something; the figures
+# could not be written.
 SAMPLES_STATUS, WRITING_STATUS = 3, 4
 
 

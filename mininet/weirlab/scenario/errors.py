@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ScenarioError(Exception):
-    """What is wrong with a scenario file or a selection of its runs; `problems` holds one line for each mistake."""
+    """Mistakes in a scenario file or a selection of its runs; `problems` holds one line for each mistake."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -17,7 +17,7 @@ class ScenarioError(Exception):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What to write instead of an unknown name: the known name most like it, and all of them."""
+    """Suggestion for an unknown name: the known name most like it, and all of them."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}? ({listed(known)})" if close else f"write one of {listed(known)}"

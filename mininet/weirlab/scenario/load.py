@@ -135,8 +135,8 @@ def _cases(
     own_seeds: dict[str, tuple[int, ...]],
     only_with_all: set[str],
 ) -> dict[str, dict[str, Any]]:
-    """Label to spec: each variant with each combination of the values in [sweep]. What [[runs]] says goes to
-    `own_seeds`, by label, and `only_with_all`."""
+    """Label to spec: each variant with each combination of the values in [sweep]. Keys of [[runs]] go to `own_seeds`,
+    by label, and `only_with_all`."""
     sweep = _sweep(checker, raw, schema)
     choices = choices_of(checker, raw.get("runs"), sweep)
     checker.swept = set(sweep)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a checked scenario is: its facts, its variants' settings, and the runs that these give with its seeds."""
+"""A checked scenario: its facts, its variants' settings, and the runs that these give with its seeds."""
 
 from __future__ import annotations
 

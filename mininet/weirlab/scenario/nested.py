@@ -28,7 +28,7 @@ def replaced(container: Any, parts: Sequence[str], value: Any) -> Any:
 
 
 def found(container: Any, parts: Sequence[str]) -> Any:
-    """What stands at that place; None if there is no such place."""
+    """Value at that place; None if there is no such place."""
     for part in parts:
         place = _place(part, container)
         if place is None or (isinstance(container, dict) and place not in container):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a topology says of its scenario files; `weirlab.scenario.load` reads a file with it."""
+"""Schema of a topology's scenario files; `weirlab.scenario.load` reads a file with it."""
 
 from __future__ import annotations
 

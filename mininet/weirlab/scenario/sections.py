@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every section of a scenario file is checked as: strict, no key that isn't known, a unit in every key."""
+"""Checks of every section of a scenario file: strict, no key that isn't known, a unit in every key."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# What tc, the kernel and our programs take, so that what passes here runs: `tests/lab` tries the ends of each range.
+# Ranges that tc, the kernel and our programs accept, so that a checked file runs: `tests/lab` tries the ends of each.
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 SecondsFrom0 = Annotated[float, Field(ge=0, le=86_400)]
 NotNegative = Annotated[float, Field(ge=0, le=1e5)]

@@ -54,7 +54,7 @@ class Entry:
 
     @property
     def wall_s(self) -> float:
-        """What the run cost, in seconds of ours."""
+        """Wall time of the run, in seconds."""
         return self.facts["wall_s"]
 
     def metrics_path(self, metrics_key: str) -> Path:
@@ -78,14 +78,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a run's folder beside spec and samples, as patterns from there: `whole` at any size, `notes` up
-    to NOTE_BYTES each and NOTES_BYTES in all, in the order of their names."""
+    """Files kept of a run's folder beside spec and samples, as patterns from there: `whole` at any size, `notes` up to
+    NOTE_BYTES each and NOTES_BYTES in all, in the order of their names."""
 
     whole: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     def names(self, folder: Path) -> list[str]:
-        """The files to keep of a folder, in order. What is no file, as a link, never is kept."""
+        """The files to keep of a folder, in order. Links and other non-files are never kept."""
         there = {path: path.lstat() for path in folder.rglob("*")}
         files = {path: found.st_size for path, found in there.items() if stat.S_ISREG(found.st_mode)}
         whole = {folder / name for name in NEEDED} | {path for each in self.whole for path in folder.glob(each)}

@@ -30,7 +30,7 @@ from weirlab.store.cache import Entry
 from weirlab.store.documents import ResultsError, dumps, read_json, write_json
 from weirlab.store.provenance import host_facts, versions
 
-# What a report needs of the scenario, kept so that old results stay readable when the schema moves on.
+# Facts of the scenario that a report needs, kept so that old results stay readable when the schema moves on.
 SCENARIO_FACTS = ("name", "title", "description", "duration_s", "warmup_s", "reference_target_ms", "paper")
 
 
@@ -60,7 +60,7 @@ VALID, MISSED, FAILED = "valid", "target missed", "run failed"
 
 @dataclass(frozen=True)
 class Summary:
-    """What a folder holds: finished runs, statistics over seeds by variant and metric, planned runs not there."""
+    """Contents of a folder: finished runs, statistics over seeds by variant and metric, planned runs not there."""
 
     runs: tuple[RunResult, ...]
     variants: dict[str, dict[str, Estimate]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a result was made with: versions, commit, host."""
+"""Provenance of a result: versions, commit, host."""
 
 import os
 import platform
@@ -34,7 +34,7 @@ def weir() -> str:
 
 
 def host_facts() -> dict[str, Any]:
-    """What of the host matters to wall time; figures from the exact lab don't depend on it."""
+    """Facts of the host that matter to wall time; figures from the exact lab don't depend on them."""
     cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
     memory = re.search(r"^MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text("utf-8"), re.MULTILINE)
     return {

@@ -25,7 +25,7 @@ def write(path: Path, key: str, content: Any) -> None:
 
 
 def read(path: Path, key: str) -> Any:
-    """What was written under that key; None if there is no such file. Raises Damaged."""
+    """Document written under that key; None if there is no such file. Raises Damaged."""
     size = size_of(path)
     if size is None:
         return None

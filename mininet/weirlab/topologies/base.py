@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a topology is to the rest of the lab: everything that differs between topologies, behind one class."""
+"""Interface of a topology to the rest of the lab: everything that differs between topologies, behind one class."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Topology(ABC):
 
     @property
     def keeping(self) -> Keeping:
-        """How its finished runs are kept: `KEEPING` of the module `keeping` beside this object's own."""
+        """Rules for keeping its finished runs: `KEEPING` of the module `keeping` beside this object's own."""
         module = import_module(f"{type(self).__module__.rpartition('.')[0]}.keeping")
         found: Keeping = module.KEEPING
         return found
@@ -56,7 +56,7 @@ class Topology(ABC):
         """The files of samples that the driver left in a run's folder, in the order in which they are joined."""
 
     def flow_name(self, spec: Spec, number: int) -> str | int:
-        """What samples call the flow that the driver numbered so."""
+        """Name in the samples of the driver's flow of this number."""
         return number
 
     @abstractmethod
@@ -76,16 +76,16 @@ class Topology(ABC):
         """A run's figures in a few words."""
 
     def recorded(self, samples: Path, spec: Spec) -> Recorded:
-        """What the controller knew in a run that has ended, in order of time; empty where there was none. Raises
+        """Controller's samples and decisions of a finished run, in order of time; empty where there was none. Raises
         SamplesError naming file and line."""
         return []
 
     def watch(self, spec: Spec) -> Watch | None:
-        """What a run of the spec shows as it goes; None where there is nothing to see before its end."""
+        """Live display of a run of the spec; None where there is nothing to see before its end."""
         return None
 
     def asked(self, folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
-        """What was asked of all runs together, and whether it is met: documents for `--json`. Raises ResultsError."""
+        """Requirements on all runs together, and whether they are met: documents for `--json`. Raises ResultsError."""
         return []
 
     @abstractmethod

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the finished runs of a topology are kept, and what parts of the project several topologies have in common.
+"""Rules for keeping a topology's finished runs, and parts of the project that several topologies share.
 
-A finished run is known by all that it depends on (weirlab/run/keys.py). What that is a topology says here: names of
-parts, and for each part patterns of source files from the repository's top. Left out is what only carries errors and
-help texts, and what the spec holds already: scenario files, their schema, profiles.
+A finished run is known by all that it depends on (weirlab/run/keys.py). A topology names its dependencies here: names
+of parts, and for each part patterns of source files from the repository's top. Left out are files that only carry
+errors and help texts, and those that the spec holds already: scenario files, their schema, profiles.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weirlab.store.cache import Kept
 Spec = Mapping[str, Any]
 Patterns = tuple[str, ...]
 
-# What a driver has of its lab, by what it imports.
+# Parts of a driver's lab, by its imports.
 LAB: Patterns = (
     "mininet/kernels/init.sh",
     "mininet/kernels/getrandom.c",
@@ -25,17 +25,23 @@ LAB: Patterns = (
     "mininet/weirlab/paths.py",
 )
 QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # what weir-client and weir-server are made of
-# What nothing but a learned congestion control runs.
+# Parts that only a learned congestion control runs.
 LEARNED_CC: Patterns = ("quic-client/core/src/congestion/pbq/*.rs", "quic-client/core/src/report/trajectory.rs")
 QUIC: Patterns = (
     "quic-client/Cargo.*",
     *(f"quic-client/{crate}/Cargo.toml" for crate in QUIC_CRATES),
     *(f"quic-client/{crate}/src/**/*.rs" for crate in QUIC_CRATES),
     "quic-client/quiche/build/*.rs",
+    "quic-client/quiche/patches/*.patch",
     *(f"!{pattern}" for pattern in LEARNED_CC),
 )
 POLICIES: Patterns = ("quic-client/core/weights/*.weights",)
-POLICIES_OF_RUNS = "mininet/weirlab/scenario/policies.py"  # which drivers import
+# Imported by drivers.
+POLICIES_OF_RUNS: Patterns = (
+    "mininet/weirlab/scenario/policies.py",
+    "mininet/weirlab/scenario/congestion.py",
+    "mininet/weirlab/scenario/congestion_controls.json",
+)
 P4: Patterns = (
     "mininet/weirlab/lab/controller_fork.py",
     "mininet/weirlab/lab/p4switch.py",
@@ -46,7 +52,7 @@ P4: Patterns = (
     "p4/switch/weir-*/Cargo.toml",
     "p4/switch/weir-*/src/**/*.rs",
     "controller/weir/*.py",
-    *(f"controller/weir/{folder}/*.py" for folder in ("commands", "p4runtime", "programs", "switch")),
+    *(f"controller/weir/{folder}/*.py" for folder in ("commands", "options", "p4runtime", "programs", "switch")),
 )
 
 NAMES: Patterns = ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs")
@@ -62,25 +68,25 @@ TUNER: Patterns = (
     "controller/weir/*.py",
     *(
         f"controller/weir/{folder}/*.py"
-        for folder in ("commands", "dataplane", "model", "programs", "rtt", "telemetry", "tuner")
+        for folder in ("commands", "dataplane", "model", "options", "programs", "rtt", "telemetry", "tuner")
     ),
 )
 
 FLOOR_BYTES = 1 << 20
-"""What a run writes for the lab itself."""
+"""Space that a run's output takes for the lab itself."""
 FLOOR_S = 6.0
-"""What it takes to boot a lab and to set the run up, in seconds of ours."""
+"""Time to boot a lab and to set the run up, in seconds of wall time."""
 
 
 class Keeping(ABC):
-    """What differs between the topologies when runs are kept. An object holds no state."""
+    """Differences between the topologies in keeping runs. An object holds no state."""
 
     not_the_runs: Patterns = ("scenario", "variant", "warmup_s", "reference_target_ms")
     """Of a spec, what no program in the lab acts on: names, and what figures are made with."""
     figures: Patterns
     """The sources of what turns samples into figures."""
     kept = Kept(notes=("stdout", "stderr", "log-*.txt", "qdiscs.json"))
-    """What is kept of a run's folder."""
+    """Files kept of a run's folder."""
 
     @abstractmethod
     def sources(self, spec: Spec) -> dict[str, Patterns]:
@@ -92,12 +98,12 @@ class Keeping(ABC):
 
     @abstractmethod
     def room_bytes(self, spec: Spec) -> int:
-        """What a run takes of a disk while it is under way, on the safe side."""
+        """Disk space of a running run, on the safe side."""
 
     @abstractmethod
     def expected_s(self, spec: Spec) -> float:
-        """What a run takes in seconds of ours, before any of its kind has been seen."""
+        """Wall time of a run in seconds, before any of its kind has been seen."""
 
     @abstractmethod
     def like(self, spec: Spec) -> tuple:
-        """What runs of different scenarios have in common if they miss that expectation alike."""
+        """Key of runs of different scenarios that miss that expectation alike."""

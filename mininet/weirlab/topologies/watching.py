@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a topology shows of a run under way: lines of the run's files in, text out. Pure; who reads them is
-weirlab/run/watching.py."""
+"""Live display of a topology's run: lines of the run's files in, text out. Pure; weirlab/run/watching.py reads them."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ class Watch(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """How things stand, in a line."""
+        """State of the run, in a line."""
 
     @abstractmethod
     def screen(self, width: int, height: int) -> RenderableType:
-        """How things stand, for a terminal of so many columns and lines."""
+        """State of the run, for a terminal of so many columns and lines."""

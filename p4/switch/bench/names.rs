@@ -110,7 +110,7 @@ fn do_work(s: &mut Switch, work: &Work, segments: Range<u32>, now_us: &mut u64) 
 struct Case {
     switch: Switch,
     outstanding: u32,
-    /// What is timed, and the work; without a name, what must be done before the next.
+    /// Name and work of each timed step; untimed preparation has no name.
     works: Vec<(String, Work)>,
     times_ns: Vec<Vec<f64>>,
     now_us: u64,
@@ -154,7 +154,7 @@ impl Case {
         Ok(())
     }
 
-    /// What was timed, and nanoseconds of a packet, in order of size.
+    /// Name of each timed step, and nanoseconds per packet, sorted.
     fn times(self) -> impl Iterator<Item = (String, Vec<f64>)> {
         let named = self.works.into_iter().map(|(name, _)| name).zip(self.times_ns);
         named.filter(|(name, _)| !name.is_empty()).map(|(name, mut times_ns)| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the benchmarks in process share: programs, entries, the thread's own time.
+//! Common parts of the benchmarks in process: programs, entries, the thread's own time.
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub fn table(p: &Program, name: &str) -> Option<usize> {
     p.tables.iter().position(|t| leaf(&t.name) == name)
 }
 
-/// What the `tuned` profile of the law says, as the conformance vectors have it.
+/// Action data of the law's `tuned` profile, from the conformance vectors.
 fn tuned() -> Result<Args, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors/closed-loop.jsonl");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;

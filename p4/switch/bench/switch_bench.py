@@ -33,7 +33,7 @@ AIM_RESIDENT_KB = 64 * 1024
 
 
 class BenchError(Exception):
-    """What is missing or went wrong, in one line."""
+    """Missing part or failure, in one line."""
 
 
 @dataclass
@@ -181,7 +181,7 @@ def find(name: str, given: str | None) -> str:
 
 
 def targets(options: argparse.Namespace, folder: Path) -> dict:
-    """What is measured: name to a function that starts it."""
+    """Benchmark targets: name to a function that starts it."""
     switch = find("weir-switch", options.switch)
     found = {"weir-switch": lambda: weir_switch(switch, options, compiled), "kernel bridge": Bridge}
     compiled = {"json": folder / "program.json", "p4info": folder / "program.p4info.txtpb"}

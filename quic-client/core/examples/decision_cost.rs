@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a decision of PBQ costs: quantities, network, guard and window, with the built-in policies, without any packets.
+//! Cost of a PBQ decision (quantities, network, guard, window) with the built-in policies, without any packets.
 //!
 //! `cargo run --release --example decision_cost [DECISIONS [FILE]]` (default: 200,000 in each of five rounds; FILE in the
 //! place of pbq's built-in weights). Prints one JSON object a policy: the nanoseconds of processor time of a decision, `median`, `least` and

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fuzzers call: the targets of `quic-client/fuzz`, and a bounded run in the tests. Each takes any bytes, and
-//! panics where the code under test panics or breaks one of its promises.
+//! Entry points of fuzzers: the targets of `quic-client/fuzz`, and a bounded run in the tests. Each takes any bytes,
+//! and panics where the code under test panics or breaks one of its promises.
 
 use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, TaskSample};
 use crate::congestion::ControlKind;
@@ -167,7 +167,7 @@ pub fn choice(data: &[u8]) {
     }
 }
 
-/// What quiche keeps of a window, as far as a rule sees it.
+/// quiche's state of a window, as far as a rule sees it.
 #[derive(Debug, Clone, Copy)]
 struct Side {
     window: u64,
@@ -335,8 +335,8 @@ fn nth<'a>(value: &'a mut serde_json::Value, n: &mut usize) -> Option<&'a mut se
     }
 }
 
-/// Any bytes as a weights file, as the content of one, and as changes to one that is right. What is read must decide:
-/// its inputs are within their bounds, and its mean is a number.
+/// Any bytes as a weights file, as the content of one, and as changes to one that is right. Accepted weights must
+/// decide: inputs within their bounds, and a mean that is a number.
 pub fn weights(data: &[u8]) {
     let mut from = Source(data);
     let profile = [Profile::Own, Profile::Paper][usize::from(from.below(2))];

@@ -130,7 +130,7 @@ impl Method {
     }
 }
 
-/// What a request asks for.
+/// Resource of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// This many bytes of payload; `None`: until the client has had enough.
@@ -149,7 +149,7 @@ pub enum Resource {
 /// A request as the server understood it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked for.
+    /// Requested resource.
     pub resource: Resource,
     /// The label given by `?flow=L`.
     pub flow: Option<u64>,

@@ -15,7 +15,8 @@ fn acts(c: char) -> bool {
     c.is_control() || invisible
 }
 
-/// The same text, with what a terminal would act on written out as `\u{1b}`. What was escaped once stays as it is.
+/// The same text, with control characters that a terminal would act on written out as `\u{1b}`. Escaped text stays as
+/// it is.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);

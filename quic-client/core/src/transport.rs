@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Length of our connection IDs, in bytes; fixed, because a short header does not carry it.
 pub const CID_BYTES: usize = 16;
-/// How many connection IDs of the peer we accept (RFC 9000 18.2), and with them how many paths.
+/// Number of the peer's connection IDs that we accept (RFC 9000 18.2), and with them of paths.
 pub const CID_LIMIT: u64 = 8;
 /// Largest UDP payload that we send or accept, in bytes. Large packets save time on loopback and with jumbo frames.
 /// quiche writes the length of a STREAM frame in two bytes, which sets this bound (RFC 9000 16).
@@ -33,11 +33,11 @@ pub struct Transport {
     pub initial_window_packets: usize,
     /// Receive window of a stream at the start, in bytes.
     pub stream_window_bytes: u64,
-    /// What quiche's doubling rule may raise it to.
+    /// Limit of quiche's doubling rule for it.
     pub max_stream_window_bytes: u64,
     /// Receive window of the connection at the start, in bytes.
     pub conn_window_bytes: u64,
-    /// What quiche's doubling rule may raise it to.
+    /// Limit of quiche's doubling rule for it.
     pub max_conn_window_bytes: u64,
     /// A connection is given up after so long without a packet.
     pub idle_timeout: Duration,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fuzzers call: the targets `icn_*` of `quic-client/fuzz`, and a bounded run in the tests. Each takes any bytes, and
-//! panics where the code under test panics or breaks one of its promises.
+//! Entry points of fuzzers: the targets `icn_*` of `quic-client/fuzz`, and a bounded run in the tests. Each takes any
+//! bytes, and panics where the code under test panics or breaks one of its promises.
 
 use crate::names::Name;
 use crate::objects::cache::Cache;
@@ -259,7 +259,7 @@ impl Store for Checked<'_> {
     }
 }
 
-/// What an attacker has: the packets of an object, and its key.
+/// Knowledge of an attacker: the packets of an object, and its key.
 struct Insider<'a> {
     content: &'a [u8],
     tree: Tree,
@@ -270,7 +270,7 @@ struct Insider<'a> {
 }
 
 impl Insider<'_> {
-    /// What is right for a segment; what another has, where there is none.
+    /// Right content of a segment; another one's, where there is none.
     fn right(&self, item: Item) -> Vec<u8> {
         match item.level {
             0 => self.content.chunks(SEGMENT_BYTES).nth(item.segment as usize).unwrap_or(&[7; 9]).to_vec(),
@@ -294,7 +294,7 @@ const SEGMENTS: u32 = 90;
 /// Five blocks, the last one shorter.
 const REPAIRED: Repair = Repair { block_segments: 20, rounds: 3 };
 
-/// Any bytes as what someone does who sees all packets of an object, has its key, and sends what he likes. What is given on
+/// Any bytes as actions of an attacker that sees all packets of an object, has its key, and sends anything. All output
 /// is right; and if the right packets come then, the file becomes complete.
 pub fn subscriber(data: &[u8]) {
     let mut source = Source(data);
@@ -540,7 +540,7 @@ mod tests {
     use crate::objects::object::manifest::version_of;
     use proptest::prelude::{any, prop, proptest};
 
-    /// What a publisher and a subscriber say of an object of so many bytes.
+    /// Valid lines of a publisher and a subscriber for an object of so many bytes.
     fn good_lines(bytes: u64) -> Vec<String> {
         let layout = Layout::of(bytes);
         let hashes = layout.map_or(0, |l| l.hashes(l.levels)) as usize;

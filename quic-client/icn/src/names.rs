@@ -42,7 +42,7 @@ impl Name {
     /// The name that `text` is.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// It is no valid name.
     pub fn new(text: &str) -> Result<Name, NameError> {
         if text.len() > MAX_NAME_BYTES {
             return Err(NameError::TooLong(text.len()));
@@ -66,7 +66,7 @@ impl Name {
     /// The name with further components behind it: `web.child("open")` is `/weir/web/open`.
     ///
     /// # Errors
-    /// What is wrong with the longer name.
+    /// The longer name is not valid.
     pub fn child(&self, components: &str) -> Result<Name, NameError> {
         Name::new(&format!("{}/{components}", self.text))
     }
@@ -86,7 +86,7 @@ impl Name {
         self.prefix
     }
 
-    /// How many bits of the prefix a table needs to match this name and all below it: 16 to 64.
+    /// Prefix length in bits with which a table matches this name and all below it: 16 to 64.
     pub fn prefix_bits(&self) -> u32 {
         16 * self.text.split('/').skip(1).take(PREFIX_COMPONENTS).count() as u32
     }

@@ -14,7 +14,7 @@ pub const VERSION: u8 = 1;
 pub const HEADER_BYTES: usize = 32;
 /// Largest payload, for an MTU of 1500 bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1500 - HEADER_BYTES;
-/// What `hop_limit` is at first.
+/// Initial value of `hop_limit`.
 pub const FIRST_HOP_LIMIT: u8 = 64;
 /// Segments that one Interest can ask for: its own and those of `holes`.
 pub const SEGMENTS_PER_INTEREST: u32 = 17;
@@ -59,7 +59,7 @@ pub mod nack {
     pub const BUSY: u8 = 6;
 }
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// It asks for segments of a name.
@@ -87,7 +87,7 @@ pub struct Header {
     pub kind: Kind,
     /// See [`flags`].
     pub flags: u8,
-    /// How many more switches it may pass, and one.
+    /// Number of switches that it may still pass, and one.
     pub hop_limit: u8,
     /// Of a Nack: see [`nack`]; else 0.
     pub code: u8,
@@ -191,7 +191,7 @@ impl Header {
     /// padding.
     ///
     /// # Errors
-    /// The bytes are malformed, as `docs/design/icn.md` says under "The packet".
+    /// The bytes are malformed, as `docs/design/icn-formats.md` says under "The packet".
     pub fn read(bytes: &[u8]) -> Result<(Header, &[u8]), Malformed> {
         let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         if head[0] >> 4 != VERSION {

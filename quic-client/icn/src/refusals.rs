@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many Nacks may leave. Who floods a host with what nobody has would fill the bottleneck with its Nacks; without
-//! them what he asks stays unanswered, and the quota of his port at its switch holds him back.
+//! Limit of Nacks that may leave. A flood of Interests for data that nobody has would fill the bottleneck with its
+//! Nacks; without them the Interests stay unanswered, and the quota of the sender's port at its switch holds it back.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Refusals {
         self.left -= 1.0;
     }
 
-    /// Which part of what may leave at once is left.
+    /// Share left of the burst that may leave at once.
     pub fn share(&self) -> f64 {
         self.left / self.most
     }

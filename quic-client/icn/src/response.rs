@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long answers take, and after how long to ask again: beta.
+//! Response times, and the time after which to ask again: beta.
 
 use std::time::Duration;
 

@@ -28,7 +28,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Which of these host names and addresses the certificate is not for. One for any host of a domain counts for it.
+    /// Those of these host names and addresses that the certificate does not cover. A wildcard certificate covers any
+    /// host of its domain.
     pub fn lacks(&self, names: &[String]) -> Vec<String> {
         let alternatives: Vec<_> =
             self.chain.first().and_then(|leaf| leaf.subject_alt_names()).into_iter().flatten().collect();
@@ -61,7 +62,7 @@ pub enum CertError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// Cause.
         source: io::Error,
     },
     /// A file holds something else.
@@ -69,7 +70,7 @@ pub enum CertError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What should be in it.
+        /// Expected content.
         expected: &'static str,
     },
     /// Key and certificate don't belong together.
@@ -188,7 +189,7 @@ pub fn ca_file(choice: &Choice) -> Option<PathBuf> {
     Some(dir.join(CA_FILE)).filter(|path| path.exists())
 }
 
-/// Which certificate a server shows.
+/// Choice of a server's certificate.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
     /// Files with its certificate chain and its key.

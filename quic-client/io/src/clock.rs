@@ -19,7 +19,7 @@ static REAL: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
 
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// How often the monotonic clock is read.
+/// Frequency of readings of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// At each call, as usual.

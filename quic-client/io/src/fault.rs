@@ -22,7 +22,7 @@ pub const PATHS: u8 = 9;
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {
-    /// What was wrong, where, and what would be right.
+    /// Fault, its place, and the right form.
     pub text: String,
     /// Exit code.
     pub code: u8,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The network interfaces of this machine and their addresses, and a notice when any of that changes (rtnetlink).
 //!
-//! The notice says only that something changed. What it was is found by listing again and comparing, so a notice that
-//! the kernel had to drop costs nothing.
+//! The notice says only that something changed. The change itself is found by listing again and comparing, so a notice
+//! that the kernel had to drop costs nothing.
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program writes to: whether two of its outputs would mix.
+//! Comparison of a program's outputs: whether two of them would mix.
 
 use std::path::Path;
 

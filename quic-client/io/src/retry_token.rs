@@ -8,7 +8,7 @@ use boring::hash::hmac_sha256;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How long a token is good for: a client answers a Retry at once, and may lose that answer a few times.
+/// Lifetime of a token: a client answers a Retry at once, and may lose that answer a few times.
 const LIFETIME: Duration = Duration::from_secs(15);
 const TIME_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
@@ -112,7 +112,7 @@ mod tests {
             assert_eq!(check(&other, &[2; 16], "192.0.2.1:5000", now), None, "byte {i}");
             assert_eq!(check(&token[..i], &[2; 16], "192.0.2.1:5000", now), None, "{i} bytes");
         }
-        // What was moved from the ID to write to into the one that the first packet was for.
+        // Byte moved from the ID to write to into the one that the first packet was for.
         let moved = [&token[..16], &[2], &token[16..]].concat();
         assert_eq!(check(&moved, &[2; 15], "192.0.2.1:5000", now), None);
         let another = Tokens::new(start).unwrap();

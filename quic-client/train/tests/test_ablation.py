@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is taken away from pbq: that each setting can be trained or sent, and differs from the whole."""
+"""Parts taken away from pbq: each setting can be trained or sent, and differs from the whole."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is trained in and what is tested in are apart; episodes are of the training's ranges and of their seed."""
+"""Episodes of training and of tests are apart; they are of the training's ranges and of their seed."""
 
 import pytest
 

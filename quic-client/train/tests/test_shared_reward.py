@@ -56,7 +56,7 @@ def test_beside_other_traffic_more_than_the_share_is_worth_no_more():
 def test_delay_is_beside_the_paths_own_round_trip():
     late = {"rtt_mean_us": 40_000 + 27_270} | rate(500_000)
     flows = [flow(late), flow(rate(500_000))]
-    # What the flow measured as its least does not count.
+    # The least that the flow itself measured does not count.
     for least in (40_000, 60_000):
         flows[0] = flow(late | {"rtt_least_us": least})
         assert of_flows(flows, EPISODE, REWARD)[0][0] == pytest.approx(-0.5, abs=1e-3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the two PPOs of the cross-check have in common, and how their seeds are put together."""
+"""Common parts of the two PPOs of the cross-check, and how their seeds are put together."""
 
 import gymnasium
 import numpy as np

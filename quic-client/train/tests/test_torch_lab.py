@@ -42,7 +42,7 @@ def go_on(training, folder, tell=lambda *_: None):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """What a training leaves that nobody stopped."""
+    """Results of a training that was not stopped."""
     folder = tmp_path_factory.mktemp("whole")
     return go_on(begun(folder), folder)
 

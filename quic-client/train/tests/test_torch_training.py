@@ -69,7 +69,7 @@ def test_the_end_is_the_same_however_it_was_reached(tmp_path):
     document, layers = weights.read((one / "pbq.weights").read_bytes())
     assert document["provenance"]["steps"] == 4 * 3 * 9
     assert document["ranges"]["rate_greatest_bytes_s"] == [1e5, 1e5]
-    # What flows measured in full queues (30 ms each, made.py) does not widen the ranges beyond the links'.
+    # Round trips in full queues (30 ms each, made.py) do not widen the ranges beyond the links'.
     rtts = [plan("pbq", 5, n).rtt_of_s(0) for n in range(12)]
     least, most = document["ranges"]["rtt_least_s"]
     assert min(rtts) == least
@@ -259,7 +259,7 @@ def test_where_nothing_learnt_was_better_the_result_is_what_it_began_with(tmp_pa
     one, _ = validating(tmp_path)
     one.run(scored([9, 1, 3, 2]), 3, quiet)
     assert one.best_update == 0
-    # What it was never trained in is told by the guard all the same.
+    # The guard knows nevertheless which ranges it was never trained in.
     assert weights.read(one.weights())[0]["ranges"] == one.learner.ranges != {}
     assert weights.read(one.weights())[0]["provenance"]["steps"] == 0
 

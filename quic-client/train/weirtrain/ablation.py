@@ -7,10 +7,10 @@ the whole profile. All are judged beside each other without noise, in the episod
 `pbq`.
 
 The rule that a policy begins with needs inputs that the paper has not, so `papers-inputs` is to be held against
-`no-start-rule`. What acts beyond those ranges (the guard) or beside the policy (the halt when nothing is acknowledged,
-heavy loss) can't be seen here: a policy without a guard is judged by
-`./run evaluate --suite cc --variants all unguarded=FILE`. What acts on links that few episodes have (growth, the memory
-of the least round trip, intervals of a round trip) is judged on such links by `./run evaluate --suite parts`."""
+`no-start-rule`. Parts that act beyond those ranges (the guard) or beside the policy (the halt when nothing is
+acknowledged, heavy loss) can't be seen here: a policy without a guard is judged by `./run evaluate --suite cc
+--variants all unguarded=FILE`. Parts that act on links that few episodes have (growth, the memory of the least round
+trip, intervals of a round trip) are judged on such links by `./run evaluate --suite parts`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class CheckpointError(Exception):
 
 
 def content(training: dict[str, Any]) -> bytes:
-    """What the file has."""
+    """Content of the file."""
     out = io.BytesIO()
     torch.save(training, out)
     body = out.getvalue()

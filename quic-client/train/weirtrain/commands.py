@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands of `./run train` do, once their command line is known to be right."""
+"""Actions of the commands of `./run train`, once their command line is known to be right."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder_of(args: argparse.Namespace, name: str) -> Path:
 
 @contextmanager
 def machines(args: argparse.Namespace, profile: str, folder: Path) -> Iterator[tuple[rollout.Runner, int]]:
-    """What runs episodes, and how many labs at once."""
+    """Runner of episodes, and the number of labs at once."""
     if args.ray:
         with rollout.cluster(profile, args.ray) as found:
             yield found

@@ -18,17 +18,17 @@ from weirtrain.settings import Start
 # Validations have those from 0, and those from 1000 and 2000 chose the numbers of the rule.
 FIRST = 3000
 EPISODES = 48
-# What a training begins with. Behind a colon its numbers, where they are others: rule:packets=5,share=0.03.
+# Start of a training. Behind a colon its numbers, where they are others: rule:packets=5,share=0.03.
 RULE = "rule"
 COLUMNS = (("reward", 3), ("rate over fair share", 3), ("RTT, ms", 1), ("loss, %", 2))
 
 
 class RuleError(Exception):
-    """What is wrong with the word for a rule, and what would be right."""
+    """Fault in the word for a rule, and the right form."""
 
 
 def rule(word: str) -> dict[str, Any] | None:
-    """What the word for a rule changes of the profile (`Profile.changed`); None where it is no word for a rule.
+    """Changes of the profile by the word for a rule (`Profile.changed`); None where it is no word for a rule.
 
     Raises RuleError."""
     kind, colon, rest = word.partition(":")

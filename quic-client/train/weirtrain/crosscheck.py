@@ -3,7 +3,7 @@
 
 Both learn from one connection, in the same episodes, with the settings of pbq-paper; the other connection runs the
 policy that both begin with. Both begin with the same numbers in their networks, and draw their noise from their own
-generators. What is left that differs: stable-baselines3 scales advantages in each minibatch and cuts the gradients of
+generators. Two differences remain: stable-baselines3 scales advantages in each minibatch and cuts the gradients of
 actor and critic together, ours does the first over the update and the second apart. A policy's mean is its last unit
 here, without tanh, as stable-baselines3 has it."""
 
@@ -58,7 +58,7 @@ def run(folder: Path, episodes: int, episode_s: float, seeds: int, say: Callable
 
 
 def ours(profile: Profile, first: Path, seed: int, episodes: int, say: Callable[[str], None]) -> Curve:
-    """What our PPO makes of the environment, an update after each episode."""
+    """Learning curve of our PPO in the environment, an update after each episode."""
     learner, env = Learner.begin(profile, seed), CongestionEnv(profile.name, first, profile.reward, profile.episode_s)
     noise = generator(seed, "noise")
     curve: Curve = []
@@ -97,7 +97,7 @@ def acted(
 
 @torch.no_grad()
 def batch_of(policy: Policy, ppo: Ppo, states: np.ndarray, drawn: np.ndarray, rewards: np.ndarray) -> Batch:
-    """What is learnt from an episode; an episode is cut, never done."""
+    """Training data of an episode; an episode is cut, never done."""
     every = torch.from_numpy(states.astype(np.float32))
     values = policy.values(every).double().numpy()
     gains = advantages(rewards * ppo.reward_scale, values, ppo.discount, ppo.decay)
@@ -108,7 +108,7 @@ def batch_of(policy: Policy, ppo: Ppo, states: np.ndarray, drawn: np.ndarray, re
 
 
 def theirs(profile: Profile, first: Path, seed: int, episodes: int, say: Callable[[str], None]) -> Curve:
-    """What stable-baselines3 makes of the same settings, an update after each episode."""
+    """Learning curve of stable-baselines3 with the same settings, an update after each episode."""
     from gymnasium.wrappers import TransformReward
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback

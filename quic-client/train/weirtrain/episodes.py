@@ -21,7 +21,7 @@ NO_SEED = -1  # seeds of trainings count from 0
 
 @dataclass(frozen=True)
 class Episode:
-    """What one lab run is made of. `share_bytes_s` is the rate of the bottleneck over its flows: the delivery rate that
+    """Parameters of one lab run. `share_bytes_s` is the rate of the bottleneck over its flows: the delivery rate that
     counts as 1 in rewards."""
 
     number: int

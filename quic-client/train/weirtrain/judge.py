@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy does once it is trained: a lab run of an episode's scenario without noise, or one of quiche's controls
-there in its place."""
+"""Test of a trained policy: a lab run of an episode's scenario without noise, or one of quiche's controls there in its
+place."""
 
 from __future__ import annotations
 

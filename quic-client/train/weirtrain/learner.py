@@ -21,8 +21,8 @@ from weirtrain.settings import SharedReward
 from weirtrain.stretches import Preceding, advantages, stretches
 from weirtrain.trajectory import Trajectory, TrajectoryError
 
-# A flow that met a full queue from its first packet on never saw its path's own round trip. What it took for that
-# counts up to this much more, so that the ranges are of links and not of queues.
+# A flow that met a full queue from its first packet on never saw its path's own round trip. Its estimate counts up to
+# this much more, so that the ranges are of links and not of queues.
 MOST_OVER_RTT = 1.05
 LEAST_STEPS = 2
 ADVANTAGES = 4  # their place in a Batch
@@ -141,12 +141,12 @@ class Learner:
         return Batch.of(*whole), dict(zip(names, map(float, means), strict=True))
 
     def score(self, rollouts: Sequence[Rollout], sha256: str) -> dict[str, float]:
-        """What the policy of this digest is worth in these episodes: the means of `scores`. Raises TrajectoryError."""
+        """Score of the policy of this digest in these episodes: the means of `scores`. Raises TrajectoryError."""
         return dict(zip(SCORES, map(float, self.scores(rollouts, sha256).mean(axis=0)), strict=True))
 
     def scores(self, rollouts: Sequence[Rollout], sha256: str) -> np.ndarray:
-        """What the policy of this digest is worth in each of these episodes, in the order of their numbers: the means
-        of SCORES over its intervals [episodes, SCORES]. Raises TrajectoryError."""
+        """Score of the policy of this digest in each of these episodes, in the order of their numbers: the means of
+        SCORES over its intervals [episodes, SCORES]. Raises TrajectoryError."""
         found = []
         for episode, flows in read_all(rollouts, sha256):
             parts = [

@@ -58,9 +58,9 @@ CROWDED_STEEPNESS = 3.0
 
 
 class Policy(nn.Module):
-    """What decides, and what estimates the worth of a state. `output` is `tanh` or `linear`: what the mean is of the
-    actor's last unit. `last_bias` is that unit's bias at first. `correlation` is that of an action's noise with that of
-    the action before (autoregressive policies, Korenkevych et al. 2019)."""
+    """Actor and critic. `output` is `tanh` or `linear`: the activation of the actor's last unit, which gives the mean.
+    `last_bias` is that unit's bias at first. `correlation` is that of an action's noise with that of the action before
+    (autoregressive policies, Korenkevych et al. 2019)."""
 
     def __init__(
         self, inputs: int, hidden: tuple[int, ...], output: str, log_deviation: float, draws: torch.Generator,

@@ -37,10 +37,10 @@ PAPER_INPUTS = ("window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", 
 
 @dataclass(frozen=True)
 class Profile:
-    """How one kind of policy is made. `document` goes into its weights files as it is. `episodes` of an update are run
-    with the same weights: the number is a part of the training, and `--jobs` is not. `episode_s` is how long each is;
-    None: what ranges.toml says. `last_bias` is the bias of the actor's last unit at first.
-    `normalised` has shift and scale of inputs that differ from those of NORMALISED."""
+    """Configuration of one kind of policy. `document` goes into its weights files as it is. `episodes` of an update are
+    run with the same weights: the number is a part of the training, and `--jobs` is not. `episode_s` is how long each
+    is; None: what ranges.toml says. `last_bias` is the bias of the actor's last unit at first. `normalised` has shift
+    and scale of inputs that differ from those of NORMALISED."""
 
     name: str
     document: dict[str, Any]
@@ -72,7 +72,7 @@ class Profile:
 
     @property
     def facts(self) -> int:
-        """How many numbers the critic sees beside a state: facts of the link, and the noise before."""
+        """Number of the critic's inputs beside a state: facts of the link, and the noise before."""
         return FACTS * isinstance(self.reward, SharedReward) + (self.noise_correlation > 0)
 
     def place(self, name: str) -> tuple[int, float, float]:
@@ -112,7 +112,7 @@ PROFILES = {
             "growth": "always",
         },
         inputs=PAPER_INPUTS,
-        # What was chosen on Table 2's link alone, and what was not: docs/results/train/README.md.
+        # Choices made on Table 2's link alone, and others: docs/results/train/README.md.
         reward=Reward(alpha=1.0, beta=1.0, gamma=1.5, eta=1.0, team=True),
         ppo=Ppo(learning_rate=1e-3, reward_scale=0.01),
         updates=50,
@@ -139,7 +139,7 @@ PROFILES = {
         updates=30,
         episodes=48,
         # With noise drawn anew each time, a deviation of 0.2 made windows jump and fill queues: the policy learnt to
-        # stay below that, and left the link half empty without noise. What fits noise that remembers is open.
+        # stay below that, and left the link half empty without noise. The best deviation for correlated noise is open.
         log_deviation=-1.9,
         guard={"after": 20, "back_after": 20},
         start=Start(packets=3.0, share=0.01, gain=0.5, crowded_ratio=2.0, crowded_share=0.4),

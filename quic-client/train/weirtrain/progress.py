@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a command is: a bar on a terminal, a line for each update everywhere."""
+"""Progress of a command: a bar on a terminal, a line for each update everywhere."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an interval was worth (Zhang et al., Eq. 1 to 3)."""
+"""Reward of an interval (Zhang et al., Eq. 1 to 3)."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def of_intervals(trajectory: Trajectory, reward: Reward, unit_bytes_s: float) ->
 def together(trajectories: Sequence[Trajectory], worths: Sequence[np.ndarray]) -> list[np.ndarray]:
     """For connections of one run: the mean of their rewards in the middle of each one's intervals [steps].
 
-    Who is paid for its own rate alone takes it from the others: where all round trips are late anyway, a wider window
-    costs nobody more. Connections at rest at that time do not count."""
+    A flow rewarded for its own rate alone takes it from the others: where all round trips are late anyway, a wider
+    window costs nobody more. Connections at rest at that time do not count."""
     found = []
     for own, worth in zip(trajectories, worths, strict=True):
         middles = own.numbers["t_us"] - own.numbers["interval_us"] / 2

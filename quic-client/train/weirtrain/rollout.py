@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rollouts: lab runs of episodes with the weights of one step, here or on a Ray cluster. What comes back are the
-contents of trajectory files, in the order of senders and connections."""
+"""Rollouts: lab runs of episodes with the weights of one step, here or on a Ray cluster. Results are the contents of
+trajectory files, in the order of senders and connections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRIES_ON_RAY = 3  # a node may die with its runs
 
 @dataclass(frozen=True)
 class Rollout:
-    """What an episode left: names and contents of its trajectory files, and the seconds that it took."""
+    """Output of an episode: names and contents of its trajectory files, and the seconds that it took."""
 
     episode: Episode
     files: list[tuple[str, bytes]]

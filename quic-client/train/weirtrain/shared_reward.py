@@ -43,7 +43,7 @@ def of_one(share: float, rtt_s: float, lost: float, episode: Episode, reward: Sh
 
 
 def active_at(now_us: np.ndarray, flows: Sequence[Trajectory]) -> np.ndarray:
-    """How many of the flows are under way at each of these times; at least one."""
+    """Number of flows that are under way at each of these times; at least one."""
     count = np.zeros(len(now_us))
     for flow in flows:
         times = flow.numbers["t_us"]
@@ -72,7 +72,7 @@ def _worth(flow: Trajectory, flows: Sequence[Trajectory], episode: Episode) -> n
 
 
 def facts(flow: Trajectory, sender: int, flows: Sequence[Trajectory], episode: Episode) -> np.ndarray:
-    """What the critic is told of the link and no sender can know [steps, FACTS]."""
+    """Critic's facts of the link, which no sender can know [steps, FACTS]."""
     active = active_at(flow.numbers["t_us"], flows)
     constant = (
         np.log2(episode.rate_mbit_s / 8), np.log2(episode.rtt_of_s(sender) / 0.04), np.log2(episode.buffer_bdp),

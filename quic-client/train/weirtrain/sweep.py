@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run train sweep`: settings that the paper does not publish, each trained on its training link and judged there.
 
-Settings are changed one at a time from `base`, which is the profile with BASE. What counts is Table 2's link alone:
-of the settings whose policy has ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is
-chosen. The profile's eta is not what the last sweep chose: docs/results/train/README.md says why."""
+Settings are changed one at a time from `base`, which is the profile with BASE. Only Table 2's link counts: of the
+settings whose policy has ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is chosen.
+The profile's eta is not what the last sweep chose: docs/results/train/README.md says why."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Training:
         self.keep()
 
     def run(self, runner: Runner, updates: int, tell: Tell) -> None:
-        """Trains until so many updates are done. What was kept last stays whatever happens.
+        """Trains until so many updates are done. The last checkpoint survives any failure.
 
         Raises RunError, LabError, TrajectoryError, FloatingPointError, OSError."""
         self.validate(runner, tell)
@@ -153,7 +153,7 @@ class Training:
         atomic.write_all({self.folder / CHECKPOINT: checkpoint.content(content), **self.results()})
 
     def results(self) -> dict[Path, bytes | str]:
-        """What can be made again from a checkpoint."""
+        """Files that can be made again from a checkpoint."""
         found: dict[Path, bytes | str] = {
             self.weights_path: self.weights(), self.folder / CURVES: curves.as_csv(self.rows, curves.COLUMNS),
         }  # fmt: skip

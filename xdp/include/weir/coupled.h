@@ -39,7 +39,7 @@ WEIR_INLINE __u64 weir_mark_probability_q32(const struct weir_coupling *c, __u64
 	return p_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : p_q32;
 }
 
-/* What happens to one packet of L that finds a delay of tau_l_us before it. */
+/* Verdict for one packet of L that finds a delay of tau_l_us before it. */
 WEIR_INLINE enum weir_verdict weir_decide_low(const struct weir_coupling *c, __u64 u_q40, __u32 tau_l_us,
 					      __u32 floor_us, __u32 rand_a, __u32 rand_b)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The PID-Delay law in integers; docs/design/law.md is the contract and its numbered steps are cited here. Pure
+ * The PID-Delay law in integers; docs/design/law.md and verdict.md are the contract; their steps are cited here. Pure
  * functions of their arguments: no clock, no random numbers, no kernel calls, so the same text runs in tc, XDP and user
  * space. Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
  *
@@ -50,9 +50,9 @@ struct weir_rate {
 };
 
 /*
- * What the verdicts leave behind; apart from the control state because verdicts may be given beside a step. Zero at the
- * start. Two CPUs that give verdicts at once may lose one of two additions, or hit one packet more for one sum: the sum
- * stays in its range.
+ * State left by the verdicts; apart from the control state because verdicts may be given beside a step. Zero at the
+ * start. Two CPUs that give verdicts at once may lose one of two additions, or drop or mark one packet more for one
+ * sum: the sum stays in its range.
  */
 struct weir_spacing {
 	__u64 sum_q32; /* of the probabilities of the packets since the last hit */
@@ -61,7 +61,7 @@ struct weir_spacing {
 #define WEIR_FLOWS_SHIFT 12
 #define WEIR_FLOWS (1U << WEIR_FLOWS_SHIFT)
 
-/* What one of WEIR_FLOWS counters knows of the flows that share it; all zero at the start. */
+/* One of WEIR_FLOWS counters, for the flows that share it; all zero at the start. */
 struct weir_flow {
 	__u64 flow_last_us;
 	__u32 flow_bytes; /* halved each 2^share_shift us */
@@ -73,7 +73,7 @@ struct weir_share {
 	__u64 share_mean_q6;
 };
 
-/* What a flow has sent of late beside the others. New: nothing. */
+/* Recent rate of a flow against the others'. New: no bytes yet. */
 enum weir_size { WEIR_SMALL, WEIR_LARGE, WEIR_NEW };
 
 enum weir_verdict { WEIR_PASS, WEIR_MARK, WEIR_DROP };
@@ -316,7 +316,7 @@ WEIR_INLINE int weir_is_spared(const struct weir_params *p, __u32 tau_us, enum w
 	return size == WEIR_NEW && weir_counts_flows(p) && tau_us < p->ecn_drop_us;
 }
 
-/* What a delay beyond the bounds in time adds to the probability of a hit; 0 up to them. */
+/* Addition to the probability of a drop or mark by a delay beyond the bounds in time; 0 up to them. */
 WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, enum weir_size size)
 {
 	__u64 over_q32;
@@ -413,9 +413,9 @@ WEIR_INLINE enum weir_verdict weir_draw(struct weir_spacing *spacing, const stru
 }
 
 /*
- * What happens to one packet that finds backlog_bytes and a delay of tau_us before it. ect: not zero if it is ECT(0),
- * ECT(1) or CE. size: what weir_flow_arrival said of its flow. rand_a and rand_b: uniform over 32 bits and independent
- * of each other. A packet to be marked that is CE already passes as it is.
+ * Verdict for one packet that finds backlog_bytes and a delay of tau_us before it. ect: not zero if it is ECT(0),
+ * ECT(1) or CE. size: by weir_flow_arrival. rand_a and rand_b: uniform over 32 bits and independent of each other. A
+ * packet to be marked that is CE already passes as it is.
  */
 WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, struct weir_spacing *spacing,
 					  const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, int ect,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What programs and user space share: the values of the maps, pinned under /sys/fs/bpf/weir/. They exchange nothing
+ * Data shared by programs and user space: the values of the maps, pinned under /sys/fs/bpf/weir/. They exchange nothing
  * else.
  */
 #ifndef WEIR_MAPS_H
@@ -74,10 +74,11 @@ struct weir_class {
 };
 
 /*
- * What a packet is told apart by: a class's number as its priority, as htb takes it, or its mark. Numbers of one htb,
- * the first that got a law, are in the map `minors`, by the minor number alone: that costs a packet a few ns. Those of
- * others and all marks are in `tells`, by the keys below. Queues of mq are classes too, whose minor number is one more
- * than the queue's. The kernel picks one of them for a packet after this, by what is known here already.
+ * Key that leads a packet to its class: a class's number as its priority, as htb takes it, or its mark. Numbers of one
+ * htb, the first that got a law, are in the map `minors`, by the minor number alone: that costs a packet a few ns.
+ * Those of others and all marks are in `tells`, by the keys below. Queues of mq are classes too, whose minor number is
+ * one more than the queue's. The kernel picks one of them for a packet after this, by fields that are known here
+ * already.
  */
 #define WEIR_MINORS 65536
 #define WEIR_BY_PRIORITY(handle) ((__u64)(handle))
@@ -135,7 +136,7 @@ struct weir_config {
 #define WEIR_LOCK_FIELD struct bpf_spin_lock lock
 #endif
 
-/* What the law did. */
+/* Counters of the law. */
 struct weir_steps {
 	__u64 updates;
 	__u64 missed_intervals;
@@ -219,7 +220,7 @@ struct weir_shape {
 };
 
 /*
- * What the loader must know to undo and to report; programs don't read it. Each thing is written down before it is
+ * State that the loader needs to undo and to report; programs don't read it. Each thing is written down before it is
  * done, so that a loader killed at any moment leaves nothing that the next one can't find.
  */
 struct weir_meta {

@@ -15,7 +15,7 @@ WEIR_INLINE __u64 weir_skb_len(const struct __sk_buff *skb)
 	return skb->len + (skb->vlan_present ? WEIR_VLAN_BYTES : 0);
 }
 
-/* What lies between the two ends. `out` is read first: a packet is in before it is out. */
+/* Bytes between the two ends. `out` is read first: a packet is in before it is out. */
 WEIR_INLINE __u64 weir_between(const struct weir_queue *q, const struct weir_drain *d)
 {
 	__u64 out = *(const volatile __u64 *)&d->out;

@@ -40,19 +40,19 @@ struct weir_params {
 	__u32 dq_shift;
 	/* a new rate has weight 2^-this */
 	__u32 dq_weight_shift;
-	/* no hit while the sum of probabilities since the last hit is below this */
+	/* no drop or mark while the sum of probabilities since the last one is below this */
 	__u32 space_least_q16;
-	/* a hit as soon as that sum reaches this, 0: hits are independent */
+	/* a drop or mark at this sum, 0: independent draws */
 	__u32 space_most_q16;
 	/* delay above which delay_bound_slope counts, 0 off */
 	__u32 delay_bound_us;
-	/* probability of a hit per second of delay above that bound, 0 off */
+	/* rise of the probability per second of delay above that bound, 0 off */
 	__u32 delay_bound_slope_q40_per_us;
-	/* delay from which every packet is hit, 0 off */
+	/* delay from which every packet that is not marked is dropped, 0 off */
 	__u32 delay_limit_us;
 	/* bound and limit need a backlog of this and 2^dq_shift bytes, 0: any backlog */
 	__u32 delay_guard_bytes;
-	/* hits wait for flows that have sent this many times the mean, 0 off */
+	/* drops and marks wait for flows that have sent this many times the mean, 0 off */
 	__u32 share_least_q16;
 	/* bytes counted for a flow halve every 2^this us */
 	__u32 share_shift;

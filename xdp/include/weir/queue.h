@@ -55,7 +55,7 @@ struct {
 
 static const __u32 weir_first = 0;
 
-/* What the programs do with a packet: the law's verdict or the queue's limit. */
+/* Fate of a packet: the law's verdict or the queue's limit. */
 enum weir_fate { WEIR_FATE_PASS, WEIR_FATE_HIT_MARK, WEIR_FATE_HIT_DROP, WEIR_FATE_LIMIT };
 
 WEIR_INLINE const struct weir_config *weir_config_at(const __u32 *slot)
@@ -185,7 +185,7 @@ WEIR_INLINE int weir_virtual_may_hit(const struct weir_queue *q, const struct we
 	       weir_excess_q32(&c->law, backlog_bytes, weir_tau_us(&rate, &c->law, backlog_bytes), WEIR_LARGE);
 }
 
-/* What the rate allows since the last one. Under the lock. */
+/* Drains the bytes that the rate allows since the last one. Under the lock. */
 WEIR_INLINE void weir_virtual_drain(struct weir_queue *q, const struct weir_config *c, __u64 now_ns)
 {
 	__u64 dt_ns = now_ns - q->virtual_ns, drained_q16;
@@ -244,8 +244,8 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 	__u64 backlog_bytes;
 	enum weir_fate fate;
 
-	/* Not under the lock, and not where they decide nothing. What another CPU changes meanwhile then comes after
-	 * this packet: all ones are no hit. */
+	/* Not under the lock, and not where they decide nothing. Another CPU's changes meanwhile then come after this
+	 * packet: all ones are no drop and no mark. */
 	if (may_hit && !weir_hits_wait(&c->law)) {
 		rand_a = bpf_get_prandom_u32();
 		if (c->law.squared)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the sojourn sampler's programs and its process share. */
+/* Data shared by the sojourn sampler's programs and its process. */
 #ifndef WEIR_SOJOURN_H
 #define WEIR_SOJOURN_H
 
@@ -13,9 +13,9 @@
 #define SOJOURN_TAIL_BYTES 8
 
 /*
- * What identifies a packet while it is between the two ends: nothing in it changes between egress and the
- * peer's ingress. So neither hop limit nor ECN, and not the TCP and UDP checksums, which the kernel may fill in after
- * the queue. The last bytes distinguish encrypted packets, and pure acknowledgements by their timestamps.
+ * Identity of a packet while it is between the two ends: nothing in it changes between egress and the peer's ingress.
+ * So neither hop limit nor ECN, and not the TCP and UDP checksums, which the kernel may fill in after the queue. The
+ * last bytes distinguish encrypted packets, and pure acknowledgements by their timestamps.
  */
 struct sojourn_key {
 	__u32 hop;

@@ -15,7 +15,7 @@
 #define Z_LIMIT 16
 #define Z_LIMIT_Q16 (Z_LIMIT << 16)
 
-/* The form of a key's value, and the factor by which it becomes the law's integer. */
+/* Form of a value in text, and the factor to the law's integer. */
 enum form {
 	WHOLE,	     /* the integer itself */
 	PER_SECOND,  /* a gain: U per second of delay and step; 2^-40 per microsecond */
@@ -226,7 +226,7 @@ int weir_gains_put(struct weir_gains *values, const char *source, const char *ke
 	return 0;
 }
 
-/* What one of the law's units is in an operator's; params holds what the gain goes by. */
+/* One of the law's units in an operator's; params holds the values that the gain depends on. */
 static double factor_of(const struct gain *g, const struct weir_params *params)
 {
 	switch (g->form) {

@@ -69,7 +69,7 @@ static bool is_control(char c)
 	return ((unsigned char)c < 0x20 && c != '\t') || c == 0x7f;
 }
 
-/* What may stand behind a pair: space and a comment. */
+/* The rest of a line: space and a comment. */
 static int skip_rest(struct weir_toml *t)
 {
 	skip_space(t);
@@ -127,7 +127,7 @@ static char *read_code(struct weir_toml *t, char *to, int digits)
 			return NULL;
 		c = c << 4 | (uint32_t)digit;
 	}
-	if (!c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) /* 0 would end the text, and is in no value of ours */
+	if (!c || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) /* 0 would end the text, and is in no valid value */
 		return NULL;
 	return put_utf8(to, c);
 }

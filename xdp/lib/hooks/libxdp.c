@@ -24,8 +24,8 @@ struct xdp_multiprog;
 typedef int print_f(int level, const char *format, va_list args);
 
 /*
- * What we use of libxdp, and of the libbpf it came with: an object of that one is none of ours, which is another copy.
- * Only descriptors go from one to the other.
+ * Symbols of libxdp, and of the libbpf it came with: an object of that one is none of ours, which is another copy. Only
+ * descriptors go from one to the other.
  */
 static struct {
 	long (*libxdp_get_error)(const void *pointer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which XDP programs are on an interface, alone or in libxdp's dispatcher, which holds several. The library is opened
- * when it is needed, so that a machine without it builds and runs all the same.
+ * XDP programs on an interface, alone or in libxdp's dispatcher, which holds several. The library is opened when it is
+ * needed, so that a machine without it builds and runs all the same.
  */
 #ifndef WEIR_LIBXDP_H
 #define WEIR_LIBXDP_H

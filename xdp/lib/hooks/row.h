@@ -33,7 +33,7 @@ struct weir_program {
 	bool verbose;
 };
 
-/* What `status` says of a hook. */
+/* Fields of a hook in `status`. */
 struct weir_hook_description {
 	const char *direction;	/* "egress" */
 	const char *owner;	/* XDP: who put the program there; NULL elsewhere */
@@ -74,12 +74,12 @@ struct weir_hook_row {
 	/* Whether our program is there. Also true where that may not be asked. */
 	bool (*find)(const struct weir_side *side, const struct weir_meta *about, const char *path);
 	struct weir_hook_description (*describe)(void);
-	/* What runs before ours and may keep packets from it, as a sentence with the remedy; "" nothing. May be NULL.
+	/* Programs before ours that may keep packets from it, as a sentence with the remedy; "" nothing. May be NULL.
 	 */
 	void (*ahead)(const struct weir_side *side, int netlink, const char *path, char *text, size_t size);
 };
 
-/* What rows have in common: the near end of an attachment, */
+/* Common functions of the rows: the near end of an attachment, */
 struct weir_side weir_side_of(const struct weir_meta *about, const char *name);
 /* "egress" or "ingress", */
 const char *weir_point_name(enum bpf_tc_attach_point point);

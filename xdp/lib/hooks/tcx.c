@@ -151,7 +151,7 @@ static int detach(const struct weir_side *side, const struct weir_meta *about, c
 		     : 0;
 }
 
-/* How many run at egress before the one of a link (-1: all), and their names. 0 too if they can't be listed. */
+/* Number of programs at egress before the one of a link (-1: all), and their names. 0 too if they can't be listed. */
 static int before(int ifindex, int link, char *names, size_t size)
 {
 	__u32 ids[PROGRAMS_MAX], flags, count = PROGRAMS_MAX, info_size = sizeof(struct bpf_link_info);

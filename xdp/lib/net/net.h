@@ -17,7 +17,7 @@ __u32 weir_netns_inum(void);
 /* Hardware type (ARPHRD_*) of an interface, or -errno. */
 int weir_link_type(const char *dev);
 
-/* What some kernels call the lack of a root qdisc, where others don't answer. */
+/* Some kernels' name for the lack of a root qdisc, where others don't answer. */
 #define WEIR_NO_QDISC "noqueue"
 
 struct weir_qdisc {
@@ -58,14 +58,14 @@ int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc);
  * run on received packets: it has one block, whatever class a filter names. */
 enum weir_filter_qdisc { WEIR_FILTER_QDISC_NONE, WEIR_FILTER_QDISC_CLSACT, WEIR_FILTER_QDISC_INGRESS };
 
-/* Which of them the interface has, or -errno. */
+/* Kind of the one that the interface has, or -errno. */
 int weir_filter_qdisc_read(int netlink, int ifindex);
 /* The same with a socket of its own. */
 int weir_filter_qdisc_of(int ifindex);
 /* The line that rejects `ingress` where a filter at egress is asked for, with the remedy; returns -1. */
 int weir_ingress_qdisc_error(const char *dev, const char *other_remedy);
 
-/* How many filters hang on the interface's clsact, both sides. A number or -errno. */
+/* Number of filters on the interface's clsact, both sides, or -errno. */
 int weir_clsact_filters(int netlink, int ifindex);
 
 #endif /* WEIR_NET_H */

@@ -9,7 +9,8 @@
 
 /* Both in the interface's namespace; dev: its name, no alternative one. */
 
-/* How many queues packets are spread over now (real_num_tx_queues, as ethtool -l has it); 0: the driver does not say.
+/* Number of queues that packets are spread over now (real_num_tx_queues, as ethtool -l has it); 0: the driver does not
+ * report it.
  */
 __u32 weir_queues_count(const char *dev);
 

@@ -22,7 +22,7 @@
 #define LIMIT_LEAST 1000 /* packets: what the kernel gives an Ethernet queue */
 #define LIMIT_MOST 65536
 
-/* What htb may send at once: a millisecond's worth, as sqm-scripts have it, but no less than tc gives. */
+/* htb's burst: a millisecond's worth, as sqm-scripts have it, but no less than tc gives. */
 #define BURST_S 1e-3
 #define BURST_LEAST_BYTES 1600
 
@@ -153,7 +153,7 @@ static int make_leaf(int netlink, int ifindex, const struct weir_shape *shape)
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
 
-/* What is there of a shape. */
+/* Existing parts of a shaper. */
 struct found {
 	const struct weir_shape *shape;
 	unsigned int classes, filters;

@@ -9,7 +9,7 @@
 
 #include "weir/maps.h"
 
-/* What to make for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
+/* Shaper for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
 struct weir_shape weir_shape_of(double rate_bit_s);
 
 /* The class that packets wait in; of the root `handle` 0x10000 (tc's 1:) it is 0x10001. */
@@ -17,8 +17,8 @@ __u32 weir_shape_class(const struct weir_shape *shape);
 
 /*
  * Makes it, where no one has put a root qdisc of his own; `replace`: whatever the root is now, and without the classes
- * and filters that somebody added. What is there of it already is put right. netlink: a socket of the interface's
- * namespace. 0 or -errno; EEXIST: another root is there.
+ * and filters that somebody added. Existing parts are put right. netlink: a socket of the interface's namespace. 0 or
+ * -errno; EEXIST: another root is there.
  */
 int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands under an interface: its tree of queue disciplines and classes. */
+/* Tree of queue disciplines and classes under an interface. */
 #ifndef WEIR_TREE_H
 #define WEIR_TREE_H
 
@@ -39,7 +39,7 @@ int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree);
  * -errno. */
 int weir_leaf_read(int netlink, int ifindex, const struct weir_class_now *in, struct weir_tree *tree);
 
-/* How many of these classes have neither classes below them nor a qdisc with classes in it. */
+/* Number of these classes that have neither classes below them nor a qdisc with classes in it. */
 __u32 weir_classes_leaves(const struct weir_class_list *classes);
 
 /* "htb 1:", or "none (noqueue)". */

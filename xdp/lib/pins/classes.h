@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which classes of an attachment have a law: its table, pinned as the map `class`, and what packets are told apart by.
+/* Classes of an attachment that have a law: its table, pinned as the map `class`, and the keys of packets.
  */
 #ifndef WEIR_PINS_CLASSES_H
 #define WEIR_PINS_CLASSES_H
@@ -29,7 +29,7 @@ int weir_class_find(struct weir_attachment *a, __u32 handle, struct weir_class *
 typedef int weir_law_each_f(struct weir_attachment *a, const struct weir_class *class, void *context);
 int weir_law_each(struct weir_attachment *a, weir_law_each_f *each, void *context);
 
-/* What changing the table takes; the caller holds the lock of the interface. */
+/* Maps needed to change the table; the caller holds the lock of the interface. */
 struct weir_class_maps {
 	int class, tells, telling, minors;
 	__u32 slots;
@@ -49,7 +49,7 @@ int weir_class_look(const struct weir_class_maps *m, __u32 handle, __u32 *slot, 
 /* The entry of a slot. */
 int weir_class_entry(const struct weir_class_maps *m, __u32 slot, struct weir_class *class);
 
-/* How packets are told apart, and the slot that a mark leads to; WEIR_SLOT_NONE: to none. */
+/* Keys in use for packets, and the slot that a mark leads to; WEIR_SLOT_NONE: to none. */
 int weir_telling_read(const struct weir_class_maps *m, struct weir_telling *telling);
 int weir_class_mark_slot(const struct weir_class_maps *m, __u32 mark, __u32 *slot);
 /* Of a class with a law: packets with this mark are of it from now on, and of no other; none with another one is. */

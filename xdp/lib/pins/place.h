@@ -40,7 +40,7 @@ enum weir_direction weir_direction_split(char *dev);
 /* The namespace we are in. */
 void weir_place_here(struct weir_place *place);
 bool weir_place_same_netns(const struct weir_place *a, const struct weir_place *b);
-/* What a meta map says: where an attachment is, and its other end (veth; ifindex 0: there is none). */
+/* Place of an attachment by its meta map, and its other end (veth; ifindex 0: there is none). */
 struct weir_place weir_place_of(const struct weir_meta *about);
 struct weir_place weir_place_of_peer(const struct weir_meta *about);
 
@@ -67,7 +67,7 @@ int weir_place_path(const char *pins, const struct weir_place *place, char *path
 #define WEIR_OLD "old-"
 void weir_place_beside(const char *path, const char *which, char *beside);
 
-/* What the pinned meta map of a folder says. False if there is none, or it is another version's. */
+/* Reads the pinned meta map of a folder. False if there is none, or it is another version's. */
 bool weir_meta_read(const char *path, struct weir_meta *about);
 
 /* Writes it there. 0 or -errno. */

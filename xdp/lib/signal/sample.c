@@ -67,7 +67,7 @@ static void add_counters(struct weir_counters *sum, const struct weir_counters *
 		((__u64 *)sum)[i] += ((const __u64 *)more)[i];
 }
 
-/* Both bands, and what they are together. What is in the sample so far is band C's. */
+/* Both bands, and their sum. The sample so far is band C's. */
 static int take_bands(const struct weir_attachment *a, struct weir_sample *s)
 {
 	const struct weir_drain *drain[WEIR_BANDS];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes for weir-sojourn, played inside a lab: `scene.py NAME BINARY`. What was seen goes to $WEIR_OUT/result.json.
+"""Scenes for weir-sojourn, played inside a lab: `scene.py NAME BINARY`. Results go to $WEIR_OUT/result.json.
 
 Each scene has a veth from `sa` here to `sb` in the namespace `b`. Nothing is judged here.
 """
@@ -196,7 +196,7 @@ def same_packets(binary: str) -> dict:
 
 
 def hooks() -> list[str]:
-    """What hangs on both ends: clsact and filters."""
+    """Hooks on both ends: clsact and filters."""
     asked = ("tc qdisc show dev sa", "tc filter show dev sa egress", "tc filter show dev sa ingress")
     asked += tuple(f"ip netns exec b {line.replace(' sa', ' sb')}" for line in asked)
     text = "".join(sh(command, check=False) for command in asked)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of weir-sojourn share. Functions return 0, or -1 after one line on standard error. */
+/* Common parts of weir-sojourn. Functions return 0, or -1 after one line on standard error. */
 #ifndef WEIR_SAMPLER_H
 #define WEIR_SAMPLER_H
 
@@ -26,7 +26,7 @@ struct point {
 	bool owns_clsact; /* made here, or by a sampler that was killed */
 };
 
-/* What was inside at one moment of the --every-ms grid. */
+/* Content of the queue at one moment of the --every-ms grid. */
 struct tick {
 	__u64 bytes;
 	__u64 packets;

@@ -85,7 +85,8 @@ static bool is_queue(const struct weir_class_now *now)
 	return !strcmp(now->kind, "mq");
 }
 
-/* How many queues of mq packets are spread over. A driver that does not say has no more than mq has classes. */
+/* Number of queues of mq that packets are spread over. A driver that does not report it has no more than mq has
+ * classes. */
 static __u32 count_queues(const struct resolving *s, const char *name)
 {
 	__u32 queues = weir_queues_count(name), most = 0;
@@ -309,7 +310,7 @@ static int check_tells(const struct weir_class_maps *maps, const struct request 
 				    r->mark);
 }
 
-/* How packets are told apart, beside what each class has of its own. */
+/* Sets the keys of packets, beside each class's own. */
 static int tell_by(const struct class_store *store, const struct request *r, __u32 queues)
 {
 	struct weir_telling telling;

@@ -8,7 +8,7 @@
 #include "pins/classes.h"
 #include "weir-xdp/request.h"
 
-/* How a request's interface and class are called: eth0/1:10, eth0/1:, or eth0 where there is not one class. */
+/* Name of a request's interface and class: eth0/1:10, eth0/1:, or eth0 where there is not one class. */
 #define CLASSES_NAME_LEN (IF_NAMESIZE + 1 + WEIR_CLASS_LEN)
 void classes_name(const char *dev, __u32 handle, char name[CLASSES_NAME_LEN]);
 
@@ -36,7 +36,7 @@ int classes_resolve(const struct request *r, int netlink, int ifindex, struct we
 		    struct class_list *list);
 void classes_free(struct class_list *list);
 
-/* How many slots an attachment gets: twice the classes there are, so that others can come. */
+/* Number of slots of an attachment: twice the classes there are, so that others can come. */
 __u32 classes_room(__u32 there);
 
 /* Free slots for all of the list, in an attachment that has laws already. */
@@ -59,9 +59,9 @@ int classes_put(const struct class_store *store, const struct request *r, struct
 int classes_clear_slot(const struct class_store *store, __u32 slot, const struct weir_queue *queue);
 
 /*
- * Makes the marks that a request has for its one class lead to a slot that has a law, and what is left (--others),
- * unless it only looks; *differs: they did not. Whose they are already is an error, but not if the daemon asks: its
- * configuration says of all its classes whose.
+ * Makes the marks that a request has for its one class lead to a slot that has a law, and the other packets (--others),
+ * unless it only looks; *differs: they did not. A mark of another class is an error, but not if the daemon asks: its
+ * configuration has the marks of all its classes.
  */
 int classes_tell(const struct weir_class_maps *maps, const struct request *r, __u32 slot, bool *differs);
 
@@ -75,7 +75,7 @@ struct class_run {
 };
 /* Of the slot of an attachment. */
 int class_run_add(struct class_run *run, const struct weir_attachment *a, const struct weir_config *config);
-/* What has been added and is not in place yet. */
+/* Additions that are not in place yet. */
 int class_run_put(struct class_run *run, const struct weir_attachment *a);
 
 #endif /* WEIR_XDP_CLASSES_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whatever is attached now, what is asked for afterwards. What works and fits is adopted; a configuration that differs
- * is replaced as `set` does it; another program takes the old one's place at its hook.
+ * Brings any present state to the requested one. An attachment that works and fits is adopted; a configuration that
+ * differs is replaced as `set` does it; another program takes the old one's place at its hook.
  */
 #include "weir-xdp/ensure.h"
 
@@ -54,7 +54,7 @@ int ensure_check_ends(const struct plan *p, const struct weir_meta *old)
 	return 0;
 }
 
-/* The shaper that is asked for. What weir-xdp made before it may make again; what somebody made it refuses. */
+/* The shaper that is asked for. A shaper that weir-xdp made before it may make again; another tool's it rejects. */
 static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	const struct request *r = p->r;

@@ -7,7 +7,7 @@
 
 #include "weir-xdp/request.h"
 
-/* What was not as asked for. */
+/* Part that differed from the request. */
 enum part {
 	PART_PROGRAM,
 	PART_SIGNAL,

@@ -43,7 +43,7 @@ static void close_laws(struct asked *l)
 	weir_attachment_close(&l->a);
 }
 
-/* Which of the classes have a law; the slots of the others are WEIR_SLOT_NONE. */
+/* Finds the classes that have a law; the slots of the others are WEIR_SLOT_NONE. */
 static int find_laws(struct asked *l)
 {
 	struct weir_class class;
@@ -198,7 +198,7 @@ static int replace_one_law(struct plan *p, const struct weir_meta *old, const ch
 	return p->r->look ? 0 : plan_replace(p, old, path);
 }
 
-/* What works is there, or was made just now. */
+/* The attachment works, or was made just now. */
 static int ensure_there(struct asked *l, struct outcome *o)
 {
 	bool made = o->did != DID_ADOPT;
@@ -224,7 +224,8 @@ static int ensure_there(struct asked *l, struct outcome *o)
 	return 0;
 }
 
-/* What is there, or a new attachment, and then the laws. `own`: the request without its marks, as the plan has it. */
+/* Adopts the attachment or makes a new one, and then the laws. `own`: the request without its marks, as the plan has
+ * it. */
 static int ensure_all(struct asked *l, struct request *own, const struct weir_meta *old, bool works, struct outcome *o)
 {
 	struct plan *p = l->p;

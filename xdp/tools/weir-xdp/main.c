@@ -102,7 +102,7 @@ static int help(bool expert)
 
 static int version(void)
 {
-	printf("weir-xdp " WEIR_VERSION "\n");
+	printf("weir-xdp %s\n", weir_version);
 	return 0;
 }
 
@@ -141,7 +141,7 @@ static int check_name(const char *option, const char *text)
 	return weir_name_check(option, dev);
 }
 
-/* What is left of the command line after its options: DEV, and what the command takes besides. */
+/* Reads the command line after its options: DEV, and the command's other arguments. */
 static int read_arguments(struct request *r, const struct command *command, int argc, char **argv)
 {
 	char *netns, *class;

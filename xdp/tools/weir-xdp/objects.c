@@ -49,7 +49,7 @@ __u64 object_build(__u32 signal, __u32 hook, enum laws laws)
 	return hash;
 }
 
-/* The maps that have a value for each class. What packets are told apart by can be two things for each. */
+/* The maps that have a value for each class. Each class can have two keys for its packets. */
 static int give_room(const struct loaded *l, __u32 slots)
 {
 	static const char *const names[] = {"class", "config", "queue", "counters", "flows"};

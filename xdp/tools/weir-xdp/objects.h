@@ -18,10 +18,10 @@ struct loaded {
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
-/* Which laws there are on the interface: one, two bands of one, or one for each of several classes. */
+/* Laws on the interface: one, two bands of one, or one for each of several classes. */
 enum laws { LAWS_ONE, LAWS_COUPLED, LAWS_CLASSES };
 
-/* What distinguishes that object's programs from those of another version. */
+/* Number that distinguishes that object's programs from those of another version. */
 __u64 object_build(__u32 signal, __u32 hook, enum laws laws);
 /*
  * Loads the object a signal needs; slots: the room for classes, 0 where there are none. 0 or -errno; says nothing,

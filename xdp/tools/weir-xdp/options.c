@@ -59,7 +59,7 @@ int read_class(struct request *r, char *value)
 	return 0;
 }
 
-/* What is 5, 0x1f or 0x10/0xff0. */
+/* Reads 5, 0x1f or 0x10/0xff0. */
 static int read_mark(struct request *r, char *value)
 {
 	unsigned long long mark, mask = UINT32_MAX;

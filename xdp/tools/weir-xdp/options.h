@@ -9,7 +9,7 @@
 
 #define KERNEL_BTF "/sys/kernel/btf/vmlinux"
 
-/* Which commands take an option: any of these together. */
+/* Commands that take an option: any of these together. */
 enum command_bit {
 	ATTACH = 1,
 	ADOPT = 2,

@@ -168,7 +168,7 @@ static int check_queue(const struct request *r, const struct interface *dev, __u
 	return 0;
 }
 
-/* Which signal, and why; its program is loaded. 0, or -1 with the objection to the one asked for. */
+/* Chooses the signal, with the reason; its program is loaded. 0, or -1 with the objection to the one asked for. */
 static int choose(const struct request *r, const struct interface *dev, struct weir_meta *about, struct loaded *l)
 {
 	const struct weir_signal_row *row;
@@ -378,7 +378,7 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 	return weir_meta_write(p->l.meta, about, r->dev);
 }
 
-/* What undoing and reporting take, as far as it is known before anything is attached. */
+/* Writes the data for undoing and reporting, as far as they are known before anything is attached. */
 static void describe(const struct request *r, const struct interface *dev, const struct interface *peer,
 		     struct weir_meta *about)
 {

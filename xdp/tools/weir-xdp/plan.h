@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What it takes to put the law on an interface: `attach`, `adopt` and `ensure` are made of these steps. */
+/* Steps of putting the law on an interface: `attach`, `adopt` and `ensure` are made of these. */
 #ifndef WEIR_XDP_PLAN_H
 #define WEIR_XDP_PLAN_H
 
@@ -40,7 +40,7 @@ struct plan {
 
 /* Functions return 0, or -1 after one line. */
 
-/* What is asked for makes sense, its interfaces are there, and are locked until plan_end; nothing is held after -1. */
+/* Checks the request; its interfaces are there, and are locked until plan_end; nothing is held after -1. */
 int plan_begin(struct plan *p, const struct request *r);
 void plan_end(struct plan *p);
 
@@ -62,7 +62,7 @@ int plan_check(const struct request *r);
  * More of them: those of the classes that are asked for that have none.
  */
 int plan_add_classes(struct plan *p, const char *path);
-/* What the next plan_attach or plan_replace takes over. */
+/* Carries over the state that the next plan_attach or plan_replace needs. */
 int plan_carry(struct plan *p, const char *path);
 /* Its poll process anew, with all it has pinned; `about` knows it then. */
 int plan_restart(struct plan *p, const char *path, struct weir_meta *about);
@@ -70,7 +70,8 @@ int plan_restart(struct plan *p, const char *path, struct weir_meta *about);
 /* Attaches to what nothing (that works) is attached to. Whatever fails, nothing is left. Gains and coupling are set. */
 int plan_attach(struct plan *p);
 
-/* What stands there, and the configuration that follows; with --shape as it will be, unless `about` has a shaper. */
+/* Looks at the qdiscs there, and makes the configuration that follows; with --shape as it will be, unless `about` has a
+ * shaper. */
 int plan_look(struct plan *p);
 /* Rate of the shaper there, ours or another's, where the law is that of one queue; 0: none is known. */
 double plan_shaped_bit_s(const struct plan *p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command line asks for. */
+/* Request of a command line. */
 #ifndef WEIR_XDP_REQUEST_H
 #define WEIR_XDP_REQUEST_H
 

@@ -24,7 +24,7 @@ int read_gains(const struct request *r, struct weir_gains *gains, struct weir_co
 int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
 /* Whether a class is one of those that are asked for, by its number or as one of its htb; all are where none is. */
 bool wants_class(const struct request *r, __u32 handle);
-/* What the coupling needs of the gains. */
+/* Checks the gains for the coupling. */
 int check_coupled(const struct weir_gains *gains);
 
 #endif /* WEIR_XDP_VALUES_H */

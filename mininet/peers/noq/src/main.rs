@@ -132,7 +132,7 @@ fn locked(flows: &Shared) -> std::sync::MutexGuard<'_, Flows> {
     flows.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What a request wants.
+/// Parsed request.
 struct Asked {
     bytes: u64,
     /// So many again and again, this far apart.

@@ -122,7 +122,7 @@ def test_a_late_task_belongs_to_the_round_it_starts_in(run):
 
 
 def test_a_variant_slow_on_the_best_path_regrets_it(run):
-    """What a task might have taken does not depend on what the run's other tasks took."""
+    """A task's expected time does not depend on the run's other tasks."""
     lines = [dict(line) for line in hand_made()]
     for line in lines:
         if line["k"] == "task":

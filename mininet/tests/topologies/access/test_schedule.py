@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to the paths when: draws, changes, the truth that is told of them and the oracle's plan."""
+"""Timeline of the paths: draws, changes, the truth in the samples and the oracle's plan."""
 
 import statistics
 

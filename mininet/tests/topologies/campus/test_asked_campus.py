@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked of all five together, and what each adds."""
+"""Requirements on all five together, and the contribution of each."""
 
 import pytest
 

@@ -47,7 +47,7 @@ def lines() -> list[dict]:
     decided = {"device": "core", "port": "bb", "t_us": 25_000_000, "at": "2026-01-01T00:00:08.000Z"}
     changed = {"target_us": [15000, 10000], "m1_us": [20000, 13333]}
     found.append({"k": "decision", **decided, "action": "set", "changed": changed})
-    # What PBQ decides is no decision of the controller.
+    # PBQ's decisions are not the controller's.
     return [
         *found,
         {"k": "decision", "n": 3, "state": [0.0], "action": 0.5, "t_us": 20_000_000},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who stands where on `campus`, and what switches, controller and programs are told."""
+"""Places of hosts on `campus`, and the options of switches, controller and programs."""
 
 import tomllib
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is shown of a run on `campus` as it goes."""
+"""Live display of a run on `campus`."""
 
 import io
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's driver works out before it starts anything."""
+"""Computations of a run's driver before it starts anything."""
 
 import subprocess
 

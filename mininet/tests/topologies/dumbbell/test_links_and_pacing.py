@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scenario file says of the way back, of a rate that follows a file, and of voice and games."""
+"""Scenario keys of the return path, of a rate that follows a file, and of voice and games."""
 
 import pytest
 from scenario_checks import SHIPPED, check_mistake, problems

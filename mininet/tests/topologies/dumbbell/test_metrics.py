@@ -373,7 +373,7 @@ AS_WRITTEN = st.builds(
     st.integers(0, 2),
     st.sampled_from([b"", b',"low":0', b',"low":1', b',"low":2']),
 )
-# What another writer might make of a line, and what damage might.
+# Harmless rewrites of a line by another writer, and damage.
 OTHERWISE = st.sampled_from(
     [
         lambda line: line.replace(b",", b", "),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked in figures: which runs are asked, and when a figure is met."""
+"""Requirements in figures: the runs they apply to, and when one is met."""
 
 import generated_edge as made
 import pytest

@@ -164,7 +164,7 @@ def moving(**more):
 
 def test_a_move_is_measured_by_a_round_trip_and_beta_response_times(measure):
     found = measure(*moving())
-    # Links of 5 and 1 ms, there and back; 8 times 6 ms. What was over when it moved is none of the move's.
+    # Links of 5 and 1 ms, there and back; 8 times 6 ms. Gaps that ended before a move are not the move's.
     assert (found["move_bound_ms"], found["move_gap_ms"], found["move_stall_ms"]) == (60, 30, 60)
     assert (found["move_gap_ratio"], found["move_stall_ratio"]) == (0.5, 1)
     assert (found["move_back_ms"], found["moved_wrong_receivers"]) == (120, 0)

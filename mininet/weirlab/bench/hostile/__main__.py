@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What weir-switch forwards and weir-server serves beside attacks, over what they do without, in turn, and how much
-memory they take. The program that is attacked has one core to itself, all others share another one.
+"""Frames forwarded by weir-switch and bytes served by weir-server under attacks, over those without, in turn, and their
+memory. The attacked program has one core to itself, all others share another one.
 
 Each load is measured by itself. half: at a fixed rate, half of what the program carries alone, which is the share of
 one of two busy ports; `kept` is the part of what was offered that comes out, with the attack over without. saturating:

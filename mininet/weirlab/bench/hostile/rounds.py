@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What both parts share: which core runs what, programs that end with us, counters, and rounds with and without an
-attack in turn."""
+"""Common parts of both benches: assignment of cores, programs that end with us, counters, and rounds with and without
+an attack in turn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def progress(text: str) -> None:
 
 @dataclass(frozen=True)
 class Cores:
-    """Which core runs the program that is attacked, and which runs all others."""
+    """Core of the attacked program, and core of all others."""
 
     attacked: int
     others: int
@@ -60,7 +60,7 @@ class Cores:
 
 @dataclass(frozen=True)
 class Command:
-    """What to run on which core, and how much before others."""
+    """Command with its core and nice value."""
 
     words: list[str]
     core: int
@@ -84,8 +84,8 @@ class Command:
 
 @contextmanager
 def running(command: Command, ready: str = "", log: Path | None = None) -> Iterator[subprocess.Popen]:
-    """A program for as long as this lasts, from when it has printed a line that begins with `ready` on. What it says on
-    standard error goes to `log`."""
+    """A program for as long as this lasts, from when it has printed a line that begins with `ready` on. Its standard
+    error goes to `log`."""
     words = command.words
     with open(log or os.devnull, "ab") as complaints:
         process = command.start(complaints)

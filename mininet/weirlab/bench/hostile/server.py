@@ -98,8 +98,8 @@ class Rig:
         return Command(words, self.cores.others, ATTACK_NICE)
 
     def round(self, per_second: float | None, attack: str | None) -> dict[str, float]:
-        """Bytes/s of a download, and what the server used. What is compared is the part of what was to come, and where
-        that is without end, bytes a second of the server's processor time: so both rounds are at an equal share."""
+        """Bytes/s of a download, and the server's use of time. Compared is the part of the requested bytes, and where
+        these are without end, bytes a second of the server's processor time: so both rounds are at an equal share."""
         part = f"{round(per_second * EVERY_MS / 1000)}/every/{EVERY_MS}" if per_second else "unlimited"
         words = [*self.there, program("weir-client"), f"https://{HERE}:{QUIC_PORT}/bytes/{part}", "--insecure",
                  "--quiet", "--json", "--duration-s", str(self.seconds), "--max-time", str(GIVE_UP_S)]  # fmt: skip
@@ -113,7 +113,7 @@ class Rig:
         found["forwarded"] = report["total"]["bytes"] / self.seconds if report else 0.0
         found["value"] = found["forwarded"] / (per_second or max(found["all_threads_cores"] * took_s, 1e-3))
         others_cores = found.pop("core") - found["all_threads_cores"]
-        # What the program leaves of its core others may have.
+        # Other programs may have the rest of the core.
         found["disturbed"] = 0.0 if per_second else others_cores
         return found
 

@@ -73,9 +73,9 @@ class Rig:
         return Command(words, self.cores.others, ATTACK_NICE)
 
     def round(self, per_second: float | None, attack: str | None) -> dict[str, Any]:
-        """Frames/s of the measured stream that were offered and that came out, and what the switch's threads used. What
-        is compared is the part of what was offered, and where that is without end, frames a second of the switch's
-        processor time: so both rounds are at an equal share."""
+        """Frames/s of the measured stream, offered and forwarded, and the use of time by the switch's threads. Compared
+        is the part of the offered frames, and where these are without end, frames a second of the switch's processor
+        time: so both rounds are at an equal share."""
         ready = FIRST_WORD if attack in attacker.ATTACKS else ""
         log = self.folder / "attack.log"
         under_way = running(self.attack(attack), ready, log) if attack else nullcontext()
@@ -98,7 +98,7 @@ class Rig:
             found["value"] = found["forwarded"] / max(found["all_threads_cores"], 1e-3)
             found["disturbed"] = others_cores
         else:
-            # What the program leaves of its core others may have.
+            # Other programs may have the rest of the core.
             found["value"] = found["forwarded"] / max(found["offered"], 1)
             found["disturbed"] = 1 - found["offered"] / per_second
         return found
@@ -135,7 +135,7 @@ def switch(folder: Path, cores: Cores, seconds: float) -> Iterator[Rig]:
 def of_attack(
     folder: Path, cores: Cores, name: str, capacity: float, loads: list[str], repetitions: int, seconds: float
 ) -> dict[str, Any]:
-    """What is forwarded of each load beside an attack, and the most memory that the switch had."""
+    """Forwarded part of each load beside an attack, and the switch's peak memory."""
     with switch(folder, cores, seconds) as rig:
         forget_peak(rig.pid)
         row: dict[str, Any] = {"attack": name, "loads": {}}

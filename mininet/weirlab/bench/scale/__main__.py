@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one controller, one switch, one publisher, one cache and one edge server cost, with few and with many of what
-they serve: processor time, as medians with least and most, so that a busy machine changes it little, and resident
-memory. From these costs, what a tree of switches has to do for 1 to 1,000 receivers. Prints, asserts nothing.
+"""Cost of one controller, one switch, one publisher, one cache and one edge server, with few and with many clients:
+processor time, as medians with least and most, so that a busy machine changes it little, and resident memory. From
+these costs, the load of a tree of switches for 1 to 1,000 receivers. Prints, asserts nothing.
 
 Needs root. Hosts and ports are network namespaces and interfaces of this command's own. All parts together take half an
 hour.
@@ -25,7 +25,7 @@ from weirlab.bench.scale.common import anchor, progress
 PARTS = ("controller", "switch", "interfaces", "names", "members")
 NUMBERS = (1, 10, 100, 1000)
 USUAL = {"entries": 512, "askers": 4}
-"""Which of the in-process rows a tree is computed with; of the routed ones, that with these."""
+"""In-process rows that a tree is computed with; of the routed ones, that with these."""
 ROUTED = {"ports": 10, "destinations": 10_000}
 MEMBERS = 100
 
@@ -38,7 +38,7 @@ def in_process_us(rows: list[dict[str, Any]], **wanted: Any) -> float:
 
 
 def costs(found: dict[str, Any]) -> tree.Costs:
-    """What a tree is computed with. Raises BenchError when a part is missing."""
+    """Costs for the computation of a tree. Raises BenchError when a part is missing."""
     missing = [part for part in ("switch", "names", "members") if part not in found]
     if missing:
         raise BenchError(f"no figures of {', '.join(missing)}: a tree needs the parts switch, names and members")
@@ -50,7 +50,7 @@ def costs(found: dict[str, Any]) -> tree.Costs:
     data_us = in_process_us(rows, what="Data to 1 port", **USUAL)
     copy_us = (in_process_us(rows, what="Data to 16 ports", askers=16) - data_us) / 15
     # The file went through the cache, which did not have it: of each segment two Interests came and went, and one Data
-    # came and went to two ports. That is 3 frames that came and 4 that went.
+    # came and went to two ports. In all 3 frames came and 4 went.
     io_us = (4 * chain["switch_names_us"] - 2 * interest_us - data_us - copy_us) / 3.5
 
     def member_us(where: str, of: str) -> float:
@@ -101,7 +101,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What `--json` printed earlier. Raises BenchError."""
+    """Results that `--json` printed earlier. Raises BenchError."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:

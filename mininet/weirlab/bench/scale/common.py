@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the bench share: processor time, memory, medians, a fixed piece of work to compare machines by."""
+"""Common parts of the bench: processor time, memory, medians, a fixed piece of work to compare machines by."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def anchor(repetitions: int) -> dict[str, float]:
 
 
 def told(name: str, words: list[str]) -> str:
-    """What a command prints. Raises BenchError with what it complains of."""
+    """Output of a command. Raises BenchError with its error output."""
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"{name}: {(done.stderr or done.stdout).strip()}")
@@ -73,7 +73,7 @@ def told(name: str, words: list[str]) -> str:
 
 
 def cargo_example(name: str, *words: str) -> str:
-    """What an example of the switch's workspace prints."""
+    """Output of an example of the switch's workspace."""
     manifest = paths.clone() / "p4" / "switch" / "Cargo.toml"
     command = ["cargo", "run", "--quiet", "--release", "--locked", "-j2", "-p", "weir-p4", "--example", name,
                "--manifest-path", str(manifest), "--", *words]  # fmt: skip

@@ -8,8 +8,9 @@ throughput (more is better), means over seeds. Delay is the mean RTT, of short t
   wire, since their headers differ by more than the 1 % that decides here.
 - **A duel** is a pair in a scenario, seed by seed (`shared.ratios`): a win is better in one and as good in the other,
   each by its 95 % interval.
-- **On the front** is who is behind nobody by more than 1 %, by the means, and loses no duel. Who loses one is not on
-  it. Where a peer is ahead by the means and the intervals do not show it, that is not decided.
+- **On the front** is a control that no other is ahead of by more than 1 %, by the means, and that loses no duel. One
+  that loses a duel is not on it. Where a peer is ahead by the means and the intervals do not show it, that is not
+  decided.
 - **Claims** (`claims.py`) are met, missed or not shown, by the intervals.
 """
 
@@ -190,7 +191,7 @@ def _scenario(name: str, rows: Sequence[RunRow], controls: Controls, about: Mapp
 
 
 def delay_of(figures: Iterable[Mapping[str, Estimate]]) -> str:
-    """Which figure is the delay: the completion time where the flows under test are short transfers."""
+    """Name of the delay metric: the completion time where the flows under test are short transfers."""
     return COMPLETION if any(found.get(COMPLETION, NOBODY).mean is not None for found in figures) else RTT
 
 

@@ -41,10 +41,11 @@ from weirlab import paths
 from weirlab.evaluation.plan import CONTROLS, Controls, Group, Plan, head_of
 from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import LEARNED
 from weirlab.scenario.document import parsed, read_text
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Scenario, seeds_of
-from weirlab.scenario.policies import LEARNED, document_of, text_of_weights, with_document
+from weirlab.scenario.policies import document_of, text_of_weights, with_document
 from weirlab.scenario.sections import Name, Section, SeedCount
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 from weirlab.topologies.dumbbell.schema import FLOW_KINDS
@@ -62,7 +63,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "tcp": {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
 }
 SHAPES = {kind: shape for stack in STACKS.values() for shape, kind in stack.items() if shape != "payload_bytes"}
-# What a control decides; all else of a flow is the scenario's.
+# Keys set by a control; all else of a flow is the scenario's.
 OF_THE_CONTROL = ("kind", "cc", "cc_weights", "payload_bytes", "ecn")
 
 
@@ -155,7 +156,8 @@ def _check_names(
     for name, control in controls.items():
         given = [key for key in ("cc_weights", "cc_changes") if getattr(control, key)]
         if given and control.cc not in LEARNED:
-            checker.problem(f"controls.{name}.{given[0]}", f"for {' and '.join(LEARNED)}, not {control.cc}; remove it")
+            wrong = f"for {' and '.join(LEARNED)}, not {control.cc}; remove it"
+            checker.problem(f"controls.{name}.{given[0]}", wrong)
 
 
 def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict[str, ControlSection]]:
@@ -195,7 +197,7 @@ def named(name: str) -> ControlSection:
 
 
 def profile_of(weights: Path) -> str:
-    """Which of our controls a weights file is for: its `profile` (docs/design/pbq.md). Raises ScenarioError."""
+    """Control of ours that a weights file is for: its `profile` (docs/design/pbq.md). Raises ScenarioError."""
     try:
         _, _, body = weights.read_text(encoding="utf-8").partition("\n")
         profile = json.loads(body)["profile"]

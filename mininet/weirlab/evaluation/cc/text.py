@@ -41,7 +41,7 @@ VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 ENOUGH = 0.95  # throughput over the most that counts as enough where the least delay is asked for
 ALONE = 1.01  # how much better the second must be for both to be named
 LONG_AGO = "from 10 s after the last start"
-# What the tables of a scenario say, as far as a run has it: metric, words, decimals.
+# Columns of a scenario's tables, as far as a run has them: metric, words, decimals.
 FIGURES = (
     (THROUGHPUT, "throughput, Mbit/s", 3),
     (WIRE, "on the wire, Mbit/s", 3),
@@ -114,7 +114,7 @@ def run_counts(bench: Bench) -> str:
 
 
 def elsewhere_words(bench: Bench) -> list[str]:
-    """How much packets waited in other queues than the bottleneck's: one paragraph, or none."""
+    """Waiting time of packets in other queues than the bottleneck's: one paragraph, or none."""
     found = []
     for scenario in bench.scenarios:
         for row in scenario.rows:
@@ -159,7 +159,7 @@ def situations(bench: Bench) -> list[tuple[str, str, list[ScenarioResult]]]:
 
 
 def choice_rows(bench: Bench) -> list[list[str]]:
-    """Which control to choose where, under CHOICE_HEADS."""
+    """Recommended control by situation, under CHOICE_HEADS."""
     rows = []
     for group, queue, scenarios in situations(bench):
         shares = shares_of(scenarios)
@@ -184,7 +184,7 @@ WISH_WORDS = (
 
 
 def wish_rows(bench: Bench) -> list[list[str]]:
-    """Which control shares best, under WISH_HEADS."""
+    """Control that shares best, under WISH_HEADS."""
     fair = [s for s in shared_alone(bench) if s.group == FAIRNESS]
     friendly = [s for s in bench.groups.get(FRIENDLINESS, [])]
     even, kept = {}, {}
@@ -249,7 +249,7 @@ def _curves(bench: Bench) -> list[str]:
 
 
 def point_of(scenario: ScenarioResult) -> str:
-    """What a scenario of Table 3 is along its curve: a loss in %, or a number of flows."""
+    """Position of a scenario of Table 3 on its curve: a loss in %, or a number of flows."""
     return scenario.name.rpartition("-")[2].replace("_", ".")
 
 
@@ -396,7 +396,7 @@ FRONT_WORDS = "In how many scenarios each control is on the front of delay and t
 
 
 def front_rows(bench: Bench) -> list[list[str]]:
-    """How often each control is where, under FRONT_HEADS."""
+    """Number of times that each control is on the front, under FRONT_HEADS."""
 
     def of(count: int, states: Sequence[bool | None]) -> str:
         return f"{count} of {len(states)}" if states else NOTHING
@@ -480,7 +480,7 @@ def figure_rows(bench: Bench, scenario: ScenarioResult) -> list[list[str]]:
 
 
 def behind_told(scenario: ScenarioResult, control: str) -> str:
-    """How far a control is behind the front, and who beats it; for readers of the page."""
+    """Distance of a control from the front, and the controls ahead of it; for readers of the page."""
     standing = scenario.standings.get(control)
     if standing is None:
         return NOTHING

@@ -5,8 +5,8 @@ A point is what a discipline reached at one setting: `x`, of which more is bette
 turned), and `y`, of which less is better (a delay), above 0.
 
 - **A curve** is made of a discipline's own points alone: those that none of them equals or beats in both and beats in
-  one, joined by straight lines in x and the logarithm of y. What is between two settings is taken to be reachable by
-  a setting between them. Logarithms, because delays are compared by their ratio; and so the curve gives the same pairs
+  one, joined by straight lines in x and the logarithm of y. A point between two settings is taken to be reachable by a
+  setting between them. Logarithms, because delays are compared by their ratio; and so the curve gives the same pairs
   whether it is asked at equal x or at equal y.
 - **Beyond its ends** a curve is what it can do at least: at less x than its first point has, that point's y; at more y
   than its last point has, that point's x. More x than the last point has, or less y than the first, it can't do.

@@ -27,7 +27,7 @@ PANELS = (
     ("lost_packets", "lost packets, all", False),
     ("received_packets", "received packets, all", False),
 )
-# Who shares a column of panels; pie and auto are in both to compare by.
+# Variants of each column of panels; pie and auto are in both to compare by.
 COLUMNS = (
     ("pie", "auto", "tuned", "paper", "p4-auto"),
     ("pie", "auto", "pfifo", "red", "codel", "fq_pie", "fq_codel", "cake"),

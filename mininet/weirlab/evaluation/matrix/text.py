@@ -108,7 +108,7 @@ def _names(variants: Sequence[str]) -> str:
 
 
 def _again(matrix: Matrix, variant: str, number: int) -> str:
-    """How a discipline's second measurement agrees with its first."""
+    """Agreement of a discipline's second measurement with its first."""
     said = []
     for metric, words, decimals in (
         (DELAY, "queue delay", 2),
@@ -267,7 +267,7 @@ def summary_table(matrix: Matrix) -> str:
 
 
 def summary_caption(matrix: Matrix) -> str:
-    """What the summary's columns mean."""
+    """Meaning of the summary's columns."""
     caption = (
         "Over all scenarios: geometric means of the ratios to pie of the same seed; for Jain's index the mean "
         "difference. Packets lost are those that the queue dropped or a link lost, as a share of those that reached "
@@ -313,7 +313,7 @@ def claims_table(matrix: Matrix) -> str:
 
 
 def _lower_target(matrix: Matrix) -> list[str]:
-    """Who is clearly better, `auto` or pie with a lower target."""
+    """Comparison of `auto` with pie at a lower target."""
     both = [s for s in matrix.scenarios if {"auto", "pie-5ms"} <= set(s.standings["all"])]
     if not both:
         return []
@@ -343,7 +343,7 @@ def _lower_target(matrix: Matrix) -> list[str]:
 
 
 def _losses(matrix: Matrix) -> list[str]:
-    """What less delay costs in packets, and where marks would have done."""
+    """Cost of less delay in packets, and the losses that marks would have avoided."""
     found = []
     for ours in (v for v in OURS if v in matrix.variants):
         lost = lost_over_pie(matrix, ours)

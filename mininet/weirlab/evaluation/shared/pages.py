@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all suites' pages share: style, a box to hide and show each group of scenarios."""
+"""Common parts of all suites' pages: style, a box to hide and show each group of scenarios."""
 
 from __future__ import annotations
 

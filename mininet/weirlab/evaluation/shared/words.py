@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from weirlab.evaluation.shared.rows import COMPLETION, DELAY, GOODPUT, JAIN, LOSS, MARKS, P99
 
-# What every table of figures says, as far as a run has it: metric, words, decimals.
+# Columns of every table of figures, as far as a run has them: metric, words, decimals.
 FIGURES = (
     (DELAY, "mean delay, ms", 2),
     (P99, "p99, ms", 1),

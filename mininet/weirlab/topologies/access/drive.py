@@ -30,7 +30,7 @@ from weirlab.topologies.access.schedule import Schedule, State
 
 LEAD_S = 2  # between the client's start and round 0: it is connected by then and has probed its paths
 SETTLE_S = 5  # how long the client may take to close after its last task
-# How often the client tells its bytes where transfers are watched, not rounds; a handover's silence is read from them.
+# Interval of the client's byte counts where transfers are watched, not rounds; a handover's silence is read from them.
 TRANSFER_SAMPLE_MS = 10
 # weir-client's statuses for tasks that were not done: a result of the run, told in its events.
 TASKS_FAILED = (5, 6)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the finished runs of `access` are kept: what they depend on, what they leave, what they take."""
+"""Rules for keeping finished runs of `access`: dependencies, files, costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOURCES: dict[str, Patterns] = {
     "driver": (
         *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "shaping")),
         *(f"mininet/weirlab/topologies/access/{name}.py" for name in ("drive", "network", "schedule", "topology")),
-        POLICIES_OF_RUNS,
+        *POLICIES_OF_RUNS,
         "mininet/weirlab/run/runner.py",
     ),
     "quic": QUIC,

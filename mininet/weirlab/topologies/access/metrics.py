@@ -174,7 +174,7 @@ def at_best(tasks: Tasks, truth: Truth) -> np.ndarray:
 
 
 def beyond_rtt_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
-    """What each task took beyond its round's RTT; NaN where it says nothing of the path it was on."""
+    """Time of each task beyond its round's RTT; NaN where it is no measurement of its path."""
     beyond_ms = tasks.tct_ms - truth.rtt_ms[tasks.round, tasks.path]
     return np.where(tasks.complete & ~tasks.moved, beyond_ms, np.nan)
 
@@ -182,8 +182,8 @@ def beyond_rtt_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
 def regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
     """Each task's completion time less what the best path of its round was to give; 0 for those not complete.
 
-    What it was to give is known from what the lab was told alone: mean RTT and the bytes at the path's rate. A baseline
-    from the run's own tasks would forgive a variant that is slow on the best path too.
+    The best path's time comes from the lab's settings alone: mean RTT and the bytes at the path's rate. A baseline from
+    the run's own tasks would forgive a variant that is slow on the best path too.
     """
     sending_ms = tasks.bytes[:, np.newaxis] * 8 / (truth.rate_mbit_s * 1e3)
     expected_ms = np.where(truth.best, truth.mean_ms, np.inf)[tasks.round] + sending_ms
@@ -208,7 +208,8 @@ def regret_eq22(tasks: Tasks, weight_a: float) -> float | None:
 
 
 def choice_metrics(tasks: Tasks, truth: Truth, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """How often the best path was chosen, what the others cost, and whether the lab's delays were where they should."""
+    """Share of choices of the best path, the cost of the others, and whether the lab's delays were where they should
+    be."""
     found: dict[str, Any] = {
         "best_path_rate": at_best(tasks, truth).mean(),
         "regret_ms": regrets_ms(tasks, truth).sum(),
@@ -223,7 +224,7 @@ def choice_metrics(tasks: Tasks, truth: Truth, spec: Mapping[str, Any]) -> dict[
 
 
 def migration_metrics(tasks: Tasks, truth: Truth, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a change of path costs the task that begins with it."""
+    """Cost of a change of path to the task that begins with it."""
     beyond_ms = beyond_rtt_ms(tasks, truth)
     extra = np.full(len(beyond_ms), np.nan)
     for index, path in enumerate(spec["paths"]):
@@ -319,7 +320,7 @@ def transfer_metrics(tasks: Tasks, parallel: int) -> dict[str, float]:
 
 
 def window_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float]:
-    """How soon the receive windows were open, counted from the first task's start."""
+    """Time until the receive windows were open, counted from the first task's start."""
     streams = {key: course for key, course in samples.windows.items() if key[1] is not None}
     if not streams:
         return {}

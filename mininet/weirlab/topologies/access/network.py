@@ -38,7 +38,7 @@ class Access(Topo):
             rules=[f"from {self.address(k)} table {k}" for k, _ in numbered],
             routes=[
                 *(route for k, (name, _) in numbered for route in self.routes(k, name)),
-                # What is bound to a dead path's address goes nowhere, rather than by another path.
+                # Packets bound to a dead path's address go nowhere, rather than by another path.
                 *(f"unreachable default table {k} metric 4096" for k, _ in numbered),
             ],
         )

@@ -52,12 +52,12 @@ def choosing(spec: Mapping[str, Any]) -> bool:
     return len(spec["paths"]) > 1 and spec["client"]["requests"] > 1 and spec["client"]["interval_ms"] > 0
 
 
-# What of the client's settings is not the choice under study: runs that differ in it are not compared.
+# Client settings that are not the choice under study: runs that differ in them are not compared.
 WORK = ("requests", "interval_ms", "bytes", "parallel", "standby")
 
 
 def setting(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What two runs must have in common to be compared."""
+    """Settings that two runs must share to be compared."""
     work = {key: spec["client"].get(key) for key in WORK}
     return {**{key: spec.get(key) for key in ("paths", "changes", "server")}, **work}
 

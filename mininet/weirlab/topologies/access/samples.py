@@ -78,7 +78,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Truth:
-    """What the lab did, by round and path: RTT as drawn, its mean, and which paths were as good as the best.
+    """True conditions of the lab, by round and path: RTT as drawn, its mean, and which paths were as good as the best.
 
     `rate_mbit_s` is by path, as the spec gives it.
     """

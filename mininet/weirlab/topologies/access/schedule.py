@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to the paths of an `access` scenario and when: pure, from the spec and the seed alone.
+"""Timeline of the paths of an `access` scenario: pure, from the spec and the seed alone.
 
 The same seed draws the same delays whatever the variant (common random numbers): a round's delay depends on the seed,
 the path's name and the round, so that strategies are compared on the same network.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of all five together, what each adds, what it does alone, and whether one makes another worse. Pure:
-runs' figures in.
+"""Requirements on all five systems together, the contribution of each, each alone, and whether one makes another worse.
+Pure: runs' figures in.
 
 Variants are compared seed by seed: the same seed is the same network. A ratio is the mean over seeds of each seed's own
 ratio, with its 95 % interval.
@@ -19,7 +19,7 @@ ALL, NONE, TODAY = "all", "none", "today"
 WITHOUT, ALONE = re.compile(r"without-[a-z0-9-]+"), re.compile(r"alone-[a-z0-9-]+")
 MET, MISSED, OPEN = "met", "missed", "open"
 WORSE_MOST = 0.05
-"""What a system may cost another."""
+"""Limit of a system's cost to another."""
 Figures = Mapping[str, Any]
 BySeed = Mapping[int, Figures]
 

@@ -33,10 +33,10 @@ FILES_PORT, LIVE_PORT = 4434, 4435
 """The publisher's, for manifests and keys."""
 TRAFFIC_PORT, PACED_PORT = 5201, 5202
 TRANSFER_SAMPLE_MS = 10
-"""How often a download tells its bytes: a handover's silence is read from them."""
+"""Interval of a download's byte counts: a handover's silence is read from them."""
 CACHE_MEMORY = "64MB"
 REQUESTS, LIVE_PUBLISHER, TUNE = "request-0", "live", "tune"
-"""What some programs are called: the phone's first application, the stream's publisher, the controller."""
+"""Names of some programs: the phone's first application, the stream's publisher, the controller."""
 CHOICE = "choice"
 SHARED = "shared"
 """The traffic of the file and the stream."""
@@ -44,14 +44,14 @@ SHARED = "shared"
 FLOWS = {"request": 0, "download": 100, "upload": 200, "stream": 300, "file": 400}
 FLOWS_APART = 100
 AGAIN = 50
-"""How much more the number of an application is that was killed and began anew."""
+"""Increment of the number of an application that was killed and began anew."""
 STREAM_EVERY_MS = 100
 # The numbers of the neighbours' flows at the sinks.
 CUBIC_FLOW, BBR_FLOW, WEB_FLOW, BURST_FLOW = 500, 520, 540, 560
 
 
 def flow_name(number: int) -> str:
-    """What samples call the flow of that number: `request.0`, `stream.3` (the third receiver's; the phone's is 0)."""
+    """Name of that flow in the samples: `request.0`, `stream.3` (the third receiver's; the phone's is 0)."""
     group = max((first, name) for name, first in FLOWS.items() if first <= number)
     return f"{group[1]}.{number - group[0]}" if number < group[0] + FLOWS_APART else str(number)
 
@@ -68,7 +68,7 @@ def server(node: str, cc: str, out: Path) -> Command:
 
 
 def publishers(spec: Mapping[str, Any]) -> Iterator[Command]:
-    """What offers the file and the stream by name, and the sites' caches. The stream comes by standard input."""
+    """Publishers of the file and the stream by name, and the sites' caches. The stream comes by standard input."""
     common = ["--interface", "eth0", "--state-dir", "/run/weir-files"]  # one that is started again is the same
     listen = ["--listen", f"0.0.0.0:{FILES_PORT}"]
     argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, *listen, *common]
@@ -101,7 +101,7 @@ def client(what: str, number: int, url: str, out: Path, every_ms: int = SAMPLE_M
 
 
 def phone_paths(spec: Mapping[str, Any]) -> list[str]:
-    """Which networks the phone's programs may take."""
+    """Options for the networks that the phone's programs may use."""
     chosen = spec["has"]["paths"]
     words = [word for path in (PATHS if chosen == CHOICE else [chosen]) for word in ("--path", path)]
     return [*words, "--strategy", "weir", "--seed", str(spec["seed"])]
@@ -125,7 +125,7 @@ def requests(spec: Mapping[str, Any], number: int, start_us: int, out: Path, sin
 
 
 def requests_due(asked: Mapping[str, Any], duration_s: float) -> int:
-    """How many requests of an application have their whole interval within the run."""
+    """Number of an application's requests that have their whole interval within the run."""
     return int((duration_s - asked["start_s"]) * 1000 / asked["interval_ms"])
 
 
@@ -145,7 +145,7 @@ def upload(spec: Mapping[str, Any], out: Path) -> Command:
 
 
 def hosts_of_stream(spec: Mapping[str, Any]) -> dict[int, str]:
-    """Who wants the file and the stream: the phone, as receiver 0, and the receivers."""
+    """Hosts that fetch the file and the stream: the phone, as receiver 0, and the receivers."""
     return {0: PHONE, **{receiver.number: receiver.name for receiver in receivers_of(spec)}}
 
 
@@ -155,7 +155,7 @@ def by_name(spec: Mapping[str, Any], what: str, number: int, out: Path) -> Comma
     name, port = (LIVE, LIVE_PORT) if what == "stream" else (f"{FILES}/{OBJECT}", FILES_PORT)
     interface = "wifi" if node == PHONE else "eth0"
     argv = ["weir-icn", "get", name, "--from", f"{PUBLISHER_ADDRESS}:{port}", "--interface", interface]
-    argv += ["--insecure", "--quiet", "--events", str(out / f"get-{what}-{number}.jsonl")]
+    argv += ["--insecure", "--known-publishers", "none", "--quiet", "--events", str(out / f"get-{what}-{number}.jsonl")]
     if what == "stream":
         return Command(node, f"stream-{number}", [*argv, "--output", "-"], output=came_file(what, number))
     argv += ["--output", str(out / came_file(what, number)), "--json"]
@@ -180,12 +180,12 @@ def by_unicast(spec: Mapping[str, Any], what: str, number: int, out: Path) -> Co
 
 
 def stream_piece_bytes(spec: Mapping[str, Any]) -> int:
-    """What the stream has more every STREAM_EVERY_MS."""
+    """Bytes that the stream grows by every STREAM_EVERY_MS."""
     return round(spec["stream"]["rate_mbit_s"] * 1e6 / 8 * STREAM_EVERY_MS / 1000)
 
 
 def neighbours(spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
-    """What others do. Their programs count time from their own start, which is the run's."""
+    """Commands of the competing traffic. Their programs count time from their own start, which is the run's."""
     flows, until = spec["neighbours"], ["--start-s", "0", "--until-s", f"{spec['duration_s']:g}"]
 
     def to(node: str, first: int, count: int) -> list[str]:

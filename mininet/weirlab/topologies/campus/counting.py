@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the P4 switches of a run do with names, second by second.
+"""Counters of names in the P4 switches of a run, second by second.
 
 The counters are read over P4Runtime, in a fork of the driver: a process of its own would import Python's packages for
 gRPC anew, 3 s of the exact lab's wall time.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 1
 ANSWER_S = 0.5
-"""How long a switch may take to answer; one that was killed does not."""
+"""Timeout of a switch's answer; one that was killed does not answer."""
 DEVICE_ID = 1
 
 

@@ -61,9 +61,9 @@ PROGRAM = "p4/programs/edge.p4"
 LEAD_S = 2
 """Between the phone's first applications' start and the run's: they are connected by then."""
 SETTLE_S = 3.0
-"""What uploads and streams may take to end after the run."""
+"""Time for uploads and streams to end after the run."""
 TICK_MS = 100
-"""How often what came by name is looked at, and the run's lines are written."""
+"""Interval of looks at the streams by name, and of writing the run's lines."""
 DEEP_PACKETS = 10_000
 """Of a switch's queue without a rate: a burst of copies for many ports must find room."""
 FULL_BYTES = 1514
@@ -80,7 +80,7 @@ class CampusDrive(Programs):
         self.told: TextIO  # run.jsonl
         self.counting: ForkProcess | None = None
         self.parts: dict[str, tuple[Command, subprocess.Popen]] = {}
-        """What may be killed, by the words of `[[kills]]`; switches are nodes."""
+        """Parts that may be killed, by the words of `[[kills]]`; switches are nodes."""
         self.running: dict[int, tuple[Command, subprocess.Popen]] = {}  # by a descriptor that tells of the end
         self.source = threading.Event()
         self.digest = ""
@@ -237,7 +237,7 @@ class CampusDrive(Programs):
         self.parts[command.what] = command, self.begin(net, command)
 
     def events(self, net: LabNet) -> list[Event]:
-        """What is to happen, and when, in seconds of the run."""
+        """Events with their times, in seconds of the run."""
         spec, out = self.spec, self.out
         found: list[Event] = []
         if there_is(spec, "neighbours"):
@@ -341,7 +341,7 @@ class CampusDrive(Programs):
             self.line("ended", what=command.what, status=status)
 
     def look_at_streams(self) -> None:
-        """How much of the stream has come by name to each of those who want it."""
+        """Bytes of the stream that have come by name to each of its receivers."""
         if not self.has["names"]:
             return
         t_us = time.monotonic_ns() // 1000

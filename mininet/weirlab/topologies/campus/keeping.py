@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the finished runs of `campus` are kept: what they depend on, what they leave, what they take."""
+"""Rules for keeping finished runs of `campus`: dependencies, files, costs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TUNER_S = 5.0
 
 
 class CampusKeeping(Keeping):
-    """What the programs reported is more than the samples hold of it."""
+    """The programs' reports hold more than the samples do."""
 
     figures = (
         "mininet/weirlab/metrics/*.py",

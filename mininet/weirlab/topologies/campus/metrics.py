@@ -15,9 +15,9 @@ from weirlab.topologies.campus.commands import AGAIN, requests_due, there_is
 from weirlab.topologies.campus.samples import Course, Samples, read_samples
 
 PLAYER_BUFFER_S = 1.0
-"""What of the stream a player has before it starts, and again after each stall."""
+"""Part of the stream that a player buffers before it starts, and again after each stall."""
 AFTER_MOVE_S = 3.0
-"""How long after a move a silence is counted as the move's."""
+"""Time after a move in which a silence is counted as the move's."""
 BEFORE_MOVE_S = 2.0
 """So long before a move round trips are taken for the probe timeout."""
 MAX_ACK_DELAY_MS = 25.0
@@ -155,7 +155,7 @@ def transfer_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any
 
 
 def file_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the file, over all receivers. What was ended with the run counts with its age, and is no wrong file."""
+    """Metrics of the file, over all receivers. A transfer that the run's end cut counts with its age."""
     start_us, end_us = spec["file"]["start_s"] * 1e6, spec["duration_s"] * 1e6
     took_us, wrong, unfinished = [], 0, 0
     for number in range(spec["receivers"]["count"] + 1):
@@ -192,8 +192,8 @@ def stream_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stalls(course: Course, rate_bytes_us: float, start_us: float, end_us: float) -> tuple[int, float]:
-    """How often, and how long (us), a player of the stream stands still between two times, after it has started. What
-    never came to its start is one stall of all the time. Between two samples nothing is known to come."""
+    """Number and length (us) of a player's stalls between two times, after it has started. A stream that never came to
+    its start is one stall of all the time. Between two samples nothing is known to come."""
     buffer = PLAYER_BUFFER_S * 1e6 * rate_bytes_us
     times, values = course
     last = float(values[-1]) if len(values) else 0.0
@@ -264,7 +264,7 @@ KILL_FIGURES = {
     "upload_silence_ms": "longest time without a byte of the upload at the server",
 }
 AFTER_BACK_S = 3.0
-"""How long after a part is back a silence still counts as its."""
+"""Time after a part is back in which a silence still counts as its."""
 
 
 def kill_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float | None]:
@@ -305,7 +305,7 @@ def silence_ms(course: Course, from_us: float, until_us: float) -> float:
 
 
 def link_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What the backbone and the publisher carried, and what was merged."""
+    """Bytes on the backbone and from the publisher, and the share that was merged."""
     found: dict[str, Any] = {}
     backbone, publisher = samples.links.get(("core", "bb")), samples.links.get(("publisher", "eth0"))
     if backbone is not None:

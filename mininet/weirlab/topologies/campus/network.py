@@ -115,7 +115,7 @@ class CampusNet(Topo):
             rules=[f"from {phone_address(path, SITES[0])} table {k}" for k, path in enumerate(PATHS, start=1)],
             routes=[
                 *(route for path in PATHS for route in phone_routes(path, SITES[0])),
-                # What is bound to a dead path's address goes nowhere, rather than by another path.
+                # Packets bound to a dead path's address go nowhere, rather than by another path.
                 *(f"unreachable default table {k} metric 4096" for k, _ in enumerate(PATHS, start=1)),
             ],
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller knew in a run: its samples and decisions as events, by the time of day."""
+"""Controller's samples and decisions in a run, as events by the time of day."""
 
 from __future__ import annotations
 

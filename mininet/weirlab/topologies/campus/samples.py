@@ -258,7 +258,7 @@ def _ends(
 
 
 def _passed(path: Path, lines: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, int]]:
-    """What the counts of each interface grew by."""
+    """Growth of each interface's counters."""
     found = {}
     for (node, device), pair in grouped(lines, lambda line: (line["node"], line["device"])).items():
         if len(pair) != 2:

@@ -14,7 +14,9 @@ from pydantic import Field, model_validator
 
 from weir import settings
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, over_run, parse
+from weirlab.scenario.cellular import text_of
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import QuicControl
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
@@ -34,7 +36,6 @@ from weirlab.topologies.campus.name import NAME
 from weirlab.topologies.campus.sites import MOST_RECEIVERS, SITES
 
 Traffic = Literal["all", "requests", "downloads", "upload", "shared", "neighbours"]
-CONTROLS = Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"]
 MOST_FLOWS = 20
 MOST_APPLICATIONS = 100  # their numbers are that far apart
 LEAST_RUN_S = 4.0
@@ -109,7 +110,7 @@ class Switches(Section):
 class Server(Section):
     """`[server]`: the congestion control of what sends to the phone over QUIC."""
 
-    cc: CONTROLS = "cubic"
+    cc: QuicControl = "cubic"
 
 
 class Requests(Section):
@@ -182,8 +183,8 @@ class Fade(Section):
 
 class Kill(Section):
     """`[[kills]]`: at `at_s` a part is killed without a word, and started again `back_after_s` later. `request-0` is
-    the phone's first application, `server-origin` what it asks, `publish` and `live` offer file and stream by name,
-    `tune` is the controller. What a variant has not can't be killed there; then nothing happens."""
+    the phone's first application, `server-origin` its server, `publish` and `live` offer file and stream by name,
+    `tune` is the controller. Killing a part that the variant lacks has no effect."""
 
     part: Literal["edge1", "edge2", "tune", "server-origin", "publish", "live", "cache1", "cache2", "request-0"]
     at_s: SecondsFrom0
@@ -205,7 +206,7 @@ class Has(Section):
     tune: bool = True
     paths: Literal["choice", "cell", "wifi", "tether"] = "choice"
     window: Literal["static", "double", "fast", "weir"] = "weir"
-    upload_cc: CONTROLS = "pbq"
+    upload_cc: QuicControl = "pbq"
     timestamps: bool = True
     names: bool = True
     traffic: Traffic = "all"
@@ -258,7 +259,7 @@ class CampusSchema(Schema):
         return {label: {**common, "has": found} for label, found in variants.items()}
 
     def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """What all variants share; empty if it has mistakes."""
+        """Common part of all variants; empty if it has mistakes."""
         head = checker.section(Head, raw["scenario"], "scenario")
         found = {
             key: checker.section(model, {} if raw[key] is None and key in MAY_BE_LEFT_OUT else raw[key], key)
@@ -288,7 +289,7 @@ class CampusSchema(Schema):
         return spec
 
     def shortened(self, spec: Mapping[str, Any], duration_s: float) -> dict[str, Any]:
-        """What happens from then on is left out. The upload ends as long before the end as it did."""
+        """Events from then on are left out. The upload ends as long before the end as it did."""
         lasts_s = spec["duration_s"]
         if not LEAST_RUN_S <= duration_s <= lasts_s:
             raise ScenarioError(
@@ -313,14 +314,14 @@ class CampusSchema(Schema):
     @staticmethod
     def rates(checker: Checker, name: str, duration_s: float) -> Steps:
         """The cellular rates of a run, the first of which is no outage; a steady one if the file has mistakes."""
-        key, path = "cell.rate_file", checker.path.parent / name
+        key = "cell.rate_file"
         try:
-            found = over_run(parse(path.read_text(encoding="utf-8")), duration_s)
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not text"
-            checker.problem(key, f"{name}: {why}; write the name of a file beside this one")
+            found = over_run(parse(text_of(checker.path.parent, name)), duration_s)
         except RateFileError as error:
             checker.problem(key, f"{name}: {error}")
+        except (OSError, ValueError) as error:  # a name may hold what no path can
+            why = error.strerror if isinstance(error, OSError) else error
+            checker.problem(key, f"{name}: {why}; write the name of a file beside this one, or cellular:SEED")
         else:
             if found[0][1] >= LEAST_MBIT_S:
                 return found
@@ -329,7 +330,7 @@ class CampusSchema(Schema):
 
     @staticmethod
     def check_times(checker: Checker, spec: Mapping[str, Any]) -> None:
-        """What is to happen happens within the run."""
+        """Checks that all events are within the run."""
         end_s = spec["duration_s"]
         if end_s < LEAST_RUN_S:
             checker.problem("scenario.duration_s", f"less than {LEAST_RUN_S:g} s; write more")

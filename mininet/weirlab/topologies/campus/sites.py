@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who stands where on `campus`: nodes, ports, addresses and the queues that have a rate. Pure.
+"""Places of hosts on `campus`: nodes, ports, addresses and the queues that have a rate. Pure.
 
     origin ---+                        +-- line (Linux) -- tether: phone, desk
     publisher + core ======== edge1 ---+-- cache1

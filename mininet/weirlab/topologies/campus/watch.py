@@ -183,7 +183,7 @@ class CampusWatch(Watch):
         return f"{self.now_s or 0:5.1f} s  queues: {queues}; {'; '.join(self.phone())}"
 
     def phone(self) -> Iterator[str]:
-        """What the phone and the receivers have, a sentence for each kind of traffic that there is."""
+        """State of the phone and the receivers, a sentence for each kind of traffic that there is."""
         if there_is(self.spec, "requests"):
             failed = f", {self.failed} failed" if self.failed else ""
             networks = sorted({path for flow, path in self.paths.items() if flow.startswith("request.")})

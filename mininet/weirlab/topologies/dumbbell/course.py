@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a queue's course over time says of its control: how it takes a step, and whether it swings.
+"""Step response and oscillation of a queue over time.
 
 Pure: arrays in, numbers out. Figures that a run has nothing to measure by are None.
 
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Response:
-    """What came of a step."""
+    """Response to a step."""
 
     settling_s: float
     settled: bool
@@ -104,7 +104,7 @@ def round_trip_s(spec: Mapping[str, Any], at_s: float) -> float:
 
 
 def capacity_bits(spec: Mapping[str, Any], begin_s: float, end_s: float) -> float:
-    """What the bottleneck can carry between two times, its rate changing as the scenario says."""
+    """Capacity of the bottleneck between two times, its rate changing as in the scenario."""
     if rates := spec["link"]["bottleneck"].get("rates"):
         return Capacity(rates, spec["duration_s"]).bits(begin_s, end_s)
     rate_mbit_s, bits, at_s = spec["link"]["bottleneck"]["rate_mbit_s"], 0.0, begin_s
@@ -135,7 +135,7 @@ def ahead(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def response(delay_ms: np.ndarray, use: np.ndarray, target_ms: float, limit_s: float) -> Response:
-    """How a queue took a step: its delay, and the share of the capacity in force that the link carried, in each BIN_S
+    """Step response of a queue: its delay, and the share of the capacity in force that the link carried, in each BIN_S
     of the step's phase."""
     smooth = round(SMOOTH_S / BIN_S)
     delay, use = (ahead(values, smooth) for values in (delay_ms, use))

@@ -46,7 +46,8 @@ from weirlab.lab.programs import (
 from weirlab.lab.qdisc import QdiscReader, set_options
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
-from weirlab.scenario.policies import LEARNED, weights_words
+from weirlab.scenario.congestion import LEARNED
+from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
@@ -213,7 +214,7 @@ class Drive(Programs):
             self.write_qdiscs([net["r1"], net["r2"]])
 
     def set_tcp(self, net: LabNet) -> None:
-        """What TCP has as settings of a whole node: ECN, and that a short transfer knows nothing of the one before."""
+        """Node-wide settings of TCP: ECN, and no memory of earlier transfers."""
         flows = self.spec["flows"]
         settings = {}
         if any(flow["kind"].startswith("tcp") and flow["ecn"] for flow in flows):
@@ -356,7 +357,7 @@ class Drive(Programs):
         ]
 
     def digests_to_queue_lines(self) -> None:
-        """What the switch reported, as the other variants' queue lines."""
+        """Digests of the switch, as the other variants' queue lines."""
         lines = self.tuner_samples_to_queue_lines() if self.tuner is not None else self.watched_digests()
         if not lines:
             raise NetError("the switch has not reported its queue once: see the log of `watch` or `tune`")
@@ -408,7 +409,7 @@ class Drive(Programs):
             self.start(net["sink"], "paced-sink", words, ready="ready")
 
     def start_return_flows(self, net: LabNet, end_s: float) -> None:
-        """TCP on the way back. What its programs count is no sample: its figures are those of the queue there."""
+        """TCP on the return path. Counts of its programs are no samples: its figures are those of the queue there."""
         count = self.back.get("tcp_flows") if self.back else None
         if not count:
             return
@@ -427,7 +428,7 @@ class Drive(Programs):
 
     @staticmethod
     def suffix(number: int) -> str:
-        """What files of QUIC programs with that setting have in their names."""
+        """Suffix of files of QUIC programs with that setting."""
         return f"-{number}" if number else ""
 
     def cc_words(self, flow: dict, node: str) -> list[str]:
@@ -639,7 +640,7 @@ def burst_words(flow: dict) -> list[str]:
 
 
 def queue_lines(reader: QdiscReader, hop: str, aqm: dict) -> Iterator[dict]:
-    """What the kernel says of a queue now, as a line of samples."""
+    """Kernel statistics of a queue now, as a line of samples."""
     # codel's counter of marks leaves out what its ce_threshold marked: then the packets that come out are counted.
     knows_marks = aqm["qdisc"] != "args" and "ce_threshold_ms" not in aqm
     for stats in reader.read():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How flows share a link: rates from counts, Jain's index, and the time until the shares have become even. Pure."""
+"""Sharing of a link by flows: rates from counts, Jain's index, and the time until the shares have become even. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the finished runs of the dumbbell are kept: what they depend on, what they leave, what they take.
+"""Rules for keeping finished runs of the dumbbell: dependencies, files, costs.
 
 The names and the sources of the parts are in the keys of all runs that there are: a change of a pattern that matches
 another file repeats them.
@@ -35,7 +35,7 @@ SOURCES: dict[str, Patterns] = {
         *(f"mininet/weirlab/lab/{name}.py" for name in ("arrivals", "net", "programs", "qdisc", "rates", "shaping")),
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
         *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red", "dualpi2")),
-        POLICIES_OF_RUNS,
+        *POLICIES_OF_RUNS,
         "mininet/weirlab/run/runner.py",
     ),
     "sampler": (

@@ -94,7 +94,7 @@ DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
 # A link that nobody fills has no queue to speak of; the share of nothing that arose elsewhere says nothing.
 DELAY_OUTSIDE_FLOOR_MS = 0.25
 UNMEASURED_LIMIT_PERCENT = 0.1
-# Other hops serve DELAY_OUTSIDE_LIMIT_PERCENT alone. What escapes there are twins, bare acknowledgements with the same
+# Other hops serve DELAY_OUTSIDE_LIMIT_PERCENT alone. Unmeasured there are twins, bare acknowledgements with the same
 # bytes within a round trip (23 of 18,799 in short-mixed with pfifo), which the sampler can't tell apart.
 UNMEASURED_OUTSIDE_LIMIT_PERCENT = 1.0
 FCT_CLASSES = (("small", 14_600), ("medium", 100_000), ("large", math.inf))
@@ -330,7 +330,7 @@ def _loss_metrics(samples: Samples, left: Packets, begin_us: float, end_us: floa
 
 
 def _counted(samples: Samples, hop: str, begin_us: float, end_us: float) -> dict[str, int]:
-    """What a queue counted between two times, as `drops_aqm_packets` and so on; only what it counts."""
+    """Counters of a queue between two times, as `drops_aqm_packets` and so on; only those it has."""
     found = {}
     states = [state for state in samples.states if state["hop"] == hop]
     for counter in COUNTERS:

@@ -117,9 +117,9 @@ class Dumbbell(Topo):
         way_back: WayBack | None = None,
         ect1_port: int = 0,
     ) -> None:
-        """`extra_delays_ms` is what each sender's access link has over `access`, each way; none if left out. What goes
-        to the sink's `ect1_port` says ECT(1) where its sender said ECT(0). With `bands` two classes of htb have `queue`
-        each, for a coupled law."""
+        """`extra_delays_ms` is the delay of each sender's access link over `access`, each way; none if left out.
+        Packets to the sink's `ect1_port` carry ECT(1) where their sender set ECT(0). With `bands` two classes of htb
+        have `queue` each, for a coupled law."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
         sink = self.addHost("sink", routes=["default via 10.0.254.1"])

@@ -4,8 +4,8 @@
 A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC in microseconds. Kinds (`k`):
 
 - `start`: the run's time 0; exactly one. Warm-up and end follow from the spec.
-- `hop`: `hop`, `propagation_us`: the delay that any packet has there with nobody in its way, and `rate_mbit_s` if its
-  own transmission time at that rate comes on top (0 or left out: no). What is above both is queueing.
+- `hop`: `hop`, `propagation_us`: the delay that any packet has there in an empty queue, and `rate_mbit_s` if its own
+  transmission time at that rate comes on top (0 or left out: no). The time above both is queueing.
 - `pkt`: a packet left a hop at `t_us`: `hop`, `sojourn_us`, `bytes`, `ce` (0 or 1: whether it carried CE by
   then), `low` (1 if it went in as one of band L: ECT(1) or CE; 0 or left out: no).
 - `lost`: a packet went into a hop and never came out: `hop`, `bytes`.
@@ -59,7 +59,7 @@ DELAY_CHANGES_AT = frozenset({"egress", "reverse", "return-delay"})  # the hops 
 ESCAPES = ("collisions", "full", "strays", "ring_drops")
 END_COUNTERS = ("sent", "lost", "recv")
 COUNTERS = ("drops_aqm", "drops_limit", "drops_qdisc", "marks")
-# What each kind of line must have; more may be there.
+# Required fields of each kind of line; more may be there.
 FIELDS: dict[str, tuple[str, ...]] = {
     "start": ("t_us",),
     "hop": ("hop", "propagation_us"),
@@ -94,13 +94,13 @@ PKT = re.compile(
     re.MULTILINE,
 )
 BLOCK_BYTES = 1 << 23
-# What left each hop, in the file's order: exit time, sojourn time, bytes, CE, band L.
+# Packets that left each hop, in the file's order: exit time, sojourn time, bytes, CE, band L.
 Exits = dict[str, tuple[np.ndarray, ...]]
 
 
 @dataclass(frozen=True)
 class Packets:
-    """What left one hop, in order of exit. `delay_us` is the time spent queueing, never below 0."""
+    """Packets that left one hop, in order of exit. `delay_us` is the time spent queueing, never below 0."""
 
     t_us: np.ndarray
     delay_us: np.ndarray
@@ -142,7 +142,7 @@ class Shorts:
 
 @dataclass(frozen=True)
 class Change:
-    """What the bottleneck is from `t_us` on; None where it stays as it was."""
+    """Change of the bottleneck from `t_us` on; None where it stays as it was."""
 
     t_us: float
     rate_mbit_s: float | None
@@ -310,8 +310,8 @@ def _changes(path: Path, records: list[dict[str, Any]], t0_us: float) -> list[Ch
 
 
 def _later_propagation_us(entry_us: np.ndarray, changes: Sequence[Change], spec: Mapping[str, Any]) -> np.ndarray:
-    """How much longer than at the run's start the way takes for what goes in at these times: netem gives a packet the
-    delay that is in force when it comes in."""
+    """Additional propagation delay, against the run's start, of packets that enter at these times: netem gives a packet
+    the delay that is in force when it comes in."""
     longer_us = np.zeros(len(entry_us))
     for change in changes:
         if change.delay_ms is not None:

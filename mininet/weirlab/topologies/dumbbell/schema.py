@@ -11,9 +11,11 @@ from pydantic import Field, model_validator
 from weirlab.lab.arrivals import LEAST_SHORT_BYTES
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
+from weirlab.scenario.cellular import text_of
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import LEARNED, AnyQuicControl
 from weirlab.scenario.errors import nearest
-from weirlab.scenario.policies import LEARNED, text_of_weights, without_policy
+from weirlab.scenario.policies import text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     AqmMs,
@@ -125,8 +127,8 @@ class ReturnLink(Section):
 
 
 class LinkChange(Section):
-    """`[[changes]]`: from `at_s` on the bottleneck is otherwise, for good. What it waits for on its way then still
-    waits as it did: after a shorter `delay_ms` packets overtake those sent before it."""
+    """`[[changes]]`: from `at_s` on the bottleneck is otherwise, for good. Packets on their way keep their delay: after
+    a shorter `delay_ms` packets overtake those sent before it."""
 
     at_s: SecondsFrom0
     rate_mbit_s: RateMbit | None = None
@@ -141,9 +143,9 @@ class LinkChange(Section):
 
 
 class Flow(Section):
-    """What all kinds of flow have. The flows of a group start at random within `start_spread_s` from `start_s` (so that
-    a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of the
-    group's senders, half of it each way; where a group has some, no two groups share a sender."""
+    """Common keys of all kinds of flow. The flows of a group start at random within `start_spread_s` from `start_s` (so
+    that a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of
+    the group's senders, half of it each way; where a group has some, no two groups share a sender."""
 
     count: FlowCount = 1
     extra_rtt_ms: NotNegative = 0.0
@@ -174,8 +176,8 @@ class BulkFlow(Flow):
 
 
 class KernelTcp(Flow):
-    """What flows by the kernel's TCP have in common. dctcp negotiates ECN by itself, the others if `ecn` says so. With
-    `ect1` a dctcp flow's packets say ECT(1), as those of L4S do, and not ECT(0)."""
+    """Common keys of flows by the kernel's TCP. dctcp negotiates ECN by itself, the others if `ecn` says so. With
+    `ect1` a dctcp flow's packets carry ECT(1), as those of L4S do, and not ECT(0)."""
 
     cc: CongestionControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
@@ -190,8 +192,8 @@ class KernelTcp(Flow):
 
 
 class QuicCommon(Flow):
-    """What QUIC flows have in common. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes).
-    A `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of ours, for downloads.
+    """Common keys of QUIC flows. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes). A
+    `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of ours, for downloads.
 
     `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
     programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
@@ -199,7 +201,7 @@ class QuicCommon(Flow):
     with `cc_agent` another program decides for the first connection of the first sender, by files in `agent/` there
     (docs/design/pbq.md)."""
 
-    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper", "noq-bbr3", "noq-cubic"] = "cubic"
+    cc: AnyQuicControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
     cc_weights: Annotated[str, Field(min_length=1)] | None = None
     cc_explore: Seed | None = None
@@ -385,7 +387,7 @@ class DumbbellSchema(Schema):
     def common(
         self, checker: Checker, raw: Mapping[str, Any], under: Sequence[Mapping[str, str]] = ()
     ) -> dict[str, Any]:
-        """What all variants share. `under` says for each group of flows which of its keys stand in another table."""
+        """Common part of all variants. `under` gives for each group of flows its keys that stand in another table."""
         head = checker.section(Head, raw["scenario"], "scenario")
         tables = checker.tables(raw["link"], "link", LINKS, (RETURN,))
         access = checker.section(Link, tables["access"], "link.access") if "access" in tables else None
@@ -488,9 +490,9 @@ class DumbbellSchema(Schema):
 
     @staticmethod
     def rates(checker: Checker, name: str, duration_s: float) -> Steps | None:
-        """The rates that a file gives a run; its path counts from the scenario's folder."""
+        """Rates of a run by its `rate_file`; None if that has mistakes."""
         try:
-            found = over_run(parse((checker.path.parent / name).read_text("utf-8")), duration_s)
+            found = over_run(parse(text_of(checker.path.parent, name)), duration_s)
             if mean_mbit_s(found, duration_s) >= LEAST_MBIT_S:
                 return found
             wrong = f"{name}: a mean of less than {LEAST_MBIT_S:g} Mbit/s in this run; write higher rates"
@@ -500,7 +502,7 @@ class DumbbellSchema(Schema):
             wrong = f"{name}: not UTF-8 at byte {error.start}; save the file as UTF-8"
         except (OSError, ValueError) as error:  # a name may hold what no path can
             why = error.strerror if isinstance(error, OSError) else error
-            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
+            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder, or cellular:SEED"
         checker.problem("link.bottleneck.rate_file", wrong)
         return None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What congestion controls did, where a scenario compares senders (`compares = "senders"`). Pure: samples in, numbers
+"""Figures of congestion controls, where a scenario compares senders (`compares = "senders"`). Pure: samples in, numbers
 out.
 
 Under test are the groups of flows that are no `neighbour`. Long flows are bulk transfers, whatever their application
@@ -170,7 +170,7 @@ def _rtt_and_loss(longs: list[Long], begin_us: float, end_us: float) -> dict[str
 
 
 def _counted(end: FlowEnd, name: str, begin_us: float, end_us: float) -> float:
-    """How far one of an end's counters went between two times."""
+    """Growth of one of an end's counters between two times."""
     counter = end.counters.get(name)
     if counter is None:
         return 0.0

@@ -24,7 +24,7 @@ class Dumbbell(Topology):
     driver = "weirlab.topologies.dumbbell.drive"
 
     def environment(self, spec: Spec) -> dict[str, str]:
-        """What BMv2 needs, where it is asked for. Raises LabError if a program is missing that few scenarios need."""
+        """Environment for BMv2, where it is used. Raises LabError if a program is missing that few scenarios need."""
         noq = any(is_noq(flow.get("cc", "")) for flow in spec["flows"])
         if noq and not (paths.build() / "bin" / NOQ_SERVER).exists():
             raise LabError(f"{NOQ_SERVER} is not built; build it with: setup/install.sh peers")

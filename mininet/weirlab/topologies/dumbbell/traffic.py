@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends what and when: pure, from a spec's flows and its seed."""
+"""Senders and their start times: pure, from a spec's flows and its seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRAFFIC_PORT, PACED_PORT = 5201, 5202
 SCALABLE, SCALABLE_PORT = "dctcp", 5203
 
 
-# What QUIC flows share a server by.
+# Settings by which QUIC flows share a server.
 QUIC_SETTINGS = ("cc", "payload_bytes", "cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several runs say together: how goodput falls with receivers, whether time grows in line with size, beta's curve.
+"""Statistics across runs: goodput over receivers, whether time grows in line with size, beta's curve.
 
 Pure. A point is one setting of one way, with the mean over seeds of its metrics.
 """
@@ -45,7 +45,7 @@ CROSS_METRICS: dict[str, str] = {
 UNICAST = "unicast"
 """The variant that others are put beside."""
 UNICAST_NAMES = "unicast-names"
-"""What carries QUIC's datagrams by name (`carry`)."""
+"""Way that carries QUIC's datagrams by name (`carry`)."""
 VARIANCE_RECEIVERS = (4, 7)
 RATIO_BETAS = (4.0, 20.0)
 """Huang et al., Fig. 2 and 3: from, to."""
@@ -72,7 +72,7 @@ class Point:
 
     @property
     def setting(self) -> tuple[Any, ...]:
-        """What must be equal for two points to differ in receivers, size or beta alone."""
+        """Settings that must be equal for two points to differ in receivers, size or beta alone."""
         return self.way, self.loss_percent, self.rate_mbit_s
 
 
@@ -192,7 +192,7 @@ def beside_unicast(points: Sequence[Point]) -> dict[str, dict[str, Estimate]]:
 
 
 def _less(one: Point, other: Point, metric: str, unit: float) -> Estimate:
-    """How much more of a metric one point has than the other, in a unit: each seed's, mean over seeds."""
+    """Difference of a metric between two points, in a unit: each seed's, mean over seeds."""
     return estimate([None if None in pair else (pair[0] - pair[1]) / unit for pair in _pairs(one, other, metric)])
 
 
@@ -266,7 +266,7 @@ def _values(points: Sequence[Point], metric: str) -> dict[int, list[float | None
 def _each_seed(
     points: Sequence[Point], metric: str, what: Callable[[Sequence[float]], float], at_least: int
 ) -> Estimate:
-    """What each seed's values of the metric come to; nothing for fewer points."""
+    """Estimate over each seed's values of the metric; nothing for fewer points."""
     if len(points) < at_least:
         return NOTHING
     found: list[float | None] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was asked of forwarding by name in figures, and whether the runs meet it. Pure.
+"""Requirements on forwarding by name in figures, and whether the runs meet them. Pure.
 
 A figure has a case for each setting that it can be told of: each file size, each number of receivers, each loss. It is
 met if it is met in all cases. A case is met if its whole 95 % interval is within the bounds, missed if all of it is
@@ -42,7 +42,7 @@ class Asked:
     one_to_32: bool = False
 
     def outside(self, value: float) -> float:
-        """How far a value is outside of the bounds; within them it is less than 0: the nearer to one, the larger."""
+        """Distance of a value from the bounds; within them it is less than 0: the nearer to one, the larger."""
         return max(self.least - value, value - self.most)
 
     def verdict(self, found: Estimate) -> str:

@@ -37,12 +37,12 @@ WRONG_USAGE = 2
 """The exit code of all our programs for a command line that they don't take."""
 SERVER_STATS = "stats-server.jsonl"
 CACHE = "cache"
-"""What a cache's `Command` is called."""
+"""Name of a cache's `Command`."""
 EDGE_SERVER = "edge-server"
 TICKETS = "/run/tickets"
-"""What publisher and edge servers make tickets with."""
+"""Key folder of publisher and edge servers for tickets."""
 PUBLISH = "publish"
-"""What the publisher's `Command` by name is called."""
+"""Name of the publisher's `Command` by name."""
 
 
 class Way(Protocol):
@@ -57,7 +57,7 @@ class Way(Protocol):
         ...
 
     def report(self, receiver: Receiver, out: Path) -> dict[str, Any]:
-        """What is known of it when its program has ended. Raises OSError, ValueError, KeyError."""
+        """Receiver's report after its program has ended. Raises OSError, ValueError, KeyError."""
         ...
 
 
@@ -91,7 +91,7 @@ class Names:
         near = [server_address(edge) for edge in at] if spec["carrying"]["edge_server"] else []
         for address in (*near, PUBLISHER_ADDRESS):
             argv += ["--from", f"{address}:{ICN_PORT}"]
-        argv += ["--insecure", "--quiet", "--json"]
+        argv += ["--insecure", "--known-publishers", "none", "--quiet", "--json"]
         argv += asks_again(spec["carrying"])
         if len(at) > 1:
             argv += ["--events", str(out / events_output(receiver))]
@@ -184,7 +184,7 @@ WAYS: dict[str, Way] = {"names": Names(), "unicast": Unicast(), "unicast-names":
 
 
 def cache_report(log: Path) -> dict[str, int]:
-    """What a cache that has ended says of itself: fields of a `cache` line (samples.py). Raises NetError."""
+    """Report of a cache that has ended: fields of a `cache` line (samples.py). Raises NetError."""
     try:
         report = json.loads(log.read_text().splitlines()[-1])
         kept = ("asked", "hits", "passed_on", "kept", "evicted")
@@ -194,7 +194,7 @@ def cache_report(log: Path) -> dict[str, int]:
 
 
 def publisher_report(log: Path) -> dict[str, int]:
-    """What a publisher that has ended says of itself: fields of a `publisher` line (samples.py). Raises NetError."""
+    """Report of a publisher that has ended: fields of a `publisher` line (samples.py). Raises NetError."""
     try:
         return {"rekeys": json.loads(log.read_text().splitlines()[-1])["publisher"]["rekeys"]}
     except (IndexError, ValueError, KeyError, TypeError) as error:

@@ -43,7 +43,7 @@ PROGRAM = "p4/programs/edge.p4"
 LEAD_S = 1
 """Between the last program's start and the receivers'."""
 WATCH_MS = 1
-"""How often what has come to a receiver that moves is looked at, ..."""
+"""Interval of looks at a moving receiver's data, ..."""
 WATCH_S = 2.0
 """... so long before and after a move."""
 
@@ -163,7 +163,7 @@ class EdgeDrive(Programs):
     def happenings(
         self, net: LabNet, started: Mapping[Receiver, subprocess.Popen]
     ) -> list[tuple[float, Callable[[], None]]]:
-        """What is to happen to receivers, when, the first first."""
+        """Events of receivers with their times, in order."""
         found: list[tuple[float, Callable[[], None]]] = []
         at = {receiver.number: receiver.edge for receiver in self.tree.receivers}
         receivers = {receiver.number: receiver for receiver in self.tree.receivers}
@@ -202,14 +202,14 @@ class EdgeDrive(Programs):
             self.lines.append({"k": "arrived", "t_us": t_us, "receiver": number, "bytes": counts["received_bytes"]})
 
     def look_at_links(self, net: LabNet) -> None:
-        """What has passed each switch's ports, the publisher's, and the devices of broadcast segments."""
+        """Counters of each switch's ports, the publisher's, and the devices of broadcast segments."""
         for node in (PUBLISHER, *(switch.name for switch in self.tree.switches), *self.tree.segments):
             for device, counts in device_counts(net[node].namespace).items():
                 t_us = time.monotonic_ns() // 1000
                 self.lines.append({"k": "link", "t_us": t_us, "node": node, "device": device, **counts})
 
     def tell_receiver(self, receiver: Receiver, process: subprocess.Popen, start_us: int, ended_us: int | None) -> None:
-        """What became of one receiver's file. Without an end, or if its program says that it failed, it has none."""
+        """Result of one receiver's file. Without an end, or if its program says that it failed, it has none."""
         if process.returncode == WRONG_USAGE:
             log = next(name for name, started in self.processes if started is process)
             raise NetError(f"{log}: {' '.join((self.out / log).read_text().split())[:500]}")

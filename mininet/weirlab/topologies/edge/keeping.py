@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the finished runs of `edge` are kept: what they depend on, what they leave, what they take."""
+"""Rules for keeping finished runs of `edge`: dependencies, files, costs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SECONDS_PER_MBIT = 0.1  # of all receivers together
 
 
 class EdgeKeeping(Keeping):
-    """What the programs said when they had the file is more than the samples hold of it."""
+    """The programs' reports at the end of the file hold more than the samples do."""
 
     figures = (
         "mininet/weirlab/metrics/*.py",

@@ -156,7 +156,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def medium_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float | None]:
-    """What the broadcast segments carried; nothing where there are none, or for samples that don't count it."""
+    """Load of the broadcast segments; nothing where there are none, or for samples that don't count it."""
     segments = tree_of(spec).segments
     carried = [samples.links.get((node, AIR_RATE_DEVICE)) for node in segments]
     brought = [samples.links.get(place) for place in segments.values()]
@@ -176,7 +176,7 @@ def medium_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float
 
 
 def asking_metrics(receivers: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """What was sent or asked for again, and what became of the Data that came."""
+    """Interests sent or repeated, and use of the Data that came."""
     again, all_asked = ("asked_again", "asked") if any("asked" in line for line in receivers) else ("lost", "sent")
     return {
         "retransmissions_percent": _percent(receivers, again, all_asked),
@@ -192,8 +192,8 @@ def _percent(lines: Sequence[Mapping[str, Any]], part: str, whole: str) -> float
 
 
 def merging_metrics(switches: Mapping[str, Mapping[str, int]], cached: bool = False) -> dict[str, float | None]:
-    """What the switches made one of; nothing where no name passed them. With caches a switch counts what it sent on up
-    twice: from below, and from its cache."""
+    """Interests merged by the switches; nothing where no name passed them. With caches a switch counts those it sent on
+    up twice: from below, and from its cache."""
     found: dict[str, float | None] = {}
     counting = [packets for packets in switches.values() if packets]
     if counting:
@@ -222,7 +222,7 @@ def forwarded(packets: Mapping[str, int]) -> int:
 
 
 def move_metrics(samples: Samples, rtt_ms: float) -> dict[str, float | None]:
-    """What receivers that moved had of it; nothing where none did. Ratios are of those that have the file."""
+    """Effects of moves on receivers that moved; nothing where none did. Ratios are of those that have the file."""
     movers = {move["receiver"]: samples.receivers[move["receiver"] - 1] for move in samples.moves}
     if not movers:
         return {}
@@ -273,4 +273,4 @@ def back_ms(back_us: Sequence[int], moved_us: Sequence[int]) -> list[float]:
 
 
 AFTER_MOVE_US = 2_000_000
-"""How long after a move a gap is counted as the move's: as long as it is watched closely."""
+"""Time after a move in which a gap is counted as the move's: as long as it is watched closely."""

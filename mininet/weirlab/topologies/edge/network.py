@@ -13,14 +13,14 @@
     cacheE:eth0            the cache of an edge switch (hub: 0) and its edge server, which stand beside it: no rate, no
                            delay, no losses
 
-With one edge switch, edge1 stands in place of the hub. What a port's device has in netem is behind the switch's queue,
-so that nothing but that queue ever waits for the bottleneck.
+With one edge switch, edge1 stands in place of the hub. netem of a port's device is behind the switch's queue, so that
+nothing but that queue ever waits for the bottleneck.
 
-A broadcast segment is a bridge that never learns, in a node `airE`: what one station sends reaches all others. What
-any of them sends goes through one device (ifb) with one rate before the bridge has it: the rate is shared by both
-directions, as on a radio channel where one station sends at a time. It is less than a radio: who sends next is first
-come, first served, without contention or collisions, and every station is heard by every other. Losses are each
-receiver's own, on its way out of the bridge.
+A broadcast segment is a bridge that never learns, in a node `airE`: frames of one station reach all others. All frames
+go through one device (ifb) with one rate before the bridge has them: the rate is shared by both directions, as on a
+radio channel where one station sends at a time. It is less than a radio: stations send first come, first served,
+without contention or collisions, and every station is heard by every other. Losses are each receiver's own, on its way
+out of the bridge.
 
 Without switches (`edges = 0`) the publisher is a station of `air0`, and loses what the others lose:
 
@@ -186,7 +186,7 @@ class EdgeNet(Topo):
         )
 
     def segment(self, edge: int, receivers: tuple[Receiver, ...]) -> None:
-        """A broadcast segment with its receivers. What it needs beside is a link to its device `up`."""
+        """A broadcast segment with its receivers. It needs beside these a link to its device `up`."""
         node = air_of(edge)
         devices = ["up", *(receiver.name for receiver in receivers)]
         to_rate = [

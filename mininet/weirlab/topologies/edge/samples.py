@@ -94,7 +94,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
 
 
 def _passed(path: Path, lines: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, int]]:
-    """What the counts of each interface grew by."""
+    """Growth of each interface's counters."""
     pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for line in lines:
         pairs.setdefault((line["node"], line["device"]), []).append(line)

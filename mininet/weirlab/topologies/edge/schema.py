@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import QuicControl
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     Count,
@@ -109,7 +110,7 @@ class Carrying(Section):
     edge_server: bool | Literal["local"] = False
     repair: bool = False
     reliable: bool = False
-    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq"] = "cubic"
+    cc: QuicControl = "cubic"
     most_total_bytes: Count | None = None
 
     @model_validator(mode="after")
@@ -159,7 +160,7 @@ class EdgeSchema(Schema):
         return {label: {**common, "carrying": found} for label, found in variants.items()}
 
     def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """What all variants share; empty if it has mistakes."""
+        """Common part of all variants; empty if it has mistakes."""
         head = checker.section(Head, raw["scenario"], "scenario")
         edges = raw["tree"].get("edges") if isinstance(raw["tree"], dict) else None
         on_air = type(edges) is int and edges == 0
@@ -203,7 +204,7 @@ class EdgeSchema(Schema):
 
     @staticmethod
     def check_no_switch(checker: Checker, raw: Mapping[str, Any]) -> None:
-        """What only a switch has is not in a file without one."""
+        """Rejects keys of switches in a file without one."""
         why = {"bottleneck": "the segment's rate is rate_mbit_s of [last_hop]", "aqm": "no queue has the law"}
         for key, what in why.items():
             if raw[key] is not None:

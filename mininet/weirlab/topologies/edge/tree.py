@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who stands where on `edge`: switches, their ports, addresses and ways, from a spec. Pure.
+"""Places of hosts on `edge`: switches, their ports, addresses and routes, from a spec. Pure.
 
                  the bottleneck
     publisher -- core ============ hub -- edge1 -- r1, r3, ...
@@ -29,7 +29,7 @@ PUBLISHER_ADDRESS = "10.1.0.2"
 PUBLISHER_GATEWAY = "10.1.0.1"
 CORE = "core"
 AIR_RATE_DEVICE = "air"
-"""What all that is sent on a broadcast segment goes through, at its one rate."""
+"""Device that all frames on a broadcast segment go through, at its one rate."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Below:
-    """What is behind a port: a switch, receivers (several on a broadcast segment, and one that only visits), or the
+    """Contents of a port: a switch, receivers (several on a broadcast segment, and one that only visits), or the
     switch's cache, with an edge server beside it or without."""
 
     switch: Switch | None = None
@@ -179,7 +179,7 @@ def gateway_of(edge: int) -> str:
 
 
 def visitor_address(edge: int, port: int) -> str:
-    """What the network of an edge switch gives to who comes to this port. Those who live there are below 100."""
+    """Address in an edge switch's network for a visitor of this port. Residents are below 100."""
     return f"10.2.{edge}.{100 + port}"
 
 

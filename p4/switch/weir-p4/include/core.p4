@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the P4_16 specification says every architecture offers (P4_16, appendix on the core library).
-// The guard's name is known to programs.
+// Declarations that every architecture offers (P4_16, appendix on the core library). The guard's name is known to
+// programs.
 #ifndef _CORE_P4_
 #define _CORE_P4_
 
@@ -20,7 +20,7 @@ extern packet_in {
     void extract<T>(out T hdr);
     // Next header with one varbit field of the size given, in bits.
     void extract<T>(out T variableSizeHeader, in bit<32> variableFieldSizeInBits);
-    // What comes next, without moving on.
+    // The next header, without moving on.
     T lookahead<T>();
     // Moves on by a number of bits.
     void advance(in bit<32> sizeInBits);

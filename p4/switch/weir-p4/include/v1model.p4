@@ -109,7 +109,7 @@ extern Checksum16 {
     bit<16> get<D>(in D data);
 }
 
-// What happens to the packet next.
+// The packet's next step.
 extern void mark_to_drop(inout standard_metadata_t standard_metadata);
 extern void clone(in CloneType type, in bit<32> session);
 extern void clone3<T>(in CloneType type, in bit<32> session, in T data);

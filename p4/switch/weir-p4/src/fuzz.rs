@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fuzzers call: the targets of p4/switch/fuzz, and a bounded run in the tests.
+//! Entry points of fuzzers: the targets of p4/switch/fuzz, and a bounded run in the tests.
 use crate::v1model::{Notes, Switch};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub fn switch(text: &str, dirs: &[PathBuf]) -> Switch {
     }
 }
 
-/// What a switch is given for some bytes.
+/// Maps a fuzzer's bytes to a frame for the switch.
 pub type Frame = fn(&[u8]) -> Vec<u8>;
 
 /// The bytes as they are.

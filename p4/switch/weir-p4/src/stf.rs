@@ -9,14 +9,14 @@ use num_traits::{One, Zero};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a script ended.
+/// Result of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All expectations were met.
     Passed,
-    /// What was different.
+    /// The difference.
     Failed(String),
-    /// Which construct or command is not supported.
+    /// The unsupported construct or command.
     Unsupported(String),
 }
 
@@ -368,7 +368,7 @@ impl Runner {
         }
         let mut all = Vec::new();
         for (k, decl) in keys.into_iter().zip(&decls) {
-            // What is not given matches as BMv2's test driver has it: everything, or zero for exact keys.
+            // Missing keys match as in BMv2's test driver: everything, or zero for exact keys.
             all.push(k.unwrap_or(match decl.kind {
                 MatchKind::Lpm => KeyMatch::Lpm(Val::S(0), 0),
                 MatchKind::Ternary => KeyMatch::Ternary(Val::S(0), Val::S(0)),

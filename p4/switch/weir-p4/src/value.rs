@@ -111,7 +111,7 @@ impl Val {
         }
     }
 
-    /// How many bits the value needs.
+    /// Number of bits that the value needs.
     pub fn bits(&self) -> u32 {
         match self {
             Val::S(v) => 128 - v.leading_zeros(),
@@ -334,7 +334,7 @@ impl BitWriter {
             }
         }
         if left > 0 {
-            // What is left, moved to the top of its bytes.
+            // The last bits, moved to the top of their bytes.
             let top = (v << (64 - left)).to_be_bytes();
             self.bytes.extend_from_slice(&top[..left.div_ceil(8) as usize]);
         }

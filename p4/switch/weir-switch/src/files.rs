@@ -52,8 +52,8 @@ pub fn create(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Puts a file with this content in the place of `path`, whole or not at all. What has the name of the temporary file is removed
-/// first: a link itself, not what it leads to.
+/// Puts a file with this content in the place of `path`, whole or not at all. An existing temporary file of the name is
+/// removed first: a link itself, not its target.
 ///
 /// # Errors
 /// It can't be written or renamed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How other threads reach the [`Device`]: a job runs on the packet thread between two packets, so a change is
+//! Access of other threads to the [`Device`]: a job runs on the packet thread between two packets, so a change is
 //! atomic with respect to packets and the packet path needs no lock.
 use crate::device::Device;
 use rustix::event::{EventfdFlags, eventfd};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
 
-/// What another thread has the packet thread do.
+/// Work of another thread for the packet thread.
 pub type Job = Box<dyn FnOnce(&mut Device) + Send>;
 
 /// The packet thread has ended.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `weir-switch` command.
+use clap::error::ErrorKind;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +13,12 @@ use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
 use weir_switch::{files, handle, queues, statistics, system};
 
+/// Version, with the commit of the sources where the build names it.
+const VERSION: &str = match option_env!("WEIR_BUILD") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
         Ok(options) => options,
@@ -20,7 +27,11 @@ fn main() -> ExitCode {
             eprint!("weir-switch: {}", text.strip_prefix("error: ").unwrap_or(&text));
             return ExitCode::from(2);
         }
-        // --help and --version.
+        Err(e) if e.kind() == ErrorKind::DisplayVersion => {
+            println!("weir-switch {VERSION}");
+            return ExitCode::SUCCESS;
+        }
+        // --help
         Err(e) => e.exit(),
     };
     match run(&options) {
@@ -32,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 enum Failure {
-    /// What a compiler says, which begins with file, line and column.
+    /// Errors of the compiler, which begin with file, line and column.
     Program(String),
     Switch(String),
 }
@@ -107,7 +118,7 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     Ok(Some(Source { program: Arc::new(program), text }))
 }
 
-/// What the server is to be, or none.
+/// Configuration of the server, if there is one.
 fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
     if options.no_grpc {
         return Ok(None);
@@ -169,7 +180,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut ports =
         Ports::open(&options.interface, options.receive_bytes(), options.pcap.as_deref(), clock.epoch_ns())?;
     let listening = server.map(p4runtime::listen).transpose()?;
-    // While this is the only thread. What is opened from here on is that user's.
+    // While this is the only thread. Files opened from here on belong to that user.
     match &options.user {
         Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
         None => system::give_up_capabilities()?,

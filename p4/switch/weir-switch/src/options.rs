@@ -29,11 +29,11 @@ pub enum Level {
     Trace,
     /// For developers
     Debug,
-    /// What changes: ports, programs, limits
+    /// Changes of ports, programs, limits
     Info,
-    /// What an operator should look at
+    /// Conditions that an operator should look at
     Warn,
-    /// What failed
+    /// Failures
     Error,
     /// Nothing
     Off,
@@ -132,9 +132,8 @@ pub struct Options {
     #[arg(long, requires_all = ["grpc_server_ssl", "grpc_server_cacert"])]
     pub grpc_server_with_client_auth: bool,
 
-    /// What clients may do by the subjects of their certificates: a TOML file of
-    /// `[[client]] subject = { CN = "..." } rights = ["read", "write", "pipeline"]`; the first that fits decides, and whom
-    /// none fits may do nothing
+    /// Rights of clients by the subjects of their certificates: a TOML file of `[[client]] subject = { CN = "..." }
+    /// rights = ["read", "write", "pipeline"]`; the first that fits decides, and a client that fits none has no rights
     #[arg(long, value_name = "FILE", requires = "grpc_server_with_client_auth")]
     pub grpc_rights: Option<PathBuf>,
 
@@ -227,7 +226,7 @@ impl Options {
     /// Reads the command line. simple_switch_grpc wants its own options behind `--`; here it means nothing.
     ///
     /// # Errors
-    /// What clap says, which is `--help` too, or what is contradictory.
+    /// clap's text, which is `--help` too, or a contradiction.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let mut command = Options::command();
         let given = command.try_get_matches_from_mut(args.into_iter().filter(|a| a != "--")).map_err(|mut e| {
@@ -293,12 +292,12 @@ impl Options {
         None
     }
 
-    /// What a program's registers, counters and meters may take together.
+    /// Memory limit of a program's registers, counters and meters together.
     pub fn max_state_bytes(&self) -> u64 {
         self.max_state_mib << 20
     }
 
-    /// What the receive rings of all ports may take together.
+    /// Memory limit of all ports' receive rings together.
     pub fn receive_bytes(&self) -> usize {
         (self.receive_mib as usize) << 20
     }
@@ -306,7 +305,7 @@ impl Options {
     /// The queue limits of the command line.
     ///
     /// # Errors
-    /// What is wrong with the first wrong one.
+    /// The first invalid queue.
     pub fn queue_specs(&self) -> Result<Vec<QueueSpec>, String> {
         self.queue.iter().map(|q| QueueSpec::parse(q, usize::from(self.priority_queues))).collect()
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 const RATES_BPS: RangeInclusive<u64> = 10_000..=1_000_000_000_000;
 const RATES_PPS: RangeInclusive<u64> = 1..=1_000_000_000;
 
-/// How to write them, for messages and the help.
+/// Syntax of limits, for messages and the help.
 pub const GRAMMAR: &str = "PORT[.PRIORITY]:LIMIT[,LIMIT], where PORT is a number or `default`, and LIMIT is \
      rate=N{bit|kbit|mbit|gbit} (of the port's link), rate=Npps (of each queue), depth=Np or depth=N{B|kB|MB}";
 
@@ -43,7 +43,7 @@ impl QueueSpec {
     /// Reads one setting for a switch of so many priorities.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// It does not follow [`GRAMMAR`].
     pub fn parse(text: &str, priorities: usize) -> Result<QueueSpec, String> {
         Self::read(text, priorities).map_err(|e| format!("queue `{text}`: {e}; it is {GRAMMAR}"))
     }
@@ -109,7 +109,7 @@ impl QueueSpec {
     /// Reads a file of settings: one a line, `#` begins a comment.
     ///
     /// # Errors
-    /// What is wrong with the first wrong line, with its number.
+    /// The first invalid line, with its number.
     pub fn parse_lines(text: &str, priorities: usize) -> Result<Vec<QueueSpec>, String> {
         let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("").trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty());
@@ -130,7 +130,7 @@ impl QueueSpec {
 /// Sees whether settings are for ports that there are, and none contradicts another.
 ///
 /// # Errors
-/// Which setting is wrong.
+/// The first invalid setting.
 pub fn check(specs: &[QueueSpec], ports: &[u32]) -> Result<(), String> {
     for (i, spec) in specs.iter().enumerate() {
         if let Some(port) = spec.port.filter(|p| !ports.contains(p)) {
@@ -172,7 +172,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Reads a file of limits. It must be a regular one: a pipe could keep whoever reads waiting for good.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The file can't be read, or its first invalid line.
 pub fn read_file(path: &Path, priorities: usize) -> Result<Vec<QueueSpec>, String> {
     let told = |e: String| format!("{}: {e}", path.display());
     // Without NONBLOCK, opening a pipe waits for a writer.

@@ -69,7 +69,7 @@ pub fn report(device: &Device, ports: &mut Ports) -> Value {
 /// Writes [`report`] to a file, which is there whole or not at all.
 ///
 /// # Errors
-/// Which file can't be written, and why.
+/// The file that can't be written, and the reason.
 pub fn write(path: &Path, device: &Device, ports: &mut Ports) -> Result<(), String> {
     files::replace(path, format!("{:#}\n", report(device, ports)).as_bytes())
         .map_err(|e| format!("--stats-json {}: {e}", path.display()))

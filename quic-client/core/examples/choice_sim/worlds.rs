@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use weir_core::choice::regret::Regret;
 use weir_core::choice::{ChoiceConfig, Chooser, PathId, StrategyKind, TaskSample};
 
-/// What is true of one path in one round, times in ms.
+/// True timing of one path in one round, in ms.
 #[derive(Clone, Copy)]
 pub struct Truth {
     mean: f64,
     sd: f64,
     /// Probability that a packet is lost.
     loss: f64,
-    /// What a task takes beyond round trips.
+    /// Task time beyond round trips.
     extra: f64,
     up: bool,
 }
@@ -34,9 +34,9 @@ pub struct World {
     pub truth: Vec<Vec<Truth>>,
     /// Round trips per task.
     k: f64,
-    /// What the server thinks about a task, ms, the same for all paths: exponential of this mean.
+    /// Server's think time per task in ms, the same for all paths: exponential with this mean.
     think_ms: f64,
-    /// What a move adds to its task, ms.
+    /// Time that a move adds to its task, in ms.
     move_ms: f64,
     /// Whether standby paths can be probed.
     probes: bool,

@@ -23,7 +23,7 @@ pub struct Choice {
     pub index_ms: Vec<(PathId, f64)>,
 }
 
-/// What is known about a path.
+/// Statistics of one path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
     /// The path.
@@ -42,7 +42,7 @@ pub struct Standing {
     pub index_ms: Option<f64>,
 }
 
-/// How long a path is left out after a task failed on it; doubles with each failure in a row.
+/// Hold-off of a path after a failed task; doubles with each failure in a row.
 const HOLD: Duration = Duration::from_secs(1);
 
 /// The longest time a failed path is left out.
@@ -219,7 +219,7 @@ impl Chooser {
         self.strategy.probing(path);
     }
 
-    /// What is known about each path.
+    /// Statistics of each path.
     pub fn standings(&self) -> Vec<Standing> {
         self.paths
             .iter()

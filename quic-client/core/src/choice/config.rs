@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a [`Chooser`](super::Chooser) is made from.
+//! Configuration of a [`Chooser`](super::Chooser).
 
 use super::models::Model;
 use super::path_id::PathId;
@@ -11,12 +11,11 @@ use std::fmt;
 pub struct StrategyKind {
     /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in one line for `--help`.
+    /// Summary in one line for `--help`.
     pub help: &'static str,
     /// Makes one. The numbers of the configuration are in their ranges.
     pub make: fn(&ChoiceConfig) -> Box<dyn Strategy>,
-    /// Whether a running download or upload may leave its path for another between two choices. That needs a strategy that
-    /// counts what a move costs.
+    /// True if a running download or upload may move between two choices. The strategy must price a move.
     pub moves_running: bool,
 }
 
@@ -41,11 +40,11 @@ pub enum ExploreC {
     Fixed(f64),
 }
 
-/// What a [`Chooser`](super::Chooser) is made from. Its default is that of the first strategy in the table, with what
-/// the paper's evaluation uses: lognormal, S = 100, a = 0.8.
+/// Configuration of a [`Chooser`](super::Chooser). Defaults: the first strategy in the table, and the settings of the
+/// paper's evaluation: lognormal, S = 100, a = 0.8.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChoiceConfig {
-    /// How paths are chosen.
+    /// Strategy that chooses the path.
     pub strategy: StrategyKind,
     /// Model of the completion times; OPS and PPS use it.
     pub model: Model,
@@ -53,7 +52,7 @@ pub struct ChoiceConfig {
     pub memory_tasks: usize,
     /// Weight `a` of the mean in Tan Eq. 18, 0 to 1; the variance has `b = 1 - a`.
     pub weight_a: f64,
-    /// How much OPS and PPS make of uncertainty.
+    /// Weight of uncertainty in OPS and PPS.
     pub explore_c: ExploreC,
     /// Share of the tasks that epsilon-greedy explores with, 0 to 1.
     pub epsilon: f64,

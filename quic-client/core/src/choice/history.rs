@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is remembered of completed tasks, for strategies that learn from those alone.
+//! Samples of completed tasks, for strategies that learn from those alone.
 
 use super::models::{Estimate, Model, Window};
 use super::path_id::PathId;
@@ -50,7 +50,7 @@ impl History {
         self.totals.get(&path).map(|(n, sum)| sum / *n as f64)
     }
 
-    /// What the latest samples say of the path.
+    /// Estimate from the latest samples of the path.
     pub fn estimate(&self, path: PathId) -> Option<Estimate> {
         self.window.estimate(path, self.model)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which path the next task takes (L. Tan et al., "Proactive Connection Migration", section 4).
+//! Path selection for the next task (L. Tan et al., "Proactive Connection Migration", section 4).
 //!
 //! A task is one request on one stream; its completion time (TCT, Eq. 3) is what the strategies learn from. With
 //! `per_byte` they learn from TCT per byte (Eq. 4) instead, for tasks of mixed sizes. [`Chooser`] is told what happens

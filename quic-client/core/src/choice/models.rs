@@ -31,7 +31,7 @@ pub enum Model {
     Lognormal,
 }
 
-/// What the samples of one path say.
+/// Statistics of one path's samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// Samples in the window, N_k.

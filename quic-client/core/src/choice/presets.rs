@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What applications ask of completion time and jitter (Tan Table 4).
+//! Applications' requirements on completion time and jitter (Tan Table 4).
 
 use std::time::Duration;
 

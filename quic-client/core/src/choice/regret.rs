@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much worse than the best path a run was.
+//! Regret: a run's loss against the best path.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use super::task::TaskSample;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// What a strategy is asked: which path a task should take.
+/// Question to a strategy: the path for a task.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// Number of the task.
@@ -39,7 +39,7 @@ pub trait Strategy: Debug {
     /// The path for a task, one of `question.usable`, and the reason for it in a word or two.
     fn choose(&mut self, question: &Question<'_>, random: &mut fastrand::Rng) -> (PathId, &'static str);
 
-    /// What is known of a path; `None` if nothing is.
+    /// Estimate for a path; `None` without data.
     fn estimate(&self, path: PathId, history: &History) -> Option<Estimate> {
         history.estimate(path)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a completed task tells.
+//! Measurements of a completed task.
 
 use super::path_id::PathId;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct TaskSample {
     pub bytes: u64,
     /// The connection moved to another path for it.
     pub switched: bool,
-    /// That path had to be validated first.
+    /// True if the path had to be validated first.
     pub cold: bool,
 }
 

@@ -5,7 +5,7 @@
 pub trait Body {
     /// The next part of it. The error says which file and why.
     fn take(&mut self, part: &[u8]) -> Result<(), String>;
-    /// What was taken is void: the answer begins again. The error says which file and why.
+    /// Discards what was taken: the answer begins again. The error gives the file and the reason.
     fn restart(&mut self) -> Result<(), String>;
     /// It is whole, and as long as was promised. The error says which file and why.
     fn finish(&mut self) -> Result<(), String>;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a request or a session ended.
+//! Outcome of a request or a session.
 
 use crate::connection::{Failure, alert_name};
 
-/// How a request, or a session of them, ended. Each kind has one exit code.
+/// Outcome of a request, or a session of them. Each kind has one exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// All bytes arrived.
@@ -22,14 +22,14 @@ pub enum Outcome {
     NotServed(String),
     /// The transfer ended before its end.
     Incomplete(String),
-    /// What arrived could not be written.
+    /// Received data could not be written.
     File(String),
     /// The answer is larger than it may be.
     TooLarge(String),
 }
 
 impl Outcome {
-    /// How a session ended whose connection to `peer` (`host:port`) failed after `bytes` of payload; `started`: its
+    /// Outcome of a session whose connection to `peer` (`host:port`) failed after `bytes` of payload; `started`: its
     /// handshake had been done.
     pub(crate) fn of_failure(failure: Failure, peer: &str, started: bool, bytes: u64) -> Outcome {
         match failure {
@@ -101,7 +101,7 @@ impl Outcome {
         }
     }
 
-    /// What happened, for people; empty where the name says it all.
+    /// Details for people; empty where the name is enough.
     pub fn detail(&self) -> &str {
         match self {
             Outcome::Connect(d)

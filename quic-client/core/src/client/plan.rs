@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a session is to do, and what it needs for that.
+//! Work of a session, and its requirements.
 
 use super::body::Body;
 use super::request::Action;
@@ -7,7 +7,7 @@ use crate::request::promised_bytes;
 use quiche::ConnectionId;
 use std::time::{Duration, Instant};
 
-/// What a session is to do.
+/// Work of a session.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Label of the flow.
@@ -18,7 +18,7 @@ pub struct Plan {
     pub authority: String,
     /// Path asked for, by each task.
     pub path: String,
-    /// What to do there.
+    /// Action of each task.
     pub action: Action,
     /// Number of tasks.
     pub tasks: u64,
@@ -37,7 +37,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What is asked for and of whom, for messages.
+    /// Authority and path of the request, for messages.
     pub(super) fn asked(&self) -> String {
         format!("{}{}", self.authority, self.path)
     }
@@ -51,7 +51,7 @@ impl Plan {
     }
 }
 
-/// What a session needs from its caller in a turn.
+/// Resources that the caller lends a session for one event-loop iteration.
 pub struct Means<'a> {
     /// Room to read into.
     pub scratch: &'a mut [u8],

@@ -37,7 +37,7 @@ pub struct Lost {
 pub struct RttSamples {
     /// When the last of them came in.
     pub now: Instant,
-    /// How many; at least one.
+    /// Number of acknowledged packets; at least one.
     pub count: u32,
     /// The last one.
     pub latest: Duration,
@@ -47,12 +47,11 @@ pub struct RttSamples {
     pub least_of_these: Duration,
     /// The least of the path so far.
     pub least: Duration,
-    /// How long packets were on their way there, of those among them whose acknowledgement says when it was sent; `None`
-    /// without any.
+    /// One-way times of those among them whose acknowledgement carries the time it was sent; `None` without any.
     pub there: Option<WayThere>,
 }
 
-/// How long packets were on their way to the peer, until it acknowledged them, in nanoseconds. The two clocks need not agree, so
+/// Times from our sending a packet to the peer's acknowledging it, in nanoseconds. The two clocks need not agree, so
 /// all of these are too large or too small by one number that stays the same: only differences mean anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WayThere {
@@ -64,7 +63,7 @@ pub struct WayThere {
     pub least_of_these_ns: i64,
 }
 
-/// What happened in one interval.
+/// Events of one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
     /// Its end.
@@ -105,7 +104,7 @@ impl Interval {
     }
 }
 
-/// Who has the window.
+/// Holder of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// The policy.
@@ -120,7 +119,7 @@ pub enum By {
     Stalled,
     /// Losses that are congestion: half of the window.
     HeavyLoss,
-    /// Whoever has it on a new path: the decision came after the change to that, and was of the path before.
+    /// The holder on a new path: the decision came after the change to that, and was of the path before.
     PathChanged,
     /// The algorithm below from now on: a number was not finite.
     NotFinite,
@@ -150,7 +149,7 @@ impl By {
     }
 }
 
-/// What a decision is made of (docs/design/pbq.md, "The trajectory file").
+/// Input of a decision (docs/design/pbq-weights-format.md, "The trajectory file").
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     /// The decision's number on the connection, from 0.
@@ -161,20 +160,20 @@ pub struct Seen {
     pub rate_greatest_bytes_s: f64,
     /// The least round-trip time in memory, in seconds.
     pub rtt_least_s: f64,
-    /// What the policy is given.
+    /// Input of the policy.
     pub state: Vec<f64>,
     /// A quantity out of the range of the training.
     pub outside: Option<&'static str>,
-    /// Whose window it will be. Unless the policy's, its action changes nothing.
+    /// Holder of the window after this decision. Unless it is the policy, its action changes nothing.
     pub by: By,
 }
 
 /// A decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// What it was made of.
+    /// Input of the decision.
     pub seen: Seen,
-    /// What the policy gave.
+    /// Output of the policy.
     pub mean: f64,
     /// Noise drawn, in standard deviations; 0 without exploration.
     pub noise: f64,
@@ -188,7 +187,7 @@ pub struct Decision {
     pub window_bytes: f64,
     /// The window in force from now on.
     pub used_bytes: u64,
-    /// Who set it.
+    /// Holder that set the window.
     pub by: By,
 }
 
@@ -199,7 +198,7 @@ pub trait Agent {
     fn act(&mut self, seen: &Seen, now: Instant) -> Option<f64>;
 }
 
-/// What a control is made for: one connection.
+/// Parameters of a control: one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Setup {
     /// Number of the connection (of the flow) in this process: no two explore alike.
@@ -214,8 +213,8 @@ pub struct Setup {
 
 /// Decides how much one connection may have in flight, and how fast it sends.
 ///
-/// It runs above one of quiche's algorithms, which its row of [`CONTROLS`](super::CONTROLS) names. What it does not
-/// decide is left to that algorithm: by default everything. Loss detection and probe timeouts are always quiche's.
+/// It runs above one of quiche's algorithms, named in its row of [`CONTROLS`](super::CONTROLS), which decides all that
+/// the control does not: by default everything. Loss detection and probe timeouts are always quiche's.
 ///
 /// A control is pure: it does no I/O and reads no clock. Events are collected over a turn of the event loop and
 /// reported together, with the time of that turn, before the packets of the turn are made. So the new window holds for
@@ -252,9 +251,9 @@ pub trait CongestionControl {
         None
     }
 
-    /// How long an interval is, of those that [`on_interval`](CongestionControl::on_interval) reports; asked for at the
-    /// beginning of each. `None`: there are none. A connection at rest has none: they begin with a packet, and stop with
-    /// one in which nothing was acknowledged or lost and after which nothing is in flight; that one is not reported.
+    /// Length of the intervals that [`on_interval`](CongestionControl::on_interval) reports; asked for at the beginning
+    /// of each. `None`: there are none. A connection at rest has none: they begin with a packet, and stop with one in
+    /// which nothing was acknowledged or lost and after which nothing is in flight; that one is not reported.
     fn interval(&self) -> Option<Duration> {
         None
     }
@@ -297,8 +296,8 @@ pub trait CongestionControl {
     /// Another path is the active one from now on. Its window and round-trip times are not those of the one before.
     fn on_path_change(&mut self) {}
 
-    /// What the last call of [`on_interval`](CongestionControl::on_interval) or [`on_wait`](CongestionControl::on_wait)
-    /// decided, if the control records that; given once.
+    /// Decision of the last call of [`on_interval`](CongestionControl::on_interval) or
+    /// [`on_wait`](CongestionControl::on_wait), if the control records decisions; returned once.
     fn take_decision(&mut self) -> Option<Decision> {
         None
     }

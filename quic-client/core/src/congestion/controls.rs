@@ -12,7 +12,7 @@ use std::str::FromStr;
 pub struct ControlKind {
     /// Name on the command line.
     pub name: &'static str,
-    /// What it is, in one line for `--help`.
+    /// Summary in one line for `--help`.
     pub help: &'static str,
     /// quiche's algorithm below it.
     pub algorithm: Algorithm,

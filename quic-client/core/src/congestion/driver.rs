@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const LEAST_WINDOW_PACKETS: usize = 2;
 /// The least pacing rate: a packet of the least size that every path carries (RFC 9000 14), each second.
 const LEAST_RATE_BYTES_S: u64 = 1200;
-/// How long a control that can't decide yet is left alone if nothing else happens.
+/// Retry time of a control that can't decide yet, if nothing else happens.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// Round-trip times of a turn or an interval.
@@ -159,7 +159,7 @@ impl Driver {
     ) -> Result<usize, quiche::Error> {
         let before = hooks::active_rtt(quic);
         let (result, sample) = hooks::with_rtt_sample(|| self.in_force(quic, |quic| quic.recv(bytes, info)));
-        // What another path measured is nothing to the control, and at a change nobody knows whose it is.
+        // The control ignores measurements of another path; at a change their path is unknown.
         let is_ours = match (before, hooks::active_rtt(quic)) {
             (Some(before), Some(after)) => after.only_path || before.path == after.path && before != after,
             _ => false,
@@ -172,7 +172,7 @@ impl Driver {
 
     /// Tells the control what came in since the last turn; to be called once a turn, before packets are made.
     pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
-        // Whoever did not ask for it gets it late, not never.
+        // A decision that nobody asked for in time is made late, not never.
         if self.ended.is_some() {
             self.decide(now);
         }
@@ -188,12 +188,12 @@ impl Driver {
         let state = self.in_force(quic, |quic| hooks::congestion_state(quic)).unwrap_or_default();
         let elsewhere_before = std::mem::replace(&mut self.elsewhere_bytes, state.elsewhere_in_flight_bytes);
         if self.path.replace(state.path).is_some_and(|before| before != state.path) {
-            // What is reported was of the path before, or may have been.
+            // The report was of the path before, or may have been.
             self.control.on_path_change();
             self.interval = self.control.interval().map(|length| Running::new(now, length));
             return;
         }
-        // quiche's counts are of all paths. What is no longer in flight on others was theirs.
+        // quiche's counts are of all paths. A decrease in flight on the other paths belongs to those.
         let theirs = elsewhere_before.saturating_sub(state.elsewhere_in_flight_bytes);
         let their_lost = theirs.min(new_lost);
         new_lost -= their_lost;

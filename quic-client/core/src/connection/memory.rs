@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stream data costs in memory until it is acknowledged, and how much of it may be written.
+//! Memory cost of stream data until it is acknowledged, and the limit of writes.
 
 use quiche::hooks::Unacknowledged;
 
-/// What a piece costs beside its bytes: its entry in the stream's list, its allocation, and the entry of a packet that
-/// carries nothing else, each list with room for as much again.
+/// Overhead of a piece: its entry in the stream's list, its allocation, and the entry of a packet that carries nothing
+/// else, each list with room for as much again.
 const PIECE_BYTES: u64 = 512;
 /// The largest piece that quiche makes of what is written.
 const LARGEST_PIECE_BYTES: u64 = 4096;
@@ -13,14 +13,14 @@ const ODD_PIECES: u64 = 2;
 /// Less than this is not written because of the budget: it would only make small packets, and many pieces.
 const LEAST_WRITE_BYTES: u64 = 1200;
 
-/// What stream data costs in memory, in bytes. On top of the bytes themselves it is a quarter of them for the packets
-/// that they are in, and [`PIECE_BYTES`] for each piece: 1.375 times the bytes in all, where pieces are full. (Measured
-/// with clients that stopped reading: the server's resident memory grew by 1.36 to 1.38 times the congestion window.)
+/// Memory cost of stream data, in bytes. On top of the bytes themselves it is a quarter of them for the packets that
+/// they are in, and [`PIECE_BYTES`] for each piece: 1.375 times the bytes in all, where pieces are full. (Measured with
+/// clients that stopped reading: the server's resident memory grew by 1.36 to 1.38 times the congestion window.)
 pub fn cost_bytes(held: Unacknowledged) -> u64 {
     held.bytes + held.bytes.div_ceil(4) + held.pieces * PIECE_BYTES
 }
 
-/// How much memory may be taken by what is written in this turn.
+/// Memory limit of the writes in this event-loop iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
     /// `None`: no bound.
@@ -37,7 +37,7 @@ impl Allowance {
         Allowance { left_bytes: Some(memory_bytes), short: false }
     }
 
-    /// How many of `wanted` bytes may be written at once.
+    /// Part of `wanted` bytes that may be written at once.
     pub fn room(&mut self, wanted: usize) -> usize {
         let Some(left) = self.left_bytes else { return wanted };
         // A byte of full pieces costs 1 + 1/4 + 512/4096 = 11/8.

@@ -50,7 +50,7 @@ pub struct Conn {
     pub decisions: DecisionCounts,
     /// The rule for receive windows; without one it is quiche's.
     pub windows: Option<Windows>,
-    /// How much memory may be taken by what is written to streams.
+    /// Memory limit of writes to streams.
     pub allowance: Allowance,
     congestion: Driver,
     mtu: PathMtu,
@@ -128,7 +128,7 @@ impl Conn {
         Ok(self.alpn)
     }
 
-    /// How many bytes may be written to a stream now, framing included. These are fewer than quiche would take, if that
+    /// Bytes that may be written to a stream now, framing included. These are fewer than quiche would take, if that
     /// makes whole packets (see [`crate::connection::whole_packets`]); not with a pacing control, which must not be
     /// told that data is lacking while its pacer holds packets back, and not with a peer whose flow control leaves no
     /// room for it from the start.
@@ -237,8 +237,8 @@ impl Conn {
         self.congestion.is_to_decide()
     }
 
-    /// Lets the congestion control decide on an interval that is over, if one is; to be called after [`Conn::pump`], once
-    /// its packets have left. What a control that learns decided is logged, and given.
+    /// Lets the congestion control decide on an interval that is over, if one is; to be called after [`Conn::pump`],
+    /// once its packets have left. Decisions of a control that learns are logged and returned.
     pub fn decide(&mut self, now: Instant) -> Option<Decision> {
         let decision = self.congestion.decide(now)?;
         self.decisions.made += 1;
@@ -386,7 +386,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// Payload to be put on a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Zeros {
-    /// How much is left; `None`: without end.
+    /// Remaining bytes; `None`: without end.
     pub bytes: Option<u64>,
     /// The stream ends behind them.
     pub then_end: bool,
@@ -420,7 +420,7 @@ pub fn write_zeros<E: From<quiche::Error>>(
         }
         let n = match write(&mut conn.quic, part, fin) {
             Ok(n) => n,
-            // What was written before counts; if it is more than a full stream, the next call meets it again.
+            // Bytes written before count; if the stream is more than full, the next call meets the error again.
             Err(_) if written > 0 => return Ok((written, false)),
             Err(e) => return Err(e),
         };
@@ -443,7 +443,7 @@ pub fn write_zeros<E: From<quiche::Error>>(
     }
 }
 
-/// How a connection failed.
+/// Cause of a connection's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// Nothing was heard for the idle timeout.
@@ -475,7 +475,7 @@ pub enum Failure {
     },
 }
 
-/// What a TLS alert says, for those that a handshake of ours can meet (RFC 8446 6.2).
+/// Name of a TLS alert, for those that a handshake of ours can meet (RFC 8446 6.2).
 pub fn alert_name(alert: u8) -> &'static str {
     match alert {
         40 => "handshake failure",

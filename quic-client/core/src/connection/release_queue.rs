@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A packet that is due within this time is sent now. That limits wake-ups at high rates (at 1 Gbit/s a packet is due
+/// Packets due within this time are sent now. The quantum limits wake-ups at high rates (at 1 Gbit/s a packet is due
 /// every 11 us), and is too short to matter to a queue at the rates studied (1.1 ms a packet at 10 Mbit/s).
 pub const QUANTUM: Duration = Duration::from_micros(50);
 

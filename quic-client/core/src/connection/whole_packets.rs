@@ -24,7 +24,7 @@ const PROBES: u64 = 2;
 /// The least time that frames may wait for the room of a whole packet (the usual `max_ack_delay`, RFC 9000 18.2).
 const MIN_HOLD: Duration = Duration::from_millis(25);
 
-/// What quiche counts of losses, cumulative.
+/// quiche's counts of losses, cumulative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Stream (and handshake) bytes that were to be sent again.

@@ -20,7 +20,7 @@ const PTOS: u32 = 3;
 pub struct Arrivals {
     /// The move, the question, or the latest answer over the path in use.
     since: Option<Instant>,
-    /// What came over others since then.
+    /// Bytes that came over other paths since then.
     elsewhere: Vec<(PathId, u64)>,
 }
 

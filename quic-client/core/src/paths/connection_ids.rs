@@ -9,17 +9,17 @@ use quiche::ConnectionId;
 /// NAT that took another port, validates that with an unused one (RFC 9000 5.1.1 and 9.5).
 pub const SPARE_CIDS: usize = 2;
 
-/// How many paths the connection IDs allow. Each path needs one ID of the peer's and one of ours; one more on each side
-/// allows a retired one to be replaced.
+/// Number of paths that the connection IDs allow. Each path needs one ID of the peer's and one of ours; one more on
+/// each side allows a retired one to be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CidBudget {
     /// Paths that want to be used.
     pub wanted: u64,
-    /// How many of ours the peer accepts (its `active_connection_id_limit`).
+    /// Number of our IDs that the peer accepts (its `active_connection_id_limit`).
     pub peer_limit: u64,
-    /// How many of the peer's we accept.
+    /// Number of the peer's IDs that we accept.
     pub own_limit: u64,
-    /// How many the peer has issued and not retired.
+    /// Number of IDs that the peer has issued and not retired.
     pub issued: u64,
     /// Paths that can be used; they are the first of them, in the order in which they were added.
     pub usable: u64,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to paths, and how a switch goes.
+//! Path events, and results of a switch.
 
 use crate::choice::PathId;
 use std::time::Duration;
 
-/// What happened to a path.
+/// Event of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathEvent {
     /// Its validation began.
     Probing(PathId),
     /// It answered.
     Validated {
-        /// Which.
+        /// Identifier of the path.
         path: PathId,
         /// From the packet with the challenge to its answer.
         rtt: Duration,
@@ -42,7 +42,7 @@ pub enum PathEvent {
     },
 }
 
-/// How a switch went.
+/// Result of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {
     /// It is the active path.

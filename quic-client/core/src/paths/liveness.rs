@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const STUCK_PING_MAX: Duration = Duration::from_secs(1);
 
 impl Paths {
-    /// Reads quiche's counts. What it sent since the last call was sent in the last turn.
+    /// Reads quiche's counts. Packets sent since the last call left in the last event-loop iteration.
     pub(super) fn observe(&mut self, quic: &quiche::Connection, now: Instant) {
         let turn = self.turn.unwrap_or(now);
         let datagram = self.datagram.take();

@@ -9,7 +9,7 @@ use crate::choice::PathId;
 use std::time::Instant;
 
 impl Paths {
-    /// Moves the connection to a path, if need be after validating it. What is sent afterwards leaves there.
+    /// Moves the connection to a path, if need be after validating it. Packets sent afterwards leave there.
     pub fn switch(&mut self, quic: &mut quiche::Connection, path: PathId, now: Instant) -> Result<Switch, PathError> {
         let e = self.entry(path).filter(|e| !e.leaving).ok_or(PathError::Unknown(path))?;
         if path == self.active {

@@ -25,12 +25,12 @@ const LATEST_ANSWER: Duration = Duration::from_secs(3);
 /// A dead path that comes back is found out within the cap and a round trip: one validation in 5 s costs three packets.
 const RETRY: Schedule = Schedule { first: Duration::from_millis(500), cap: Duration::from_secs(5) };
 
-/// How long to wait before trying a path again that failed `failures` times in a row.
+/// Wait before retrying a path that failed `failures` times in a row.
 pub fn back_off(failures: u32) -> Duration {
     RETRY.bound(failures)
 }
 
-/// What a validation waits for.
+/// Next step of a validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// An answer.
@@ -60,7 +60,7 @@ pub struct Probe {
     before: bool,
     known: Option<Duration>,
     exact: Option<Duration>,
-    /// What the RTT is at most, if the answer was not to a challenge that quiche knows.
+    /// Upper bound of the RTT, if the answer was not to a challenge that quiche knows.
     bound: Option<Duration>,
 }
 
@@ -136,7 +136,7 @@ impl Probe {
         self.begun + self.pto.min(UNKNOWN_PTO / 2)
     }
 
-    /// What to do now.
+    /// Next step now.
     pub fn step(&mut self, now: Instant) -> Step {
         if now < self.deadline() {
             return Step::Wait;

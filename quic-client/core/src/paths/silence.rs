@@ -13,7 +13,7 @@ const PINGS: u32 = 3;
 /// Silence that means death, in quarters of a probe timeout.
 const LOST_AFTER_QUARTERS: u32 = 9;
 
-/// What is to be done about the silence.
+/// Reaction to the silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing yet.
@@ -53,7 +53,7 @@ impl Watch {
         }
     }
 
-    /// What to do now; says `Ping` once for each ping.
+    /// Reaction now; returns `Ping` once for each ping.
     pub fn judge(&mut self, now: Instant, pto: Duration) -> Verdict {
         let Some(since) = self.since else { return Verdict::Patience };
         let silence = now.saturating_duration_since(since);

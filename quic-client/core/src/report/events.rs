@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a client decided, and when: lines of `--events`, and events in the qlog file.
+//! Decisions of a client, with their times: lines of `--events`, and events in the qlog file.
 
 use crate::congestion::Decision;
 use serde::Serialize;
@@ -42,7 +42,7 @@ pub enum Event {
         from: String,
         /// trial, carried more, no better, or the server sends nothing again.
         reason: &'static str,
-        /// What each path carried, as far as it was measured in these downloads.
+        /// Rate of each path, as far as it was measured in these downloads.
         rate_bit_s: BTreeMap<String, u64>,
         /// Payload still to come, where it is known.
         left_bytes: Option<u64>,
@@ -81,7 +81,7 @@ pub enum Event {
     Path {
         /// The path.
         path: String,
-        /// What: added, removed, probing, validated, failed, lost, recovered, switched, interface-up, interface-down.
+        /// Kind: added, removed, probing, validated, failed, lost, recovered, switched, interface-up, interface-down.
         event: &'static str,
         /// PATH_CHALLENGE to PATH_RESPONSE, at `validated`.
         rtt_us: Option<u64>,
@@ -114,7 +114,7 @@ pub enum Event {
     Decision {
         /// Its number on the connection, from 0.
         n: u64,
-        /// What the network was given.
+        /// Input of the network.
         state: Vec<f64>,
         /// The exponent of the window's factor, to the base 2 (Zhang et al., Eq. 4).
         action: f64,
@@ -122,7 +122,7 @@ pub enum Event {
         window_bytes: f64,
         /// The window in force.
         used_bytes: u64,
-        /// Who set it: [`crate::congestion::By::text`].
+        /// Holder that set the window: [`crate::congestion::By::text`].
         by: String,
         /// A quantity out of the range of the training.
         outside: Option<&'static str>,
@@ -133,7 +133,7 @@ pub enum Event {
         promised_bytes: u64,
         /// The most so far.
         peak_bytes: u64,
-        /// What may never be exceeded.
+        /// Limit that is never exceeded.
         budget_bytes: u64,
     },
 }

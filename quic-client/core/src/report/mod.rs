@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is reported while a connection runs: [`events`], what a client decided and when, and [`samples`], the state of
-//! a connection at regular times, and [`trajectory`], what a congestion control that learns saw and did. All are written
-//! as lines of JSON.
+//! Reports of a running connection: [`events`], a client's decisions with their times; [`samples`], the state of a
+//! connection at regular times; and [`trajectory`], inputs and actions of a congestion control that learns. All are
+//! written as lines of JSON.
 
 pub mod events;
 pub mod samples;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Which end wrote a line.
+/// Side that wrote a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -45,7 +45,7 @@ pub struct FlowSample {
     pub k: &'static str,
     /// `CLOCK_MONOTONIC`, microseconds.
     pub t_us: u64,
-    /// Who wrote it.
+    /// Side that wrote it.
     pub side: Side,
     /// Label of the flow; on a server null until a request names one with `?flow=L`.
     pub flow: Option<u64>,
@@ -100,7 +100,7 @@ pub struct EndLine {
     pub k: &'static str,
     /// `CLOCK_MONOTONIC`, microseconds.
     pub t_us: u64,
-    /// Who wrote it.
+    /// Side that wrote it.
     pub side: Side,
     /// Label of the flow.
     pub flow: Option<u64>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The trajectory file of a connection: what a congestion control that learns saw and did, for its trainer
-//! (docs/design/pbq.md, "The trajectory file"). A number that is not finite is written as `null`.
+//! (docs/design/pbq-weights-format.md, "The trajectory file"). A number that is not finite is written as `null`.
 
 use super::samples::{Side, Timebase};
 use crate::congestion::pbq::Weights;
@@ -112,7 +112,7 @@ pub fn head(weights: &Weights, setup: &Setup, side: Side) -> Result<String, serd
     })
 }
 
-/// What a decision is to be made of, for an agent: a step's line without what comes of it.
+/// Input of a decision, for an agent: a step's line without its result.
 ///
 /// # Errors
 /// As [`head`].

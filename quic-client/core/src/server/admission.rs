@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a server does with a datagram that belongs to none of its connections: whether it answers, and whether it keeps
-//! state for the client. An address that was not validated may be forged, so the state kept for such addresses is
+//! Decision for a datagram that belongs to none of the server's connections: whether it is answered, and whether state
+//! is kept for the client. An address that was not validated may be forged, so the state kept for such addresses is
 //! bounded.
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub struct Limits {
     pub connections_per_source: u32,
 }
 
-/// What becomes of a client's first packet.
+/// Decision for a client's first packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// A connection.
@@ -149,7 +149,7 @@ impl Admission {
         }
     }
 
-    /// What is to be done with a client's first packet. `validated`: it showed that the address is its own.
+    /// Decides on a client's first packet. `validated`: the client has shown that the address is its own.
     pub fn judge(&mut self, source: Source, validated: bool, now: Instant) -> Verdict {
         let busy = self.unvalidated >= self.limits.retry_above || self.begun.is_full(now);
         let retry = match self.limits.retry {

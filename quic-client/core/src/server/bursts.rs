@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What a request for bursts is owed. The first burst is due at once.
+/// Schedule of a request for bursts. The first burst is due at once.
 pub struct Bursts {
     bytes: u64,
     every: Duration,
@@ -17,7 +17,7 @@ impl Bursts {
         Bursts { bytes, every, begun: None, sent_bytes: 0 }
     }
 
-    /// What there is to send now: all bursts that are due, less what was sent.
+    /// Bytes to send now: all bursts that are due, less those sent.
     pub fn due_bytes(&mut self, now: Instant) -> u64 {
         self.bytes.saturating_mul(self.passed(now) + 1).saturating_sub(self.sent_bytes)
     }
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!((bursts.due_bytes(begin), bursts.next(begin)), (1000, begin + 100 * ms));
         bursts.sent(400);
         assert_eq!(bursts.due_bytes(begin + 99 * ms), 600);
-        // What could not be sent is not forgotten.
+        // Unsent bytes remain due.
         assert_eq!(bursts.due_bytes(begin + 100 * ms), 1600);
         assert_eq!(bursts.next(begin + 250 * ms), begin + 300 * ms);
         bursts.sent(1600);

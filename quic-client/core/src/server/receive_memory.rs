@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A budget of memory, over all connections, for what clients send ahead of what can be read.
 //!
-//! What comes behind a gap is kept until the gap is filled. Flow control bounds its bytes, on each connection. But a piece
-//! of one byte takes as much memory as [`PIECE_BYTES`], and a client decides how long its gaps stay. So what counts here
-//! is what it becomes in memory, on all connections together. What was received can't wait: where the sum is above the
-//! budget, connections give way until an eighth of the budget is free. First those go that only hold what they have, the
-//! largest first; then those for which memory times time is largest. Who has less than an eighth of an equal part is never
-//! asked: all of these together hold less than an eighth of the budget.
+//! Data behind a gap is kept until the gap is filled. Flow control bounds its bytes, on each connection. But a piece of
+//! one byte takes as much memory as [`PIECE_BYTES`], and a client decides how long its gaps stay. So the budget counts
+//! memory, on all connections together. Received data can't wait: where the sum is above the budget, connections are
+//! closed until an eighth of the budget is free. The first are those that read nothing, the largest first; then those
+//! for which memory times time is largest. A connection with less than an eighth of an equal part is never closed: all
+//! of these together hold less than an eighth of the budget.
 
 use quiche::hooks::Unread;
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-/// What a piece costs beside its bytes: its entry in quiche's tree, whose nodes may be half empty, and its allocation.
-/// (Measured: 144 to 157 bytes for pieces of one byte, forwards, backwards and between others; 1483 for 1300.)
+/// Overhead of a piece: its entry in quiche's tree, whose nodes may be half empty, and its allocation. (Measured: 144
+/// to 157 bytes for pieces of one byte, forwards, backwards and between others; 1483 for 1300.)
 pub const PIECE_BYTES: u64 = 192;
 /// A connection on which less was read in this time than it held at its beginning only holds it. A lost packet that is
 /// sent again fills its gap sooner.
 pub const HOLD: Duration = Duration::from_secs(2);
-/// What becomes of a byte of a datagram at most, about: a large piece that fills many gaps of one byte makes a piece of
+/// Upper bound of memory per byte of a datagram, about: a large piece that fills many gaps of one byte makes a piece of
 /// each second byte.
 const MOST_PER_BYTE: u64 = PIECE_BYTES / 2;
 /// Parts of the budget: what is free after connections gave way, what may be added between two looks, and what a
 /// connection may hold of an equal part without being asked.
 const EIGHTH: u64 = 8;
 
-/// What unread data costs in memory, in bytes. `frames_bytes`: of frames or lines that have not come whole.
+/// Memory cost of unread data, in bytes. `frames_bytes`: of frames or lines that have not come whole.
 pub fn cost_bytes(unread: Unread, frames_bytes: u64) -> u64 {
     unread.bytes.saturating_add(unread.pieces * PIECE_BYTES).saturating_add(frames_bytes)
 }
 
-/// What one connection holds.
+/// Memory held by one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
     memory_bytes: u64,
     mark: Option<Mark>,
 }
 
-/// What a connection held at a time, and how much of all that came on it had been read then.
+/// Memory of a connection at a time, and the bytes read on it by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     at: Instant,
@@ -102,7 +102,7 @@ impl ReceiveMemory {
         self.used_bytes > self.budget_bytes
     }
 
-    /// Which of all connections are to give way, so that there is room again.
+    /// Connections to close, so that the sum is within the budget again.
     pub fn give_way<'a>(&self, all: impl Iterator<Item = (u64, &'a Part)>, now: Instant) -> Vec<u64> {
         let little = self.budget_bytes / EIGHTH / self.holders.max(1);
         let mut order: Vec<_> = all
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(gone, (0..200).rev().take(needed as usize).collect::<Vec<_>>(), "the largest first");
     }
 
-    // A flood is too young to be known by its age. Who has held a little for long is not what is in the way.
+    // A flood is too young to be known by its age. A connection that has long held a little memory is not the cause.
     #[test]
     fn a_flood_goes_before_those_who_hold_little() {
         let (mut memory, start) = (ReceiveMemory::new(BUDGET), Instant::now());
@@ -213,8 +213,9 @@ mod tests {
     }
 
     proptest! {
-        // Whoever holds, reads or goes, in whatever order: the sums fit. After those asked have gone it is below, none of
-        // them had little, and none was asked that reads while another one that only holds was not.
+        // The sums fit in any order of holding, reading and closing. After the selected connections have gone the sum
+        // is below the budget; none of them had little, and none that reads was selected while another one that only
+        // holds was not.
         #[test]
         fn there_is_room_again(steps in prop::collection::vec((0usize..30, 0u64..300_000, 0u64..400_000, 0u64..900), 1..300)) {
             let budget = 1 << 20;

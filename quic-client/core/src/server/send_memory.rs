@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A budget of memory, over all connections, for what was written and is not acknowledged yet.
 //!
-//! A client that asks for much and acknowledges nothing makes the server keep what is on its way, and may take as much as
-//! its windows allow. So each connection may hold [`ALWAYS_BYTES`], and beyond that half of what the others leave of the
-//! budget: alone a connection has half of the budget, and the budget is never used up, however many share it (dynamic
-//! thresholds: Choudhury & Hahne, IEEE/ACM Trans. Networking 6(2), 1998). What is over waits; nothing is taken back.
+//! A client that asks for much and acknowledges nothing makes the server keep unacknowledged data, up to the client's
+//! windows. So each connection may hold [`ALWAYS_BYTES`], and beyond that half of what the others leave of the budget:
+//! alone a connection has half of the budget, and the budget is never used up, however many share it (dynamic
+//! thresholds: Choudhury & Hahne, IEEE/ACM Trans. Networking 6(2), 1998). Writes over the limit wait; nothing is taken
+//! back.
 //!
 //! Thresholds shrink as queues fill, but what was handed out before stays until it is acknowledged. So where a connection
 //! has to wait although it holds less than an equal part, the one gives way that holds most of those that only hold: more
@@ -14,7 +15,8 @@ use crate::connection::{Allowance, cost_bytes};
 use quiche::hooks::Unacknowledged;
 use std::time::{Duration, Instant};
 
-/// What a connection may hold whatever others hold, in bytes of memory: a few packets, less than its own state takes.
+/// Memory in bytes that a connection may hold independently of the others: a few packets, less than its own state
+/// takes.
 pub const ALWAYS_BYTES: u64 = 8192;
 /// A connection on which less was acknowledged in this time than it held at its beginning only holds it. It is longer than
 /// a round trip on a path with a queue of a second.
@@ -22,7 +24,7 @@ pub const HOLD: Duration = Duration::from_secs(2);
 /// Time between two that give way.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// What one connection holds.
+/// Memory held by one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     memory_bytes: u64,
@@ -31,7 +33,7 @@ pub struct Share {
     only_holds: bool,
 }
 
-/// What a connection held at a time, and how much of all that was sent on it had been acknowledged then.
+/// Memory of a connection at a time, and the bytes acknowledged on it by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     at: Instant,
@@ -71,7 +73,7 @@ impl SendMemory {
         SendMemory { budget_bytes, used_bytes: 0, holders: 0, in_need: false, next_look: None }
     }
 
-    /// What a connection may write now.
+    /// Bytes that a connection may write now.
     pub fn allowance(&self, share: &Share) -> Allowance {
         let others_leave = self.budget_bytes.saturating_sub(self.used_bytes - share.memory_bytes);
         Allowance::of((others_leave / 2).max(ALWAYS_BYTES).saturating_sub(share.memory_bytes))
@@ -104,12 +106,12 @@ impl SendMemory {
         true
     }
 
-    /// What a connection holds, in bytes of memory, if it is to give way for those in need.
+    /// Memory of a connection in bytes, if it is to be closed for those in need.
     pub fn in_the_way(&self, share: &Share) -> Option<u64> {
         (share.only_holds && share.memory_bytes > self.equal_part_bytes()).then_some(share.memory_bytes)
     }
 
-    /// What each would have if all that hold something had the same.
+    /// Equal part of the budget for each connection that holds memory.
     fn equal_part_bytes(&self) -> u64 {
         self.budget_bytes / self.holders.max(1)
     }
@@ -214,8 +216,8 @@ mod tests {
     }
 
     proptest! {
-        // Whoever takes, acknowledges or goes, in whatever order: the sums fit, and nobody takes more than half of what
-        // the others leave.
+        // The sums fit in any order of taking, acknowledging and closing, and no connection takes more than half of
+        // what the others leave.
         #[test]
         fn the_sums_fit(steps in prop::collection::vec((0usize..30, 0u8..4, 0u64..5000), 1..300)) {
             let mut memory = SendMemory::new(1 << 20);

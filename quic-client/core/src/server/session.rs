@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// How much of the reason is said why a request is not served.
+/// Length limit of the reason in an error answer.
 const MOST_ANSWER_CHARS: usize = 500;
 
 /// Addresses of a client that are remembered: more than it can have paths.
@@ -46,7 +46,7 @@ pub struct Session {
     owes_goaway: bool,
 }
 
-/// What changed about the connection IDs that packets for this connection carry.
+/// Change of the connection IDs that packets for this connection carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CidChange {
     /// From now on packets may carry this one too.
@@ -174,7 +174,7 @@ impl Session {
         [self.conn.deadline(), self.next_burst].into_iter().flatten().min()
     }
 
-    /// What was received and is not read, or not read whole: the memory that it takes, in bytes.
+    /// Memory of received data that is not read, or not read whole, in bytes.
     pub fn unread_memory_bytes(&self) -> u64 {
         let frames_bytes = self.conn.h3.as_ref().map_or(0, hooks::unread_frames_bytes);
         let lines =
@@ -386,7 +386,7 @@ impl Session {
                 match begun {
                     Ok((task, body)) => {
                         self.tasks.insert(id, Work { head: None, task });
-                        // What follows the line in this piece is body.
+                        // Bytes after the line in this piece are body.
                         let body = &data[(body - before).min(data.len())..];
                         self.hq_body(id, body, fin);
                     }

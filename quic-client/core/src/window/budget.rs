@@ -26,13 +26,13 @@ pub type SharedBudget = Rc<RefCell<Budget>>;
 pub struct BudgetExhausted {
     /// The budget.
     pub budget_bytes: u64,
-    /// What is left of it.
+    /// Unpromised bytes of the budget.
     pub free_bytes: u64,
     /// Connections open.
     pub connections: usize,
 }
 
-/// What is promised to all peers.
+/// Sum of the promises to all peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promised {
     /// Limits advertised less bytes received, over all connections, now.
@@ -82,7 +82,7 @@ impl Budget {
         Rc::new(RefCell::new(Budget::new(budget_bytes)))
     }
 
-    /// What is promised.
+    /// Sum of the promises.
     pub fn promised(&self) -> Promised {
         Promised { promised_bytes: self.promised_bytes, peak_bytes: self.peak_bytes, budget_bytes: self.budget_bytes }
     }
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(budget.grant(b, 10_000 * KIB, 16 * KIB), 16 * KIB);
         assert_eq!(budget.grant(a, 10_000 * KIB, 300 * KIB), 400 * KIB);
         assert_eq!(budget.grant(b, 10_000 * KIB, 16 * KIB), 300 * KIB);
-        // What `a` had promised before is used up first.
+        // Bytes promised to `a` before are used up first.
         assert_eq!(budget.grant(a, 10_000 * KIB, 400 * KIB), 400 * KIB);
         budget.close(b);
         assert_eq!(budget.grant(a, 10_000 * KIB, 0), 700 * KIB);

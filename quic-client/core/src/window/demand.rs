@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much a sender will send in the next round trip, judged by what arrived.
+//! Forecast of a sender's next round trip, from its arrivals.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 // From advertising a limit to receiving bytes beyond it takes at least this long, whatever the RTT, because reading and
 // the turns of both programs take time.
 const LEAST_LOOP: Duration = Duration::from_millis(2);
-// What to expect in the next round trip, as a part of what came in the last two. A steady sender sends half of that; an
+// Expected bytes of the next round trip, as a part of those of the last two. A steady sender sends half of that; an
 // eighth more, for a rate that varies. One in slow start, of whose flight of F bytes j have come, has F + j bytes on
 // their way or yet to send before it hears of a limit told now, while F/2 + j came in two round trips: a third more is
 // right at the end of the flight, and enough before, a limit being told with some slack.
@@ -28,7 +28,7 @@ pub struct Demand {
     growth: VecDeque<(Instant, f64)>,
     // Highest steady demand seen, fading.
     memory_bytes: f64,
-    // How far the limit was found to hold the sender back, fading towards 1.
+    // Measured effect of the limit on the sender's rate, fading towards 1.
     gain: f64,
     faded: Instant,
     raised: Option<Raised>,

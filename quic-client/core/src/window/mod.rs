@@ -14,8 +14,8 @@
 //!
 //! # `weir`
 //!
-//! A limit must reach the sender before it has used up the old one, so at each moment what is available should cover
-//! what will be sent in a round trip. That is measured ([`demand::Demand`]): the bytes of the last round trip, times
+//! A limit must reach the sender before it has used up the old one, so at each moment the available window should cover
+//! the sender's next round trip. Its demand is measured ([`demand::Demand`]): the bytes of the last round trip, times
 //! their growth over the one before, which is 2 for a sender in slow start and 1 for one whose pipe is full:
 //!
 //! `window = bytes waiting for a missing one + bytes expected in the next round trip`
@@ -54,7 +54,7 @@ const FLOOR_CONN_BYTES: u64 = 48 * 1024;
 /// The least window of a stream while the connection gets less than it wants: less would be a packet or two.
 const SHORT_STREAM_BYTES: u64 = 4 * 1024;
 
-// What a sender starts with: ten packets (RFC 9002 7.2).
+// Initial window of a sender: ten packets (RFC 9002 7.2).
 const FIRST_FLIGHT_BYTES: u64 = 16 * 1024;
 
 // A window is larger than needed by this part, and an update is sent when the part was used: so not every packet
@@ -146,13 +146,13 @@ impl Initial {
 pub struct WindowStep {
     /// When.
     pub at: Instant,
-    /// Whose window.
+    /// Scope of the window: one stream, or the connection.
     pub scope: Scope,
     /// The window from then on.
     pub window_bytes: u64,
     /// The new limit less what was received: what may still come.
     pub promised_bytes: u64,
-    /// What was received, to the highest offset.
+    /// Received bytes, to the highest offset.
     pub received_bytes: u64,
 }
 
@@ -238,7 +238,7 @@ impl Windows {
         })
     }
 
-    /// What to open the connection with.
+    /// Initial windows of the connection.
     pub fn initial(&self) -> Initial {
         self.initial
     }

@@ -14,8 +14,8 @@ pub fn double(window: u64, bound: u64, since_last: Option<Duration>, rtt: Durati
     if fast_paced(since_last, rtt) { window.saturating_mul(2).min(bound) } else { window }
 }
 
-/// How much of its bound is in use: the two parts of Lee & An Eq. 1 (a stream's window and bound) or Eq. 2 (the sum of
-/// the streams' windows and the connection's bound), in bytes.
+/// Used share of a bound: the two parts of Lee & An Eq. 1 (a stream's window and bound) or Eq. 2 (the sum of the
+/// streams' windows and the connection's bound), in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Occupancy {
     /// Bytes in use.

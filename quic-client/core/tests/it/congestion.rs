@@ -9,7 +9,7 @@ use weir_core::congestion::{Acked, CongestionControl, Interval, Lost, RttSamples
 
 const PACKET_BYTES: usize = 1350;
 
-/// What a control was told.
+/// Reports that a control received.
 #[derive(Debug, Default)]
 struct Told {
     sent_bytes: u64,
@@ -48,7 +48,7 @@ impl CongestionControl for Fixed {
     fn on_ack(&mut self, acked: &Acked) {
         let mut told = self.told.borrow_mut();
         told.acked_bytes += acked.bytes;
-        // What was in flight before these acknowledgements.
+        // Bytes in flight before these acknowledgements.
         told.most_in_flight_bytes = told.most_in_flight_bytes.max(acked.in_flight_bytes + acked.bytes);
     }
 
@@ -124,7 +124,7 @@ fn a_control_is_told_all_that_happens() {
 fn intervals_add_up_to_what_happened() {
     let (took, told) = download(500_000, Some(2.0), 60, None, Some(100 * MS));
     let sum = |f: fn(&Interval) -> u64| told.intervals.iter().map(f).sum::<u64>();
-    // What happened after the last interval is not in one.
+    // Events after the last interval are in none.
     let rest = 30_000;
     assert!((0..=rest).contains(&(told.sent_bytes - sum(|i| i.sent_bytes))), "{told:?}");
     assert!((0..=rest).contains(&(told.acked_bytes - sum(|i| i.acked_bytes))), "{told:?}");

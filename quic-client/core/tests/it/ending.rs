@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a session ends whose server has fallen silent, in virtual time: it closes its connection at once and stands still
+//! End of a session whose server has fallen silent, in virtual time: it closes its connection at once and stands still
 //! nowhere, however slowly the congestion control paced by then.
 
 use crate::world::{Link, MS, World};

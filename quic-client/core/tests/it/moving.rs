@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which path a whole session is on, in virtual time with real quiche at both ends: downloads that leave a path that is
+//! Path choice of a whole session, in virtual time with real quiche at both ends: downloads that leave a path that is
 //! clearly worse, and servers that answer elsewhere than they are asked.
 
 use crate::world::{Link, MS, World};
@@ -76,7 +76,7 @@ fn the_first_byte_is_asked_for_on_the_nearest_path() {
     let links = vec![link(40, 50.0), link(20, 50.0), link(5, 50.0), link(60, 50.0)];
     let seen = World { links, bytes: 1_000_000, ..World::default() }.run();
     assert_eq!(seen.choices()[0].0, "wan2", "{:?}", seen.choices());
-    // What is small does not wait for that.
+    // Small downloads do not wait for that.
     let links = vec![link(40, 50.0), link(5, 50.0)];
     let seen = World { links, bytes: 5000, ..World::default() }.run();
     assert!(seen.took <= 180 * MS, "{:?}", seen.took);

@@ -63,7 +63,7 @@ impl Flow {
         }
     }
 
-    /// What `hooks::retune` does.
+    /// Same as `hooks::retune`.
     pub fn retune(&mut self, rule: &mut Windows, now: Instant, rtt: Duration) {
         self.due |= rule.due(&self.at(now, rtt));
     }
@@ -79,7 +79,7 @@ impl Flow {
     }
 }
 
-// What quiche does when it writes a packet. True if a limit was raised.
+// Same as quiche's writing of a packet. True if a limit was raised.
 pub fn update(conn: &mut Flow, streams: &mut [Flow], rule: &mut Windows, now: Instant, rtt: Duration) -> bool {
     let mut raised = false;
     for stream in streams {
@@ -109,7 +109,7 @@ pub struct Outcome {
     /// Until the link was busy for one whole RTT.
     pub full: Option<Duration>,
     pub peak_promised_bytes: u64,
-    /// How long flow control alone held the sender back.
+    /// Time in which flow control alone held the sender back.
     pub held_back: Duration,
     pub updates: u32,
 }

@@ -32,7 +32,7 @@ pub struct Link {
     pub mbit_s: Option<f64>,
 }
 
-/// What is asked for, of whom.
+/// Scenario: the request, the links and the server.
 #[derive(Clone)]
 pub struct World {
     pub links: Vec<Link>,
@@ -49,7 +49,7 @@ pub struct World {
     pub resend: bool,
     /// The sender's congestion control.
     pub control: Rc<dyn Fn() -> Box<dyn CongestionControl>>,
-    /// What is below it, and at the other end.
+    /// Algorithm below the control, and at the other end.
     pub algorithm: ControlKind,
     pub action: Action,
     /// From one time on the client's packets take so much longer.
@@ -94,7 +94,7 @@ impl Default for World {
     }
 }
 
-/// What came of it.
+/// Result of a run.
 pub struct Seen {
     pub events: Vec<Event>,
     pub paths: Vec<(String, Tally)>,

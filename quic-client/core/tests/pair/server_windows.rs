@@ -11,9 +11,9 @@ use weir_core::connection::Conn;
 use weir_core::request::Alpn;
 use weir_core::server::Session;
 
-/// What a client may have as its windows, in bytes.
+/// Window limits of a client, in bytes.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct WindowLimits {
     conn: u64,
     stream: u64,
 }
@@ -23,11 +23,11 @@ const UNI_BYTES: u64 = 1024;
 const DELAY: Duration = Duration::from_millis(5);
 
 /// Asks for `sizes` all at once, gives `uploads`, and says what came on each stream; all streams must end well.
-fn ask(alpn: Alpn, room: Room, sizes: &[u64], uploads: &[usize]) -> BTreeMap<u64, Vec<u8>> {
+fn ask(alpn: Alpn, limits: WindowLimits, sizes: &[u64], uploads: &[usize]) -> BTreeMap<u64, Vec<u8>> {
     let mut ours = config();
     ours.set_application_protos(&[alpn.wire()]).unwrap();
-    ours.set_initial_max_data(room.conn);
-    ours.set_initial_max_stream_data_bidi_local(room.stream);
+    ours.set_initial_max_data(limits.conn);
+    ours.set_initial_max_stream_data_bidi_local(limits.stream);
     ours.set_initial_max_stream_data_uni(UNI_BYTES);
     ours.set_initial_max_streams_uni(3);
     let mut theirs = config();
@@ -146,8 +146,8 @@ fn begin(
     }
 }
 
-fn check(alpn: Alpn, room: Room, sizes: &[u64], uploads: &[usize]) {
-    let got = ask(alpn, room, sizes, uploads);
+fn check(alpn: Alpn, limits: WindowLimits, sizes: &[u64], uploads: &[usize]) {
+    let got = ask(alpn, limits, sizes, uploads);
     for (n, size) in sizes.iter().enumerate() {
         assert_eq!(got.get(&(4 * n as u64)).map_or(0, Vec::len) as u64, *size);
     }
@@ -160,8 +160,8 @@ fn check(alpn: Alpn, room: Room, sizes: &[u64], uploads: &[usize]) {
 #[test]
 fn four_streams_whose_windows_make_up_the_connections() {
     for alpn in [Alpn::H3, Alpn::Hq] {
-        check(alpn, Room { conn: 32_768, stream: 8192 }, &[250_000; 4], &[]);
-        check(alpn, Room { conn: 16_384, stream: 8192 }, &[20_000; 4], &[1000; 3]);
+        check(alpn, WindowLimits { conn: 32_768, stream: 8192 }, &[250_000; 4], &[]);
+        check(alpn, WindowLimits { conn: 16_384, stream: 8192 }, &[20_000; 4], &[1000; 3]);
     }
 }
 
@@ -169,7 +169,7 @@ fn four_streams_whose_windows_make_up_the_connections() {
 // it is left.
 #[test]
 fn a_window_of_two_bytes() {
-    check(Alpn::Hq, Room { conn: 2, stream: 2 }, &[3, 0, 20], &[4]);
+    check(Alpn::Hq, WindowLimits { conn: 2, stream: 2 }, &[3, 0, 20], &[4]);
 }
 
 proptest! {
@@ -182,7 +182,7 @@ proptest! {
         sizes in prop::collection::vec(0u64..3000, 1..5),
         uploads in prop::collection::vec(0usize..3000, 0..3),
     ) {
-        check(Alpn::Hq, Room { conn, stream }, &sizes, &uploads);
+        check(Alpn::Hq, WindowLimits { conn, stream }, &sizes, &uploads);
     }
 
     // quiche writes the headers of a response whole: 64 bytes are enough for ours.
@@ -193,6 +193,6 @@ proptest! {
         sizes in prop::collection::vec(0u64..3000, 1..5),
         uploads in prop::collection::vec(0usize..3000, 0..3),
     ) {
-        check(Alpn::H3, Room { conn, stream }, &sizes, &uploads);
+        check(Alpn::H3, WindowLimits { conn, stream }, &sizes, &uploads);
     }
 }

@@ -91,7 +91,7 @@ fn fast_opens_faster_than_double_and_weir_than_both() {
             let (time, peak, steps) = (d.time.as_secs_f64(), d.peak_promised_bytes, d.steps.len());
             println!("  {name:>6} {time:.3} s, {peak} bytes promised at most, {steps} updates");
         }
-        // How soon the connection's window is 512 KiB wide. `fast` may end later than `double` all the same, as the
+        // Time until the connection's window is 512 KiB wide. `fast` may end later than `double` all the same, as the
         // megabyte here does.
         let wide = |d: &Download| {
             let step = d.steps.iter().find(|s| s.scope == Scope::Connection && s.window_bytes >= 512 * KIB);

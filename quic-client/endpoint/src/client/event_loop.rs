@@ -21,7 +21,7 @@ pub const SIGNAL: u64 = u64::MAX;
 /// Token of the interfaces' monitor in the wait.
 pub const INTERFACES: u64 = u64::MAX - 1;
 
-/// What an error of the interfaces' list or monitor is about.
+/// Subject of errors of the interfaces' list or monitor.
 pub const NETLINK: &str = "network interfaces (rtnetlink)";
 
 /// A flow and what the loop knows of it.
@@ -68,7 +68,7 @@ impl<'a> EventLoop<'a> {
     /// Turns until all flows are over, writes the last samples, and returns the time of the end.
     ///
     /// # Errors
-    /// What ends the program before: a system call that fails, a file that can't be written, a path that can't be used.
+    /// The program ends early: a system call fails, a file can't be written, a path can't be used.
     pub fn run(&mut self, signals: &Signals, start: Instant) -> Result<Instant, Fault> {
         let options = self.context.options;
         let stop = options.duration_s.map(|d| start + d);
@@ -128,7 +128,7 @@ impl<'a> EventLoop<'a> {
         Ok(now)
     }
 
-    /// What the report needs.
+    /// Input of the report.
     pub fn finish(self) -> (Context<'a>, Vec<Flow>) {
         (self.context, self.slots.into_iter().map(|s| s.flow).collect())
     }

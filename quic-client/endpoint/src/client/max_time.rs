@@ -8,7 +8,7 @@ use std::thread::{Builder, sleep};
 use std::time::Duration;
 use weir_io::wait::Signals;
 
-/// How long the event loop has after `--max-time` to close its connections and to end by itself.
+/// Time that the event loop has after `--max-time` to close its connections and to end by itself.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Ends the process with [`TIMEOUT`] if it still runs [`GRACE`] after `max_time`.

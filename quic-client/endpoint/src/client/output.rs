@@ -82,7 +82,7 @@ impl Body for OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        // What is still in the buffer must not be written on the way out.
+        // Buffered data must not be written on the way out.
         if let Some((file, _path)) = self.part.take() {
             let _ = file.into_parts();
         }

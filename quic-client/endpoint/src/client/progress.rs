@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// What the bar's length stands for.
+/// Unit of the bar's length.
 enum Measure {
     /// The time of `--duration-s`.
     Time,

@@ -83,7 +83,7 @@ pub struct AnswerReport {
     pub followed: bool,
 }
 
-/// How many paths the connection IDs were enough for.
+/// Paths that the connection IDs were enough for.
 #[derive(Serialize)]
 pub struct CidReport {
     wanted: u64,

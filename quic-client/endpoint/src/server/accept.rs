@@ -29,7 +29,7 @@ pub struct Candidate {
     pub validated: bool,
 }
 
-/// What a packet that belongs to no connection leads to.
+/// Answer to a packet that belongs to no connection.
 pub enum Answer {
     /// It is dropped.
     Nothing,

@@ -42,9 +42,9 @@ pub struct Connection {
     pub handshake_ends: Option<Instant>,
     /// The handshake was not done by then.
     late: bool,
-    /// What it holds of the memory for what is sent.
+    /// Its part of the send memory.
     share: Share,
-    /// What it holds of the memory for what can't be read yet.
+    /// Its part of the receive memory.
     part: Part,
     /// It was closed for others that need memory; why.
     gave_way: Option<&'static str>,
@@ -138,7 +138,7 @@ impl Connection {
     }
 }
 
-/// What came of serving a connection.
+/// Result of serving a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
     /// The handshake was done for the first time now, and thereby validated the client's address.
@@ -250,7 +250,7 @@ impl Connections {
         }
     }
 
-    /// Notes that a datagram came, for any connection. What many of them can become is bounded before more are taken in.
+    /// Notes that a datagram came, for any connection. The memory of many is bounded before more are read.
     pub fn came(&mut self, bytes: usize, now: Instant) {
         if self.receive_memory.came(bytes) {
             self.bound_unread(now);
@@ -297,7 +297,7 @@ impl Connections {
     ) -> Result<Option<Served>, Fault> {
         let Some(connection) = self.by_id.get_mut(&id) else { return Ok(None) };
         connection.touched = false;
-        // What was acknowledged since makes room again.
+        // Acknowledged data frees memory.
         connection.note_held(&mut self.send_memory, now);
         connection.session.conn.allowance = self.send_memory.allowance(&connection.share);
         connection.session.advance(now, scratch);

@@ -52,7 +52,7 @@ struct Server {
 /// Listens and serves until a signal ends it. Returns the program's exit code.
 ///
 /// # Errors
-/// What ends the program early: a file or an address that can't be used, a system call that fails.
+/// The program ends early: a file or an address can't be used, a system call fails.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let user = options.user.as_deref().map(User::find).transpose()?;
     let congestion = Congestion::new(&options.common, Side::Server)?;
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         shutdown.turn(stop, &mut server.connections, now);
         server.closing = shutdown.has_begun();
         server.serve(&mut socket, &mut send, now)?;
-        // What the kernel refuses to send is lost like any packet; the connections' own timers notice.
+        // Datagrams that the kernel rejects are lost like any packet; the connections' own timers notice.
         send.error = None;
         if ticker.due(now) {
             server.sample_all(now)?;
@@ -154,7 +154,7 @@ impl Server {
             out.slot()[..reply.len()].copy_from_slice(&reply);
             out.commit(reply.len(), meta.to, meta.from);
         }
-        // An unconnected socket reports no errors of its peers. What it does report is a failure of its own.
+        // An unconnected socket reports no errors of its peers. An error here is the socket's own.
         received.map(drop).map_err(Fault::io(format!("socket {}", socket.local_addr())))
     }
 
@@ -201,8 +201,9 @@ impl Server {
         let qlog = self.qlogs.start(&mut quic, &format!("server-conn-{id}"));
         let mut conn = Conn::new(quic, self.congestion.control(id, id == 0, &self.timebase), now);
         conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
-        // quiche does not count a packet whose handshake failed, but closes with the reason, which is sent to the client.
-        // What could not be decrypted is closed as a protocol violation, like other packets that no client sent.
+        // quiche does not count a packet whose handshake failed, but closes with the reason, which is sent to the
+        // client. Packets that could not be decrypted close it as a protocol violation, like other packets that no
+        // client sent.
         let has_reason = conn.quic.local_error().is_some_and(|e| e.error_code != PROTOCOL_VIOLATION);
         if conn.quic.stats().recv == 0 && !has_reason {
             // No packet in it was a client's: there is nobody to answer.

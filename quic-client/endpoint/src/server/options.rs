@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
     /// Become this user, with no group but its own and no capability, once the certificate, the file of --stats and the
-    /// port are open. Takes root. What is opened later is that user's: files in the folders of --qlog-dir,
+    /// port are open. Takes root. Files opened later belong to that user: those in the folders of --qlog-dir,
     /// --cc-trajectories and --cc-agent
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,

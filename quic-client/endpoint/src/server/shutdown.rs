@@ -5,11 +5,11 @@
 use super::connections::Connections;
 use std::time::{Duration, Instant};
 
-/// How long connections have to tell their clients that they are closed: quiche holds even that back while the congestion
-/// window is full.
+/// Time for connections to send their CONNECTION_CLOSE: quiche holds even that back while the congestion window is
+/// full.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How far the end has come.
+/// Progress of the shutdown.
 pub struct Shutdown {
     grace: Duration,
     /// Until when transfers may go on.

@@ -3,8 +3,10 @@
 
 use super::agent::FileAgent;
 use super::fault::{Fault, IO, USAGE};
+use super::json::to_json;
 use super::options::{ClockReads, CommonOptions};
 use super::trajectories::Trajectory;
+use serde::Serialize;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
@@ -12,11 +14,33 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use weir_core::congestion::pbq::{MOST_BYTES, Policy, Weights, WeightsError, built_in};
-use weir_core::congestion::{Agent, By, CongestionControl, ControlKind, Decision, Setup};
+use weir_core::congestion::{Agent, By, CONTROLS, CongestionControl, ControlKind, Decision, Setup};
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::report::trajectory;
 
-/// What makes a connection's congestion control.
+/// A row of the table of congestion controls, for other programs.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    help: &'static str,
+    /// A trained policy decides: `--cc-weights` is for it.
+    learned: bool,
+}
+
+/// All congestion controls, the default first: a line for each, or a JSON array of objects with `name`, `help` and
+/// `learned`.
+///
+/// # Errors
+/// None that can occur: names and texts have a form in JSON.
+pub fn congestion_controls(json: bool) -> Result<String, Fault> {
+    let rows = CONTROLS.iter().map(|kind| Listed { name: kind.name, help: kind.help, learned: kind.profile.is_some() });
+    if json {
+        return to_json(&rows.collect::<Vec<_>>()).map(|text| text + "\n");
+    }
+    Ok(rows.map(|row| format!("{:<18}{}\n", row.name, row.help)).collect())
+}
+
+/// Factory of a connection's congestion control.
 pub struct Congestion {
     kind: ControlKind,
     weights: Option<Rc<Weights>>,
@@ -24,7 +48,7 @@ pub struct Congestion {
     setup: Setup,
     trajectories: Option<PathBuf>,
     agent: Option<PathBuf>,
-    /// How long an agent may take; `None`: as long as it likes.
+    /// Time limit of an agent's answer; `None`: no limit.
     agent_patience: Option<Duration>,
     side: Side,
     /// A connection left its policy because a number was not finite.
@@ -71,7 +95,7 @@ impl Congestion {
         Ok(Congestion { kind, weights, setup, trajectories, agent, agent_patience, side, failed })
     }
 
-    /// What the user is to be told before anything runs.
+    /// Notice to the user before anything runs.
     pub fn note(&self) -> Option<String> {
         let lacks = self.kind.profile.is_some() && self.weights.is_none();
         lacks.then(|| format!("--cc {}: no weights: connections run plain BBR (bbr2_gcongestion)", self.kind))
@@ -106,7 +130,7 @@ impl Congestion {
         Trajectory::create(&dir.join(name), &head).map(Some)
     }
 
-    /// What the user is to be told of this decision: the first time that a connection leaves its policy for good.
+    /// Notice to the user about this decision: the first time that a connection leaves its policy for good.
     pub fn remark(&self, decision: &Decision) -> Option<&'static str> {
         let first = decision.by == By::NotFinite && !self.failed.replace(true);
         first.then_some(match self.agent {
@@ -119,7 +143,7 @@ impl Congestion {
     }
 }
 
-/// What `--cc-weights` says instead of a file to run plain BBR.
+/// Value of `--cc-weights` for plain BBR instead of a file.
 const NONE: &str = "none";
 
 fn weights(options: &CommonOptions) -> Result<Option<Rc<Weights>>, Fault> {

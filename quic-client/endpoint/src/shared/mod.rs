@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What both programs need: errors with exit codes, common options, the congestion control and its files, qlog files,
-//! random numbers, JSON.
+//! Common parts of both programs: errors with exit codes, common options, the congestion control and its files, qlog
+//! files, random numbers, JSON.
 
 mod agent;
 pub mod congestion;

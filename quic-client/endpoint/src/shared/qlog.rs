@@ -26,7 +26,7 @@ impl QlogState {
         let result = self.out.as_mut().map(write);
         if let Some(Err(e)) = result {
             self.error = Some(e);
-            // What is still in the buffer must not be tried again when it is dropped.
+            // Buffered data must not be written again when the writer is dropped.
             self.out.take().map(BufWriter::into_parts);
             return T::default();
         }

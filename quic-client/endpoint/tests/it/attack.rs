@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What strangers send to a server: what it answers, what it keeps for them, and who else notices.
+//! Packets from strangers: the server's answers, the state it keeps for them, and the effect on others.
 
 use crate::common::{Server, bad, client, ended, endless, good};
 use boring::ssl::{SslContextBuilder, SslMethod};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a server may take whatever arrives from addresses that nobody showed to be his: the README's figure.
+/// Memory limit of a server under packets from addresses that were never validated: the README's figure.
 const MOST_KB: u64 = 100_000;
 
 /// A long header of this version and type, with a token of no bytes, in a datagram of so many bytes of noise.
@@ -81,8 +81,8 @@ fn nothing_small_is_answered() {
     socket.send(&small).unwrap();
     // To answer a list of versions with another would go on for ever.
     socket.send(&long(0, 0, 1, 1200)).unwrap();
-    // What is answered last is the first answer that there is. Its type's bits mean nothing to us: QUIC version 2 has
-    // another Initial (RFC 9369 3.2).
+    // The first answer is the one to the last packet. The type bits of these versions mean nothing to us: QUIC version
+    // 2 has another Initial (RFC 9369 3.2).
     for kind in 0..4 {
         socket.send(&long(0x6b33_43cf, kind, 2 + u64::from(kind), 1200)).unwrap();
         let (ty, dcid) = answer(&socket);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user allows a run and an answer to take, and what a server's words do to the user's terminal.
+//! Limits on a run and on an answer, and a server's words on the user's terminal.
 
 use crate::common::{CLIENT, SERVER, Server, bad, client, endless, good, lines_so_far};
 use serde_json::Value;
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use weir_core::congestion::CONTROLS;
 
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().count() == 0
@@ -70,6 +71,22 @@ fn an_answer_that_is_too_large_is_refused() {
     assert_eq!(e.status.code(), Some(2));
 }
 
+#[test]
+fn the_list_of_congestion_controls_is_the_table() {
+    let out = client(&["--list-cc", "--json"]);
+    assert!(out.status.success());
+    let rows: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let listed: Vec<_> =
+        rows.as_array().unwrap().iter().map(|r| (r["name"].as_str(), r["learned"].as_bool())).collect();
+    let table: Vec<_> = CONTROLS.iter().map(|kind| (Some(kind.name), Some(kind.profile.is_some()))).collect();
+    assert_eq!(listed, table);
+    let text = String::from_utf8(client(&["--list-cc"]).stdout).unwrap();
+    let firsts: Vec<_> = text.lines().map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(firsts, CONTROLS.iter().map(|kind| Some(kind.name)).collect::<Vec<_>>());
+    assert_eq!(client(&["--list-cc", "https://localhost"]).status.code(), Some(2));
+    assert_eq!(client(&[]).status.code(), Some(2));
+}
+
 /// A server that closes each connection with this reason as soon as it can.
 fn closing_with(reason: &'static [u8]) -> (String, std::thread::JoinHandle<()>) {
     let made = weir_io::cert::make(&["localhost".to_owned()]).unwrap();
@@ -122,7 +139,7 @@ fn a_servers_words_do_nothing_to_a_terminal() {
     assert!(!(err + &table).contains(|c: char| c.is_control() && c != '\n'));
 }
 
-/// How the end of a connection reads that was closed for others.
+/// Reason of a connection closed in favour of others.
 const GAVE_WAY: &str = "gave way: held memory that others needed";
 
 /// A client that has begun to download without end, and stands still; killed when it goes out of scope.
@@ -146,7 +163,7 @@ impl Drop for Stopped {
     }
 }
 
-/// What a download's report says that came.
+/// Received bytes in a download's report.
 fn came(report: &Value) -> u64 {
     report["total"]["bytes"].as_u64().unwrap()
 }

@@ -519,7 +519,7 @@ fn a_server_killed_in_mid_transfer_is_a_timeout() {
 #[test]
 fn a_server_that_goes_away_leaves_a_transfer_incomplete() {
     let s = Server::start(&[]);
-    // What is under way fits the socket's buffer, so that the one CONNECTION_CLOSE is not lost behind it.
+    // Data in flight fits the socket's buffer, so that the one CONNECTION_CLOSE is not lost behind it.
     let small = ["--stream-window", "1MiB", "--max-stream-window", "1MiB", "--conn-window", "1MiB"];
     let (child, _dir) = endless(&s, &[&small[..], &["--max-conn-window", "1MiB"]].concat());
     let end = s.finish();

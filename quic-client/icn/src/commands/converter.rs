@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the two converters share: options, what a core puts out, the report.
+//! Common parts of the two converters: options, output of a core, the report.
 
 use super::options::{complain, to_json};
 use crate::face::{Face, FaceCounts, PacketSocket, Sending};
@@ -16,7 +16,7 @@ use weir_io::lines::LineLog;
 use weir_io::udp::{Offload, SocketOptions};
 use weir_io::wait::{Signals, Waiter};
 
-/// What a wait tells of; larger tokens are the command's own.
+/// Tokens of a wait; larger ones are the command's own.
 pub(super) const SIGNALS: u64 = 0;
 pub(super) const FACE: u64 = 1;
 pub(super) const FIRST_SOCKET: u64 = 2;
@@ -94,7 +94,8 @@ fn tos_of(ecn: Ecn) -> u8 {
     }
 }
 
-/// What a core gives to programs in a turn, until it leaves: end to end, since it is sent from there.
+/// Datagrams of a core for programs, until they leave at the end of an event-loop iteration: end to end, since they are
+/// sent from there.
 pub(super) struct Datagrams<A> {
     each: Vec<(A, usize, u8)>,
     bytes: Vec<u8>,

@@ -69,7 +69,7 @@ impl Serving {
         Ok(identity)
     }
 
-    /// What the keys of session tickets follow from.
+    /// Secret from which the keys of session tickets follow.
     ///
     /// # Errors
     /// The file can't be used.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What several commands read from their command lines, and say.
+//! Common parts of several commands: options, messages.
 
 use super::group::{Target, Trust};
 use crate::face::{Face, FaceError, PacketSocket};

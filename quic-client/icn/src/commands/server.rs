@@ -86,7 +86,7 @@ struct Programs {
     /// By session.
     tokens: HashMap<u64, u64>,
     next: u64,
-    /// That a session had no socket was said.
+    /// A session without a socket was reported.
     complained: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::packet::Header;
 use std::io;
 use std::os::fd::RawFd;
 
-/// What a face counts.
+/// Counters of a face.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct FaceCounts {
     /// Packets that left.
@@ -31,7 +31,7 @@ pub trait Face {
     /// Takes a packet, which leaves at [`Face::flush`] at the latest.
     fn push(&mut self, header: &Header, payload: &[u8]);
 
-    /// Sends what was pushed. What the system does not take is dropped and counted, as a full queue would.
+    /// Sends the pushed packets. Those that the system rejects are dropped and counted, as a full queue would.
     fn flush(&mut self);
 
     /// Hands what waits to `take`, packet by packet: as many as one system call gives. Whether there may be more.
@@ -43,6 +43,6 @@ pub trait Face {
     /// Its descriptor, readable when packets wait.
     fn fd(&self) -> RawFd;
 
-    /// What it counted so far.
+    /// Counters so far.
     fn counts(&self) -> FaceCounts;
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const BATCH: usize = 64;
 const ETHERNET_BYTES: usize = 14;
 const FRAME_BYTES: usize = ETHERNET_BYTES + HEADER_BYTES + MAX_PAYLOAD_BYTES;
-/// Room for one incoming frame. What is longer was not made by our rules, and reads as malformed.
+/// Room for one incoming frame. A longer one was not made by our rules, and reads as malformed.
 const SLOT_BYTES: usize = 2048;
 /// Socket buffers asked for: the interface's own queue is to decide on drops, not the socket.
 const BUFFER_BYTES: libc::c_int = 8 << 20;
@@ -74,7 +74,7 @@ pub struct Sending {
     messages: Messages,
 }
 
-/// What one system call is told of the messages in a batch.
+/// Arguments of one system call on a batch of messages.
 struct Messages {
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
@@ -103,7 +103,7 @@ impl PacketSocket {
     /// Opens a face on an interface.
     ///
     /// # Errors
-    /// What is wrong with the interface, or that the right to do so is missing, with what would help.
+    /// The interface can't be used, or the right to do so is missing, with the remedy.
     pub fn open(interface: &str) -> Result<PacketSocket, FaceError> {
         let system = |e: io::Error| FaceError::System(interface.to_owned(), e);
         let name = match CString::new(interface) {
@@ -171,7 +171,7 @@ impl Sending {
         }
     }
 
-    /// Sends what was pushed. What the system does not take is dropped and counted, as a full queue would.
+    /// Sends the pushed packets. Those that the system rejects are dropped and counted, as a full queue would.
     pub fn flush(&mut self) {
         let count = self.lengths.len();
         let mut at = 0;

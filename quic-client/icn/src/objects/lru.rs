@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// What an entry costs beside its value: keys, links, allocation.
+/// Overhead of an entry beside its value: keys, links, allocation.
 const ENTRY_BYTES: u64 = 160;
 
 /// The store.
@@ -23,12 +23,12 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         Lru { most_bytes, bytes: 0, tick: 0, entries: HashMap::new(), order: BTreeMap::new() }
     }
 
-    /// What it holds, in bytes.
+    /// Size of its content, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -43,8 +43,8 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         Some(value)
     }
 
-    /// Adds or replaces an entry whose value takes `bytes`. Others go until there is room; what has no room at all is not
-    /// kept. How many others went.
+    /// Adds or replaces an entry whose value takes `bytes`. Others are evicted until there is room; a value larger than
+    /// all room is not kept. Returns the number of evicted entries.
     pub fn insert(&mut self, key: K, value: V, bytes: u64) -> u64 {
         self.remove(&key);
         let bytes = bytes.saturating_add(ENTRY_BYTES);

@@ -38,7 +38,7 @@ impl Client {
         Ok(Client { name, server, open_name, table: Table::new(config), by_address, opening })
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     pub fn counts(&self) -> &Counts {
         &self.table.counts
     }
@@ -153,7 +153,7 @@ impl Client {
         self.table.deadline()
     }
 
-    /// What the time brings. [`Client::turn`] is to be called after it.
+    /// Handles the timers. [`Client::turn`] is to be called after it.
     pub fn timeout(&mut self, now: Instant, sink: &mut impl Sink<SocketAddr>) {
         for session in self.table.timeout(now, sink) {
             self.by_address.remove(&session.application);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many Interests to keep outstanding: more than the other side uses in a round trip, and few at rest.
+//! Number of Interests to keep outstanding: more than the other side uses in a round trip, and few at rest.
 
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,7 @@ impl Credit {
         if self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip) {
             self.size = (self.size / 2).max(LEAST);
             self.grown_at = Some(now);
-            // What was used says no more how much there may be.
+            // The use so far does not show how much there may be.
             self.trimmed = true;
         }
     }

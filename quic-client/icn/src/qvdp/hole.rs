@@ -9,14 +9,14 @@ const HELD_TIME: Duration = Duration::from_secs(1);
 const TRIES: u32 = 5;
 /// It is asked for again no sooner: switches take a lifetime below 1 ms for 1 ms (icn.md, PIT).
 const LEAST_WAIT: Duration = Duration::from_millis(2);
-/// What a switch refused is asked for again after this part of the wait for an answer.
+/// A segment that a switch rejected is asked for again after this part of the wait for an answer.
 const REFUSED_SHARE: u32 = 4;
 
 #[derive(Debug)]
 pub(super) struct Hole {
     since: Instant,
     pub(super) ask_at: Instant,
-    /// How long to wait for the answer to the last asking, or to the first.
+    /// Wait for the answer to the last asking, or to the first.
     wait: Duration,
     tries: u32,
     /// When it was asked for first, of those askings that no switch refused.
@@ -40,7 +40,8 @@ impl Hole {
 
     /// It is asked for now. Gives how long ago it was asked for before, as far as switches may remember.
     pub(super) fn asked(&mut self, now: Instant) -> Duration {
-        // The first time it was asked for long ago. What was refused is in no switch, and this is how long its place is taken.
+        // The first time it was asked for long ago. A rejected segment is in no switch, and this is how long its place
+        // is taken.
         let before = self.wait;
         if self.tries > 0 && !self.refused {
             // The round trip may have become longer than what is known of it.
@@ -72,8 +73,8 @@ impl Hole {
         self.tries > 0
     }
 
-    /// From asking to now. Which of several askings was answered is not known (Karn): the first is taken. Else a queue that has
-    /// grown would never be noticed, and each hole would be asked for many times.
+    /// From asking to now. The answer may be to any of several askings (Karn): the first is taken. Else a queue that
+    /// has grown would never be noticed, and each hole would be asked for many times.
     pub(super) fn response(&self, now: Instant) -> Option<Duration> {
         self.asked_at.map(|at| now.saturating_duration_since(at))
     }

@@ -33,14 +33,14 @@ pub const SESSIONS: usize = 1024;
 pub const IDLE: Duration = Duration::from_secs(60);
 /// Sessions of one client.
 const SESSIONS_A_CLIENT: usize = SESSIONS / 2;
-/// What all sessions of a converter hold of datagrams that are not given yet, in bytes.
+/// Limit of all sessions of a converter for datagrams that are not given yet, in bytes.
 const HELD_BYTES: usize = 64 << 20;
 /// The longest time after which an Interest is asked again: that at rest.
 const LONGEST: Duration = Duration::from_secs(2);
 /// Largest datagram: a UDP payload over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 
-/// How sessions behave.
+/// Configuration of sessions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
     /// Ask for lost segments again, keep what was sent, and give datagrams to the application in order.
@@ -99,7 +99,7 @@ pub trait Sink<A> {
     fn datagram(&mut self, application: A, bytes: &[u8], ecn: Ecn);
 }
 
-/// What a converter counts.
+/// Counters of a converter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// Sessions made.
@@ -118,8 +118,8 @@ pub struct Counts {
     pub datagrams_dropped: u64,
     /// Datagrams above what a UDP datagram can be, or in pieces of which some never came.
     pub datagrams_incomplete: u64,
-    /// How often a session held more of datagrams not given yet than any other, while all together held too much. Each time it
-    /// dropped its oldest (reliable: gave up what that waited for).
+    /// Number of times that a session held more of datagrams not given yet than any other, while all together held too
+    /// much. Each time it dropped its oldest (reliable: gave up the segment that one waited for).
     pub reassembly_dropped: u64,
     /// Segments asked for the first time.
     pub segments_asked: u64,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const LOST_AFTER: u64 = 3;
 /// Shortest time after which an Interest is asked again.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// How far behind the newest Data segments are remembered, to know what is late from what is here twice.
+/// Segments behind the newest Data that are remembered, to tell late ones from duplicates.
 const REMEMBERED: u64 = 256;
 /// Segments from the oldest that is remembered to the newest that is asked for, at most.
 const SPAN: u64 = 4096;
@@ -21,7 +21,7 @@ const SPAN: u64 = 4096;
 const REPAIRED_SHARE: f64 = 0.03;
 /// ... and so many at once: one lost packet of Interests is 17 segments that the sender passes over.
 const MOST_REPAIRS: f64 = 32.0;
-/// What keeping a piece takes beside its content, in bytes.
+/// Overhead of keeping a piece beside its content, in bytes.
 const PIECE_BYTES: usize = 64;
 /// Interests that are due within this part of their lifetime go with those that are due now.
 const EARLY_SHARE: u32 = 8;
@@ -52,7 +52,7 @@ pub(super) struct Receiver {
     /// The number of `slots[0]`.
     floor: u64,
     slots: VecDeque<Slot>,
-    /// What the content in them takes, in bytes.
+    /// Size of the content in them, in bytes.
     slot_bytes: usize,
     /// Interests that count as outstanding.
     outstanding: u32,
@@ -77,7 +77,7 @@ pub(super) struct Receiver {
     refused: bool,
 }
 
-/// What keeping this piece takes, in bytes.
+/// Memory of this piece, in bytes.
 fn cost(content: &[u8]) -> usize {
     content.len() + PIECE_BYTES
 }
@@ -191,14 +191,14 @@ impl Receiver {
         }
     }
 
-    /// What was taken for a loss was none. `bare`: what only its Interest says is counted where it is put away.
+    /// A presumed loss was none. `bare`: one that only its Interest reports is counted where it is put away.
     fn give_repair_back(&mut self, bare: bool) {
         if !bare {
             self.repairs = (self.repairs + 1.0).min(MOST_REPAIRS);
         }
     }
 
-    /// What Data of this segment tells of those before it.
+    /// Finds the losses that Data of this segment shows among those before it.
     fn find_gaps(&mut self, segment: u64, asked_at: Instant, now: Instant, counts: &mut Counts) {
         let end = (segment + 1).saturating_sub(LOST_AFTER);
         let new = self.gaps_below.max(self.floor)..end;
@@ -304,7 +304,7 @@ impl Receiver {
         }
     }
 
-    /// What is in a slot is needed no longer.
+    /// The content of a slot is needed no longer.
     fn empty(&mut self, at: usize) {
         if let Slot::Here(_, content) = std::mem::replace(&mut self.slots[at], Slot::Done) {
             self.slot_bytes -= cost(&content);
@@ -332,7 +332,7 @@ impl Receiver {
         }
     }
 
-    /// What it holds of datagrams that are not given yet, in bytes.
+    /// Memory of datagrams that are not given yet, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.slot_bytes + self.beginning.len()
     }
@@ -546,7 +546,8 @@ impl Receiver {
             if self.holes.contains_key(&segment) {
                 continue;
             }
-            // What rests goes on in its turn: it may have been answered, and all others wait for what is sent next.
+            // A resting segment goes on in its turn: it may have been answered, and all others wait for what is sent
+            // next.
             let rests = self.resting.contains(&segment);
             let end = *at + *lifetime;
             if !rests && end > now + *lifetime / EARLY_SHARE {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many Nacks a converter sends. Anyone can ask for sessions that there are not, and under any name.
+//! Limits of a converter's Nacks. Anyone can ask for sessions that there are not, and under any name.
 
 use crate::packet::nack;
 use crate::refusals::Refusals;
@@ -36,14 +36,14 @@ impl Why {
     }
 }
 
-/// What is left of the budgets. Its memory is bounded and does not grow.
+/// Rest of the budgets. Its memory is bounded and does not grow.
 #[derive(Debug)]
 pub(super) struct Budget {
     sessions: Refusals,
     openings: Refusals,
     /// By the low bits of a name's hash: the name, and what is left for it.
     names: Box<[(u64, Refusals)]>,
-    /// What draws numbers that nobody can predict, and how many it drew.
+    /// Source of unpredictable numbers, and how many it drew.
     random: RandomState,
     drawn: u64,
 }

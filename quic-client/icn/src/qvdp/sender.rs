@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 /// Datagrams that wait for Interests: at most so many bytes, and so long.
 pub(super) const WAITING_BYTES: usize = 256_000;
 pub(super) const WAITING_TIME: Duration = Duration::from_millis(200);
-/// What was sent is kept for so long and up to so many bytes (reliable): if it was the last for a while, the receiver
+/// Sent segments are kept for so long and up to so many bytes (reliable): if one was the last for a while, the receiver
 /// notices only when its Interest is due again, which at rest is after 2 s.
 pub(super) const KEPT_BYTES: usize = 4_000_000;
 pub(super) const KEPT_TIME: Duration = Duration::from_secs(5);
-/// How far ahead of what was sent Interests are held.
+/// Limit of Interests held ahead of the segments sent.
 pub(super) const AHEAD: u64 = 4096;
 /// Ranges of segments that are known as passed over.
 const PASSED: usize = 256;
@@ -22,7 +22,7 @@ const PASSED: usize = 256;
 #[derive(Debug)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// What of it has left already, in earlier segments.
+    /// Bytes of it that have left already, in earlier segments.
     sent_bytes: usize,
     ecn: Ecn,
     since: Instant,
@@ -200,7 +200,7 @@ impl Sender {
         }
     }
 
-    /// What waits, for a session that takes this one's place. What has left in part is lost.
+    /// Waiting datagrams, for a session that takes this one's place. One that has left in part is lost.
     pub(super) fn into_waiting(self) -> impl Iterator<Item = (Vec<u8>, Ecn)> {
         self.waiting.into_iter().filter(|waiting| waiting.sent_bytes == 0).map(|waiting| (waiting.bytes, waiting.ecn))
     }
@@ -213,7 +213,7 @@ impl Sender {
     }
 }
 
-/// What a datagram counts in the budgets: an empty one takes room too.
+/// Cost of a datagram in the budgets: an empty one takes room too.
 fn cost(bytes: &[u8]) -> usize {
     bytes.len().max(64)
 }

@@ -34,7 +34,7 @@ impl Server {
         Ok(Server { name, open_name, table: Table::new(config), client_of, of_client })
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     pub fn counts(&self) -> &Counts {
         &self.table.counts
     }
@@ -137,7 +137,7 @@ impl Server {
         self.table.deadline()
     }
 
-    /// What the time brings; gives the sessions that have ended. [`Server::turn`] is to be called after it.
+    /// Handles the timers; returns the sessions that have ended. [`Server::turn`] is to be called after it.
     pub fn timeout(&mut self, now: Instant, sink: &mut impl Sink<u64>) -> Vec<u64> {
         let ended: Vec<u64> = self.table.timeout(now, sink).iter().map(|session| session.id).collect();
         ended.iter().for_each(|id| self.forget(*id));

@@ -36,7 +36,7 @@ struct Open {
 pub(super) struct Session<A> {
     pub(super) id: u64,
     pub(super) application: A,
-    /// What this side asks for, and what it answers.
+    /// Names that this side asks for, and answers.
     pub(super) ask_name: Name,
     pub(super) give_name: Name,
     reliable: bool,
@@ -59,7 +59,7 @@ pub(super) struct Session<A> {
     pub(super) touched: bool,
     /// The deadline that the table knows of it.
     pub(super) deadline: Option<Instant>,
-    /// What the table knows of what its receiver holds, in bytes.
+    /// Memory of its receiver as entered in the table, in bytes.
     pub(super) held_bytes: usize,
 }
 
@@ -225,7 +225,7 @@ impl<A: Copy> Session<A> {
         (!self.proven).then_some(self.born)
     }
 
-    /// What the time brings. Whether the session has ended.
+    /// Handles the timers. Whether the session has ended.
     pub(super) fn timeout(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) -> bool {
         if self.datagram_at + IDLE <= now {
             return true;

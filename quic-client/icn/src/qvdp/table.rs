@@ -18,13 +18,14 @@ pub(super) struct Table<A> {
     by_name: HashMap<u64, u64>,
     touched: Vec<u64>,
     deadlines: BTreeSet<(Instant, u64)>,
-    /// What sessions hold of datagrams that are not given yet, in bytes, and which hold some: the last one holds most.
+    /// Memory of sessions for datagrams that are not given yet, in bytes, and the sessions that hold some: the last one
+    /// holds most.
     held_bytes: usize,
     holders: BTreeSet<(usize, u64)>,
     most_held_bytes: usize,
 }
 
-/// What became of a packet.
+/// Result of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// A session took it.
@@ -116,7 +117,7 @@ impl<A: Copy> Table<A> {
         Outcome::Taken
     }
 
-    /// What a session holds may have changed.
+    /// The memory of a session may have changed.
     fn account(&mut self, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (before, after) = (session.held_bytes, session.receiver.held_bytes());
@@ -184,7 +185,7 @@ impl<A: Copy> Table<A> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// What the time brings. Gives the sessions that have ended, which are in the table no more.
+    /// Handles the timers. Returns the sessions that have ended, which are in the table no more.
     pub(super) fn timeout(&mut self, now: Instant, sink: &mut impl Sink<A>) -> Vec<Session<A>> {
         let mut ended = Vec::new();
         while let Some((at, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `weir-icn` says when it is started.
+//! Output of `weir-icn` at its start.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

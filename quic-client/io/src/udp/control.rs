@@ -13,7 +13,7 @@ pub(super) const CONTROL_BYTES: usize = 128;
 #[derive(Clone, Copy)]
 pub(super) struct Control(pub(super) [u8; CONTROL_BYTES]);
 
-/// What the control messages of a received message say.
+/// Content of the control messages of a received message.
 #[derive(Default)]
 pub(super) struct Received {
     /// TOS or traffic class byte; 0 if not reported.
@@ -94,7 +94,7 @@ impl<'a> ControlWriter<'a> {
         }
     }
 
-    /// TOS or traffic class byte of a datagram to this address. What is in the socket's own address family decides.
+    /// TOS or traffic class byte of a datagram to this address. The socket's own address family decides its form.
     pub(super) fn tos(&mut self, v6: bool, tos: u8) {
         match v6 {
             true => self.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::c_int::from(tos)),

@@ -17,10 +17,10 @@ pub(super) const GRO_BATCH: usize = 4;
 const RECV_SLOT_BYTES: usize = MAX_PAYLOAD_BYTES;
 const GRO_SLOT_BYTES: usize = 65536;
 
-/// What is known of a received datagram beside its bytes.
+/// Metadata of a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
-    /// Who sent it.
+    /// Sender's address.
     pub from: SocketAddr,
     /// The address it was sent to.
     pub to: SocketAddr,

@@ -95,8 +95,8 @@ impl SendBatch {
         &mut self.bytes[self.used..][..MAX_PAYLOAD_BYTES]
     }
 
-    /// Sends datagrams of any size that UDP has, which lie end to end in `bytes`: `datagrams` has the length and the TOS or
-    /// traffic class byte of each. What was collected before leaves first.
+    /// Sends datagrams of any size that UDP has, which lie end to end in `bytes`: `datagrams` has the length and the
+    /// TOS or traffic class byte of each. Datagrams collected before leave first.
     ///
     /// # Panics
     /// `bytes` is shorter than all of them.

@@ -81,7 +81,7 @@ fn all_arrive(sender: &mut UdpSocket, receiver: &UdpSocket, offload: Offload, co
     }
 }
 
-/// What `ethtool -K DEVICE ...` says; false if there is none.
+/// Output of `ethtool -K DEVICE ...`; false if there is none.
 fn ethtool(words: &str) -> bool {
     match Command::new("ethtool").args(words.split_whitespace()).output() {
         Ok(out) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a connection keeps in memory: until the peer acknowledges it, or until it can be read.
+//! Memory that a connection holds: until the peer acknowledges it, or until it can be read.
 
 use crate::range_buf::RangeBuf;
 use crate::{h3, Connection};
@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 /// Stream data that was written and that quiche still keeps: not sent yet, or sent and not acknowledged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unacknowledged {
-    /// From the first byte of each stream that was not acknowledged to the last that was written. What was acknowledged
-    /// behind a gap counts too, because quiche keeps it until the gap is filled.
+    /// From the first byte of each stream that was not acknowledged to the last that was written. Bytes acknowledged
+    /// behind a gap count too, because quiche keeps them until the gap is filled.
     pub bytes: u64,
     /// The pieces of memory that they are in: at least one for each write and for each 4096 bytes.
     pub pieces: u64,
 }
 
-/// Seam `unacknowledged`: what the connection keeps of all its streams.
+/// Patch `sent-bytes`: what the connection keeps of all its streams.
 pub fn unacknowledged(quic: &Connection) -> Unacknowledged {
     let mut sum = Unacknowledged::default();
     for stream in quic.streams.streams.values() {
@@ -29,7 +29,7 @@ pub fn unacknowledged(quic: &Connection) -> Unacknowledged {
     sum
 }
 
-/// What was received and can't be read yet, because something before it is missing; or was not read.
+/// Received data that can't be read yet, because something before it is missing; or was not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unread {
     /// From the first byte of each stream that was not read to the last that came, gaps included. But no more than the
@@ -39,7 +39,7 @@ pub struct Unread {
     pub pieces: u64,
 }
 
-/// Seam `unread`: what the connection keeps of streams, of the handshake's messages (CRYPTO frames), and of packets that
+/// Patch `received-bytes`: what the connection keeps of streams, of the handshake's messages (CRYPTO frames), and of packets that
 /// came before their keys. It takes a look at each stream, not at each piece.
 pub fn unread(quic: &Connection) -> Unread {
     let mut sum = Unread::default();
@@ -58,7 +58,7 @@ pub fn unread(quic: &Connection) -> Unread {
     sum
 }
 
-/// Seams `unread-frames*`: the room that HTTP/3 has on its streams for frames that have not come whole, in bytes. It
+/// Patch `h3-frame-bytes`: the room that HTTP/3 has on its streams for frames that have not come whole, in bytes. It
 /// keeps the room of the largest frame as long as the stream is open. Little room is a part of what a stream costs.
 pub fn unread_frames_bytes(h3: &h3::Connection) -> u64 {
     let rooms = h3.streams.values().map(|stream| stream.state_buf.capacity());
@@ -77,7 +77,7 @@ pub fn drop_unread(quic: &mut Connection) {
     quic.undecryptable_pkts.clear();
 }
 
-/// Seam `unread-alone`: a piece with memory of its own. quiche keeps all of a frame for any part of it that is new: for
+/// Patch `received-overlap`: a piece with memory of its own. quiche keeps all of a frame for any part of it that is new: for
 /// one byte as much as a packet can carry.
 pub(crate) fn alone(piece: RangeBuf) -> RangeBuf {
     match piece.len() < piece.data.as_ref().len() {
@@ -89,7 +89,7 @@ pub(crate) fn alone(piece: RangeBuf) -> RangeBuf {
 /// A list with room for fewer entries than this keeps it.
 const LITTLE_ROOM: usize = 256;
 
-/// Seams `sent-room*`: gives room back of a list that fills less than an eighth of it. quiche's list of packets that were
+/// Patch `sent-list-memory`: gives room back of a list that fills less than an eighth of it. quiche's list of packets that were
 /// sent keeps, for as long as the connection lives, the room of the most that were ever under way.
 pub(crate) fn give_room_back<T>(list: &mut VecDeque<T>) {
     if list.capacity() > LITTLE_ROOM && list.capacity() / 8 > list.len() {

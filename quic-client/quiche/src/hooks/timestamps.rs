@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// The transport parameter `enable_timestamp`.
 pub(crate) const TIMESTAMPS_PARAMETER: u64 = 0x7158;
-/// Seam `timestamps-parameter-room`: the most that all transport parameters take, in bytes. quiche's 128 are used up.
+/// Patch `timestamps`: the most that all transport parameters take, in bytes. quiche's 128 are used up.
 pub(crate) const PARAMETERS_BYTES: usize = 256;
 const FRAME_TYPE: u64 = 0x02f5;
 /// The same on the wire: a frame's type has the shortest encoding (RFC 9000 12.4).
 const FRAME_TYPE_ON_WIRE: [u8; 2] = [0x42, 0xf5];
 
-/// What an endpoint does about timestamps, as it tells its peer.
+/// Value of the transport parameter on timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Timestamps {
     /// Nothing, and tells nothing: quiche as it is.
@@ -32,7 +32,7 @@ pub enum Timestamps {
 }
 
 impl Timestamps {
-    /// What a value of the transport parameter says.
+    /// Meaning of a value of the transport parameter.
     ///
     /// # Errors
     /// It is none of those that the draft knows.
@@ -69,7 +69,7 @@ impl Timestamps {
     }
 }
 
-/// What connections with this configuration do about timestamps.
+/// Sets the use of timestamps for connections with this configuration.
 pub fn set_timestamps(config: &mut Config, timestamps: Timestamps) {
     config.local_transport_params.timestamps = timestamps;
 }
@@ -79,7 +79,7 @@ pub fn gets_timestamps(quic: &Connection) -> bool {
     quic.peer_transport_params.timestamps.to_send(quic.local_transport_params.timestamps)
 }
 
-/// Seam `timestamps-sent`: writes a frame if `left_bytes` have room for it, and gives its length. `since` is the time since the
+/// Patch `timestamps`: writes a frame if `left_bytes` have room for it, and gives its length. `since` is the time since the
 /// connection was made, on the wire in microseconds over 2^`exponent`, as acknowledgement delays are.
 pub(crate) fn write_timestamp(b: &mut OctetsMut, left_bytes: usize, since: Duration, exponent: u64) -> Result<usize> {
     let timestamp = u64::try_from(since.as_micros()).unwrap_or(u64::MAX) >> exponent;
@@ -92,7 +92,7 @@ pub(crate) fn write_timestamp(b: &mut OctetsMut, left_bytes: usize, since: Durat
     Ok(len)
 }
 
-/// Seam `timestamps-received`: whether a frame of this kind is next in a packet.
+/// Patch `timestamps`: whether a frame of this kind is next in a packet.
 pub(crate) fn begins_timestamp(payload: &mut Octets) -> bool {
     payload.peek_bytes(FRAME_TYPE_ON_WIRE.len()).is_ok_and(|next| next.buf() == FRAME_TYPE_ON_WIRE)
 }
@@ -118,8 +118,8 @@ thread_local! {
     static WAY_BACK_NS: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// Runs `f`, and gives how long the last packet with a timestamp was under way that came in meanwhile, if any did: the time
-/// by our clock less that by the peer's, in nanoseconds. How far the two are apart is unknown, and stays the same.
+/// Runs `f`, and returns the one-way time of the last packet with a timestamp that came in meanwhile, if any did: the
+/// time by our clock less that by the peer's, in nanoseconds. The clocks' difference is unknown, and stays the same.
 pub(super) fn with_way_back<T>(f: impl FnOnce() -> T) -> (T, Option<i64>) {
     let _restore = Restore { cell: &WAY_BACK_NS, old: WAY_BACK_NS.take() };
     let result = f();

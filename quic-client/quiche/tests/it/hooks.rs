@@ -272,7 +272,7 @@ fn a_challenge_is_answered_although_the_congestion_window_is_full() {
     hand_over(&mut pair.server, &mut pair.client);
     let sent = hooks::with_congestion_window(Some(0), || hand_over(&mut pair.client, &mut pair.server));
     assert_eq!(pair.server.is_path_validated(here, there), Ok(true));
-    // That, and what acknowledges: the window holds for all else.
+    // The path response, and acknowledgements: the window holds for all else.
     assert!(sent <= 2, "{sent} packets");
 }
 

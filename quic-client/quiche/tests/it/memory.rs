@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a connection keeps of what it received is counted: behind a gap, and of frames that have not come whole.
+//! Memory of received data is counted: behind a gap, and of frames that have not come whole.
 
 use crate::pair::{self, config, plain, Pair};
 use quiche::hooks::{drop_unread, unread, unread_frames_bytes, Unread};
@@ -20,7 +20,7 @@ fn ends() -> (quiche::Connection, quiche::Connection) {
     let mut pair = Pair::new(&mut both(), &mut both(), 1_000_000_000, Duration::ZERO);
     pair.establish(&mut plain);
     let Pair { mut client, mut server, .. } = pair;
-    // What is left of the handshake.
+    // Remaining packets of the handshake.
     for _ in 0..4 {
         to_server(&mut server, packets(&mut client));
         to_client(&mut client, packets(&mut server));

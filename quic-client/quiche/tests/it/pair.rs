@@ -85,7 +85,7 @@ pub fn config() -> quiche::Config {
     config
 }
 
-/// How a client sends: [`quiche::Connection::send`], or with a rule in force.
+/// Sending function of a client: [`quiche::Connection::send`], or with a rule in force.
 pub type Send<'a> = dyn FnMut(&mut quiche::Connection, &mut [u8]) -> quiche::Result<(usize, quiche::SendInfo)> + 'a;
 
 /// The two ends and the wire between them. The server answers a request of `n` (text, then the end of the stream) with
@@ -141,7 +141,7 @@ impl Pair {
         }
     }
 
-    /// What both ends do at this moment; the client sends by `send`.
+    /// One step of both ends; the client sends by `send`.
     pub fn turn(&mut self, send: &mut Send) {
         let now = Instant::now();
         let mut buf = [0; 65536];

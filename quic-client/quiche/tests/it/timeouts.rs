@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is sent when a probe timeout fires, for both implementations of loss recovery in quiche.
+//! Packets sent when a probe timeout fires, for both implementations of loss recovery in quiche.
 
 use crate::pair::{advance_to, client_addr, config, server_addr, Pair};
 use quiche::CongestionControlAlgorithm::{Bbr2Gcongestion, CUBIC};
@@ -23,7 +23,7 @@ fn deliver(to: &mut quiche::Connection, datagrams: &[Vec<u8>]) {
     }
 }
 
-/// What the client sends at its next timeout.
+/// Packets that the client sends at its next timeout.
 fn probes(client: &mut quiche::Connection) -> Datagrams {
     advance_to(client.timeout_instant().unwrap());
     client.on_timeout();

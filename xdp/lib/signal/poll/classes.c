@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Signal `poll` for many classes: one dump of all classes of the interface each interval, and a step of each one's law.
- * What that costs is bounded: the process takes at most a fifth of a CPU, and looks less often where that is not
- * enough.
+ * Its cost is bounded: the process takes at most a fifth of a CPU, and looks less often where that is not enough.
  */
 #include "signal/poll/law.h"
 
@@ -28,7 +27,7 @@
  * changed them may have been killed before he said so. */
 #define TABLE_ROUNDS 64
 
-/* What is in each class is asked once in so many rounds, a part of them in each, because that takes a question each. */
+/* The content of each class is asked once in so many rounds, a part of them in each, because each takes a request. */
 #define LEAF_ROUNDS 64
 
 /* A class that has been idle since it was last written is written again after so long, as a sign of life. */
@@ -112,7 +111,7 @@ static void release(struct served **list, size_t count, struct served *const *ke
 	free(list);
 }
 
-/* Which classes have a law now. 0 or an errno. */
+/* Reads the classes that have a law now. 0 or an errno. */
 static int read_table(struct server *server)
 {
 	struct served **list = calloc(server->a->about.slots, sizeof(*list));
@@ -170,7 +169,7 @@ static void take(const struct weir_class_now *now, void *context)
 		s->inner = true;
 }
 
-/* What is in the classes, a part of them in each round, and where it has changed at once. 0 or an errno. */
+/* Looks into the classes, a part of them in each round, and into changed ones at once. 0 or an errno. */
 static int look_inside(struct server *server)
 {
 	for (size_t i = 0; i < server->count; i++) {

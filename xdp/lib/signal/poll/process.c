@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signal poll: the life of its process. What it does is in law.c. */
+/* Signal poll: the life of its process. Its work is in law.c. */
 #include "signal/poll/process.h"
 
 #include <errno.h>

@@ -15,7 +15,7 @@ struct weir_polled {
 	bool follows;		     /* the counters read next go on from those read last */
 };
 
-/* What a look has found. */
+/* Result of a look. */
 struct weir_polled_look {
 	__u64 now_ns, due_ns; /* the second: when the look was to be taken */
 	__u64 backlog_bytes, sent_bytes;

@@ -359,7 +359,7 @@ static void read_again(struct keeper *k)
 	load(k, &fresh, true);
 }
 
-/* How long to sleep: to the next look that is due, or to the next sign of life; -1: until something happens. */
+/* Time to sleep: to the next look that is due, or to the next sign of life; -1: until something happens. */
 static int pause_ms(const struct keeper *k)
 {
 	__u64 now = now_ms(), next = now + 3600000;

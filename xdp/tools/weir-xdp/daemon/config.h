@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the daemon keeps: a TOML file of a few lines about itself, then a table an interface, [eth0], or a table a
- * class,
- * ["eth0/1:10"], or a table for received packets, ["eth0/ingress"]. Its keys are the options of `ensure` (shape, rate,
- * peer, limit_packets ...) and the keys of a profile.
+ * The daemon's configuration: a TOML file of a few lines about itself, then a table an interface, [eth0], or a table a
+ * class, ["eth0/1:10"], or a table for received packets, ["eth0/ingress"]. Its keys are the options of `ensure` (shape,
+ * rate, peer, limit_packets ...) and the keys of a profile.
  */
 #ifndef WEIR_XDP_DAEMON_CONFIG_H
 #define WEIR_XDP_DAEMON_CONFIG_H

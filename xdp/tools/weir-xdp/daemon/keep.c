@@ -21,7 +21,7 @@ bool kept_is_known(const struct kept *k, unsigned int ifindex)
 	return k->attached && k->ifindex == ifindex;
 }
 
-/* What is not as asked for. */
+/* Counts the parts that differ from the configuration. */
 static void count_drift(struct kept *k, bool changed, const struct outcome *o)
 {
 	bool any = false;

@@ -37,8 +37,8 @@ bool kept_is_known(const struct kept *k, unsigned int ifindex);
 __u64 kept_check_ms(const struct kept *list, size_t count, const struct daemon_config *c);
 
 /*
- * What a look found. ifindex: of the interface, 0 where there is none; result: of ensure_run, and `changed`: whether
- * what it found was put right, not only looked at. Sets what is due next; check_ms: see kept_check_ms.
+ * Takes the result of a look. ifindex: of the interface, 0 where there is none; result: of ensure_run, and `changed`:
+ * whether the differences were put right, not only looked at. Sets what is due next; check_ms: see kept_check_ms.
  */
 void kept_take(struct kept *k, __u64 check_ms, unsigned int ifindex, int result, bool changed, const struct outcome *o,
 	       __u64 now_ms);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What systemd is told (sd_notify(3)): a datagram to the socket that NOTIFY_SOCKET names; nothing where there is none.
+/* Notifications to systemd (sd_notify(3)): a datagram to the socket that NOTIFY_SOCKET names; nothing where there is
+ * none.
  */
 #ifndef WEIR_XDP_NOTIFY_H
 #define WEIR_XDP_NOTIFY_H

@@ -99,7 +99,7 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	counters_json(s);
 }
 
-/* What is attached, where, and what is wrong with it. */
+/* Attachment, its place, and its faults. */
 static void place_text(const struct view *v, const struct weir_sample *s, const char *trouble)
 {
 	const struct weir_meta *m = &v->a.about;

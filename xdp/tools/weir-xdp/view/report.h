@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `status` says of an attachment, and `attach` of what it has made. */
+/* Report of `status` on an attachment, and of `attach` on a new one. */
 #ifndef WEIR_XDP_REPORT_H
 #define WEIR_XDP_REPORT_H
 

@@ -13,7 +13,7 @@ struct row_before {
 	struct weir_counters counters;
 };
 
-/* What the columns are. */
+/* Prints the columns' heads. */
 void row_head(FILE *out);
 /* One row, and a second line where something is wrong ("" nothing). `before` becomes this sample. */
 void row_print(FILE *out, const char *dev, const struct weir_sample *s, const char *trouble, struct row_before *before);

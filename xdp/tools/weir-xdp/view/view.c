@@ -14,7 +14,7 @@
 #include "signal/signals.h"
 #include "undo.h"
 
-/* How often what stands under the interface is looked at; the root at each sample. */
+/* Interval of checks of the tree under the interface; the root at each sample. */
 #define TREE_CHECK_NS 2000000000ULL
 
 /* Of the bytes a queue took the law may miss so many, for what is counted otherwise (headers of segments, overhead). */
@@ -162,7 +162,7 @@ bool view_has_law(const struct view *v)
 }
 
 /*
- * How much of what the root qdisc sent since the attach the law never saw, as a sentence; "" if it saw (nearly) all.
+ * Share of the root qdisc's bytes since the attach that bypassed the law, as a sentence; "" if it saw (nearly) all.
  * sent_bytes: by the qdisc, since the attach; passed_bytes: by the law.
  */
 static void say_bypassed(__u64 sent_bytes, __u64 passed_bytes, char *text, size_t size)

@@ -29,7 +29,8 @@ struct view {
 	__u64 tree_ns;	       /* and when; 0 never */
 };
 
-/* What is pinned in a folder; asked: the name it was asked for by, NULL if it was found. 0, -1, or WEIR_INCOMPLETE. */
+/* Opens the attachment pinned in a folder; asked: the name it was asked for by, NULL if it was found. 0, -1, or
+ * WEIR_INCOMPLETE. */
 int view_open(struct view *v, const struct request *r, const char *asked, const char *path);
 /* From then on it shows the law of a class. 0, or -1 after one line. */
 int view_of_class(struct view *v, __u32 handle);

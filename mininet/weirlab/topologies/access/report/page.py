@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of the topology `access`: strategies of path choice or window rules beside each other.
 
-Which plots there are follows from what was run: over several paths the choices round by round, with one the windows, a
-handover where a link went away, transfer times where sizes differ.
+The plots follow from the runs: over several paths the choices round by round, with one the windows, a handover where a
+link went away, transfer times where sizes differ.
 """
 
 import html

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was run, in words, and whether the runs are sound."""
+"""Description of the runs in words, and whether they are sound."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ def run_counts(specs: Sequence[Mapping[str, Any]], summary: Summary) -> str:
 
 
 def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What all runs have in common, a sentence for each part."""
+    """Common settings of all runs, a sentence for each part."""
     told = [spec_in_words(spec) for spec in specs]
     return [line for line in told[0] if all(line in other for other in told)]
 

@@ -72,7 +72,7 @@ def compared(summary: Summary) -> dict[str, dict[int, Mapping[str, Any]]]:
 
 
 def asked_documents(summary: Summary) -> list[dict[str, Any]]:
-    """What was asked, for `--json`."""
+    """Requirements and results, for `--json`."""
     return as_documents(compared(summary))
 
 

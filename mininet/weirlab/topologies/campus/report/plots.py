@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened in the course of a run: what the phone met, what the switches and queues did, with the events."""
+"""Timeline of a run: the phone's delays, actions of switches and queues, with the events."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,10 +25,10 @@ MARKED = {"all": "o", "none": "s", "today": "^"}
 QUEUE_HUES = ("path-1", "path-2", "path-3", "path-4", "path-5")
 """As many queues are drawn, those with the most delay: more hide each other."""
 INTERESTS = {"interests_forwarded": "asked on", "interests_joined": "merged", "interests_repeated": "repeated"}
-"""What a switch does with an Interest, by the names of its counter."""
+"""Actions of a switch on an Interest, by the names of its counter."""
 INTEREST_HUES = ("path-2", "path-1", "path-5")
 GOES = {"request": "1", "download": "D", "upload": "^"}
-"""How a connection of the phone is marked where it goes over to another network."""
+"""Marks of the phone's connections where they move to another network."""
 GOES_WORDS = {"request": "requests", "download": "download", "upload": "upload"}
 GOES_HUES = {"request": "ink", "download": "path-4", "upload": "path-6"}
 
@@ -38,7 +38,7 @@ def hue_of(label: str, place: int) -> str:
 
 
 def chosen(labels: list[str]) -> list[str]:
-    """Which variants are drawn: more than three hide each other."""
+    """Variants to draw: more than three hide each other."""
     return [label for label in SHOWN if label in labels] or labels[:3]
 
 
@@ -53,7 +53,7 @@ def rate_mbit_s(course: Course, end_s: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def each_second(counts: Sequence[tuple[float, Mapping[str, int]]], cell: str) -> tuple[np.ndarray, np.ndarray]:
-    """What a cell of a switch's counter grew by a second, between two readings, at the later one (s). A switch that was
+    """Growth of a cell of a switch's counter in a second, between two readings, at the later one (s). A switch that was
     started again counts from 0."""
     times = np.array([t_us for t_us, _ in counts]) / 1e6
     values = np.array([float(packets.get(cell, 0)) for _, packets in counts])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was run, in words, and whether the runs are sound."""
+"""Description of the runs in words, and whether they are sound."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,11 +33,11 @@ QUEUES = {
     **{(switch_of(site), str(WIFI_PORT)): f"Wi-Fi {site} down" for site in SITES},
     (switch_of(SITES[0]), str(OFFICE_PORT)): "office",
 }
-"""What queues are, by what the controller calls them."""
+"""Names of queues, by the controller's names."""
 
 
 def queue_name(device: str, port: str) -> str:
-    """A queue in words. What has no other name is a receiver's; they are dealt out to the sites in turn."""
+    """A queue in words. A queue without another name is a receiver's; they are dealt out to the sites in turn."""
     if (device, port) in QUEUES:
         return QUEUES[device, port]
     site = next(site for site in SITES if switch_of(site) == device)
@@ -53,7 +53,7 @@ def run_counts(summary: Summary) -> str:
 
 
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """What all variants have in common, a sentence for each part."""
+    """Common settings of all variants, a sentence for each part."""
     backbone, cell, wifi, tether, receivers = (spec[k] for k in ("backbone", "cell", "wifi", "tether", "receivers"))
     rates = [rate for _, rate in cell["rates"]]
     flows = spec["neighbours"]
@@ -80,7 +80,7 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
 
 
 def has_in_words(has: Mapping[str, Any]) -> str:
-    """Which systems a variant has."""
+    """Systems of a variant."""
     tuned = ", tuned by one controller" if has["aqm"] == "law" and has["tune"] else ""
     paths = "a network chosen for each request" if has["paths"] == "choice" else f"{has['paths']} only"
     traffic = "" if has["traffic"] == "all" else f"; no traffic but {TRAFFIC_WORDS[has['traffic']]}"

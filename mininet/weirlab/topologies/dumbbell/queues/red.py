@@ -26,7 +26,8 @@ def red_refusal(aqm: dict, rate_mbit_s: float) -> str | None:
     """Why tc or the kernel would not take these thresholds and bursts, and what would be right; None if they do.
 
     tc looks for a weight 2^-w of the average that lets a burst pass, and warns from w = 10 on; the kernel wants room
-    for w beside the thresholds in 32 bits. How the average decays in silence tc works out from the rate, in ticks.
+    for w beside the thresholds in 32 bits. The decay of the average in silence is computed by tc from the rate, in
+    ticks.
     """
     least, most = red_thresholds(aqm, rate_mbit_s)
     avpkt, burst = aqm["avpkt_bytes"], aqm.get("burst_packets") or red_burst(aqm, rate_mbit_s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a variant of a dumbbell scenario may say: a queue discipline and its options.
+"""Sections of a dumbbell scenario's variant: a queue discipline and its options.
 
 A new discipline is a section here with its row in DISCIPLINES, and its words for tc in `tc.py`.
 """
@@ -24,7 +24,7 @@ class Pfifo(Section):
 
 
 class PieOptions(Section):
-    """What pie and fq_pie have in common; `alpha` and `beta` are tc's integers of 0 to 32."""
+    """Common options of pie and fq_pie; `alpha` and `beta` are tc's integers of 0 to 32."""
 
     qdisc: Literal["pie", "fq_pie"]
     target_ms: AqmMs = 15.0
@@ -53,7 +53,7 @@ class FqPie(PieOptions):
 
 class Red(Section):
     """tc-red(8). Thresholds are of the average queue, in bytes or in ms at the bottleneck's rate (as the run starts);
-    tc's burst follows from them unless given. What they may be together `red.red_refusal` says."""
+    tc's burst follows from them unless given. `red.red_refusal` checks them together."""
 
     qdisc: Literal["red"]
     min_bytes: RedBytes | None = None
@@ -83,7 +83,7 @@ class Red(Section):
 
 
 class CodelOptions(Section):
-    """What codel and fq_codel have in common."""
+    """Common options of codel and fq_codel."""
 
     qdisc: Literal["codel", "fq_codel"]
     target_ms: AqmMs = 5.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tuner decided in a run, for the terminal and the page."""
+"""Tuner's decisions in a run, for the terminal and the page."""
 
 import gzip
 import html
@@ -19,7 +19,7 @@ DECISIONS_PRINTED = 8  # of a variant, on the terminal; the page has all of its 
 
 
 def print_decisions(folder: ResultsFolder, summary: Summary, console: Console) -> None:
-    """What the tuner did in the first seed of each variant that has one."""
+    """Tuner's decisions in the first seed of each variant that has one."""
     seen = set()
     for run in summary.runs:
         path = folder.run_path(run.variant, run.seed)
@@ -68,7 +68,7 @@ def decision_in_words(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def decision_table(variant: Variant) -> str:
-    """What the tuner did in a variant's first seed; empty for a variant without one."""
+    """Tuner's decisions in a variant's first seed; empty for a variant without one."""
     if not variant.spec["aqm"].get("tune"):
         return ""
     seed, series = next(iter(variant.series.items()))

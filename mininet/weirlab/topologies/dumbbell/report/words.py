@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was run, in words, and whether the runs are sound."""
+"""Description of the runs in words, and whether they are sound."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,8 @@ KINDS = {
 
 
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """What was run, a sentence for each part. Flows under test differ between the variants, which say what they are."""
+    """Description of the runs, a sentence for each part. Flows under test differ between the variants, which say what
+    they are."""
     lines = []
     for group, flow in enumerate(spec["flows"]):
         tested = compared(spec) and group in under_test(spec)

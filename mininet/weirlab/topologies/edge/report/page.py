@@ -104,7 +104,7 @@ def asked(every: Sequence[Point], paper: Mapping[str, Any]) -> list[tuple[str, S
 
 
 def asked_documents(folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
-    """What was asked, case by case, for `--json`."""
+    """Requirements and results, case by case, for `--json`."""
     paper = folder.meta["scenario"]["paper"]
     return as_documents(answers(points(specs_of(folder, summary), summary)), partial(paper_figure_of, paper))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was run, in words, and whether the runs are sound."""
+"""Description of the runs in words, and whether they are sound."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def run_counts(summary: Summary) -> str:
 
 
 def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What all runs have in common, a sentence for each part."""
+    """Common settings of all runs, a sentence for each part."""
     told = [spec_in_words(spec) for spec in specs]
     return [line for line in told[0] if all(line in other for other in told)] if told else []
 
@@ -59,7 +59,7 @@ def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
 
 
 def way_in_words(spec: Mapping[str, Any]) -> str:
-    """How a variant brings the file to the receivers."""
+    """Way of a variant's file to the receivers."""
     carrying = spec["carrying"]
     words = WAY_WORDS[carrying["carry"]]
     if carrying["carry"] == "unicast-names":

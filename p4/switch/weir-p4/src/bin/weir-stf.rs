@@ -189,7 +189,7 @@ fn one(source: &Path, script: &Path, options: &Options) -> Outcome {
             let text = first.map_or(String::new(), |f| {
                 format!("{}:{}:{}: {}", d.file_name(f.span.file), f.span.line, f.span.col, f.message)
             });
-            // What the front end refuses for want of support is told apart from what it holds to be wrong.
+            // An unsupported construct is reported apart from an error in the program.
             match first.is_some_and(|f| f.message.starts_with("unsupported")) {
                 true => Outcome::Unsupported(text),
                 false => Outcome::Failed(format!("does not compile: {text}")),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How deep the calls of a program nest.
+//! Nesting depth of a program's calls.
 use crate::bytecode::ir::{Block, Next, Statement};
 use crate::bytecode::program::Program;
 
@@ -7,7 +7,7 @@ use crate::bytecode::program::Program;
 pub const CALL_DEPTH: usize = 500;
 
 impl Program {
-    /// How deep calls go within calls.
+    /// Depth of the deepest call chain.
     pub fn call_depth(&self) -> usize {
         let mut known = Depths {
             p: self,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What runs for each packet: flat code over a frame of 64-bit cells, made once from [`crate::bytecode::ir`] by
-//! [`crate::bytecode::lower`]. A slot of the program is the cell of the same number; temporaries and constants follow. A slot
-//! that may hold more than 64 bits has its value in a second, wide frame instead.
+//! Code that runs for each packet: flat code over a frame of 64-bit cells, made once from [`crate::bytecode::ir`] by
+//! [`crate::bytecode::lower`]. A slot of the program is the cell of the same number; temporaries and constants follow.
+//! A slot that may hold more than 64 bits has its value in a second, wide frame instead.
 use crate::bytecode::operators::{HashAlgorithm, Operator};
 use crate::value::Val;
 
@@ -429,7 +429,7 @@ pub enum Wide {
     Cond(Box<(Wide, Wide, Wide)>),
 }
 
-/// How one field comes out of a packet or goes back into it.
+/// Access of one field to a packet's bytes, in both directions.
 #[derive(Clone, Copy, Debug)]
 pub enum FieldIn {
     /// The eight bytes from `at` on, moved right by `right` and cut.
@@ -483,7 +483,7 @@ pub struct CopyCode {
     pub from: u32,
     pub to: u32,
     pub n: usize,
-    /// Which of the slots may be wide.
+    /// Slots that may be wide.
     pub wide: Vec<usize>,
 }
 
@@ -501,7 +501,7 @@ pub struct StackCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
     Nothing,
-    /// What the parser has not read.
+    /// The bytes that the parser has not read.
     Unread,
     Payload,
 }
@@ -557,7 +557,7 @@ pub struct ActionCode {
 pub struct KeyField {
     pub word: usize,
     pub words: usize,
-    /// How far left it is moved.
+    /// Left shift.
     pub shift: u32,
     pub width: u32,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many steps each piece of code is. What a packet may take is counted while it runs; how much each piece adds to
-//! that is found here, once.
+//! Number of steps of each piece of code. The limit per packet is checked while the packet runs; the cost of each piece
+//! is computed here, once.
 use crate::bytecode::code::{Code, Instruction, Pc, Wide};
 
 /// Steps that each instruction is, and of all before it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the interpreter runs. All storage is a frame of slots given out at compile time: P4 has no recursion, so
-//! every variable, parameter and temporary has one place for the whole program. Expressions have no effects; calls
-//! are statements that run before the expression that uses their result.
+//! Intermediate representation of a program. All storage is a frame of slots given out at compile time: P4 has no
+//! recursion, so every variable, parameter and temporary has one place for the whole program. Expressions have no
+//! effects; calls are statements that run before the expression that uses their result.
 use crate::bytecode::operators::{DynIndex, HashAlgorithm, Operator, Slot};
 use crate::value::Val;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub enum Expression {
 pub struct HeaderLayout {
     /// Slot offset from the header's validity slot, width; a varbit's width is its largest.
     pub fields: Vec<(usize, u32)>,
-    /// Which field is a varbit.
+    /// Index of the varbit field.
     pub varbit: Option<usize>,
     /// Bits of the fixed fields.
     pub fixed_bits: usize,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the keys of a table are packed into 64-bit words.
+//! Packing of a table's keys into 64-bit words.
 use crate::bytecode::code::KeyField;
 use crate::bytecode::program::{Key, MatchKind, Table, needs_priority};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What both forms of a program share: operators and their meaning, algorithms, slots.
+//! Common parts of a program's two forms: operators and their meaning, algorithms, slots.
 use crate::value::Val;
 
 pub type Slot = usize;

@@ -7,7 +7,7 @@ use crate::p4info::P4Info;
 use crate::value::Val;
 use std::sync::Arc;
 
-/// How a key is matched.
+/// Match kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchKind {
     /// All bits are equal.
@@ -29,7 +29,7 @@ pub enum MatchKind {
 pub struct Key {
     /// Name as controllers know it.
     pub name: String,
-    /// How it is matched.
+    /// Match kind.
     pub kind: MatchKind,
     /// Width in bits.
     pub width: u32,
@@ -66,7 +66,7 @@ pub struct TableAction {
     pub table_only: bool,
 }
 
-/// What an entry wants of one key.
+/// Match of an entry on one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KeyMatch {
     /// The value.
@@ -137,7 +137,7 @@ pub struct Table {
     pub(crate) action_run: Slot,
 }
 
-/// What a counter or meter counts.
+/// Unit of a counter or meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountKind {
     /// Packets.
@@ -164,7 +164,7 @@ pub struct RegisterDecl {
 pub struct CounterDecl {
     /// Name as controllers know it.
     pub name: String,
-    /// What it counts.
+    /// Unit.
     pub kind: CountKind,
     /// `None` for a direct counter.
     pub size: Option<usize>,
@@ -175,7 +175,7 @@ pub struct CounterDecl {
 pub struct MeterDecl {
     /// Name as controllers know it.
     pub name: String,
-    /// What it counts.
+    /// Unit.
     pub kind: CountKind,
     /// Cells; `None` for a direct meter.
     pub size: Option<usize>,
@@ -271,11 +271,11 @@ pub struct Program {
     pub(crate) std_fields: StdMeta,
     /// Number of a field list, the user metadata slots in it.
     pub(crate) field_lists: Vec<(u64, Vec<Slot>)>,
-    /// What controllers may know of all this.
+    /// The program's P4Info, for controllers.
     pub info: Arc<P4Info>,
-    /// What the compiler warns of, one block each as [`crate::syntax::diagnostics::Diagnostics`] renders it.
+    /// Warnings of the compiler, one block each as [`crate::syntax::diagnostics::Diagnostics`] renders it.
     pub warnings: String,
-    /// What runs.
+    /// Executable code.
     pub(crate) code: Option<Arc<Code>>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many bits each slot may ever hold, found from all that is written to it. Slots have no types; what
-//! counts for running is only whether 64 bits are enough.
+//! Widest value of each slot in bits, from all that is written to it. Slots have no types; the only question at run
+//! time is whether 64 bits are enough.
 use crate::bytecode::ir::*;
 use crate::bytecode::operators::{Operator, Slot};
 use crate::bytecode::program::Program;

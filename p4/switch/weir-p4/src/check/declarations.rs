@@ -65,7 +65,7 @@ impl<'a> Context<'a> {
 
     /// Checks a declaration for its errors only; what it makes is thrown away.
     fn check_only(&mut self, f: impl FnOnce(&mut Self) -> Checked<()>) -> Checked<()> {
-        // What is copied.
+        // Number of copied items.
         let all =
             self.program.procs.iter().map(Vec::len).sum::<usize>() + self.program.procs.len() + self.action_names.len();
         self.spend(all / 16, Span::default())?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one compilation may take, so that no program keeps the compiler busy for long.
+//! Limits of one compilation, so that no program keeps the compiler busy for long.
 
 /// Steps of compiling: expressions and types looked at, statements and values made. pid_delay.p4 takes 30,000.
 pub const COMPILE_STEPS: u64 = 3_000_000;

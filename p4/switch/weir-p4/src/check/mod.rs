@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names, types and compile-time values, and the lowering of what passed to [`crate::bytecode::ir`], in one walk: a block is
-//! lowered once per instance, with its constructor arguments known. What is never instantiated is walked too and its
-//! code thrown away, so that errors in it show.
+//! Names, types and compile-time values, and the lowering of checked code to [`crate::bytecode::ir`], in one walk: a
+//! block is lowered once per instance, with its constructor arguments known. Code that is never instantiated is walked
+//! too and thrown away, so that errors in it show.
 mod blocks;
 mod calls;
 mod context;

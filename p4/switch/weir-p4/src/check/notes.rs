@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What P4Info needs beyond the program itself, noted while the program is checked.
+//! Facts that P4Info needs beyond the program itself, noted while the program is checked.
 use crate::check::types::Ty;
 use crate::syntax::ast::{self, Name};
 use crate::syntax::diagnostics::Span;
 
-/// What P4Info needs beyond the IR; the lists are in the order of the IR's.
+/// Facts that P4Info needs beyond the IR; the lists are in the order of the IR's.
 #[derive(Clone, Default)]
 pub(crate) struct Notes {
     pub package: Vec<ast::Annotation>,

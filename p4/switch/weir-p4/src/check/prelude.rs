@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all files of the checker use.
+//! Imports shared by all files of the checker.
 pub(crate) use crate::bytecode::ir::{self, Address, Expression, Statement};
 pub(crate) use crate::bytecode::operators::{DynIndex, Operator, Slot};
 pub(crate) use crate::bytecode::program::{self, Program};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the checker knows of an expression: its type, and its value as far as it is known at compile time.
+//! Type of an expression, and its value as far as it is known at compile time.
 use crate::bytecode::ir::{self, Address, Expression};
 use crate::bytecode::operators::{Operator, Slot};
 use crate::check::types::*;
@@ -114,7 +114,7 @@ pub(crate) enum Where {
     Function,
 }
 
-/// Which part of V1Switch is being lowered.
+/// Part of V1Switch that is being lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Unknown,

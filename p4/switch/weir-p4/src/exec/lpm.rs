@@ -27,7 +27,7 @@ const ENTRY_BITS: u32 = 26;
 struct Item {
     /// The bits below the slot, from the left.
     bits: u32,
-    /// How many of them count, then the entry: of two that match, the greater is the longer.
+    /// Length of the prefix, then the entry: of two that match, the greater is the longer.
     rank: u32,
 }
 
@@ -380,7 +380,7 @@ mod tests {
         fn finds_what_a_list_finds(
             width in prop::sample::select(vec![3u32, 9, 16, 32, 48, 64, 128]),
             exact in any::<bool>(),
-            // How many of the first bits all keys have in common.
+            // Length of the prefix that all keys have in common, in bits.
             common in prop::sample::select(vec![0u32, 13, 30, 70]),
             steps in prop::collection::vec((any::<u8>(), any::<u128>(), any::<u128>(), 0..=128u32), 1..120),
         ) {

@@ -15,7 +15,7 @@ pub struct ArrayBytes<'a> {
 }
 
 impl Program {
-    /// What its registers, counters and meters take when all their cells are in use.
+    /// Memory of its registers, counters and meters when all their cells are in use.
     pub fn array_bytes(&self) -> Vec<ArrayBytes<'_>> {
         let bytes = |cells: usize, each: usize| cells as u64 * each as u64;
         let registers = self.registers.iter().map(|r| {

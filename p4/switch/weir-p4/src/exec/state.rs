@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a running program keeps between packets: tables, registers, counters, meters, groups, sessions.
+//! State of a running program between packets: tables, registers, counters, meters, groups, sessions.
 use crate::bytecode::program::{Program, RegisterDecl};
 use crate::exec::change::ChangeError;
 use crate::exec::meter::MeterCell;
@@ -16,7 +16,7 @@ pub struct Member {
     pub args: Vec<Val>,
 }
 
-/// What controllers have put into an action profile.
+/// Entries of an action profile.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileState {
     /// Members by their ids.
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    /// How many cells register `r` has.
+    /// Number of cells of register `r`.
     pub fn register_size(&self, r: usize) -> usize {
         match &self.registers[r] {
             Cells::Narrow(c) => c.len(),

@@ -20,7 +20,7 @@ pub fn place_of(id: EntryId) -> usize {
 
 type Map<K> = HashMap<K, u32, FxBuildHasher>;
 
-/// What an entry or a default does.
+/// Action of an entry or a default.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EntryAction {
     /// Runs an action.
@@ -114,7 +114,7 @@ enum Index {
 /// The entries of a table.
 pub struct TableState {
     entries: Vec<Option<EntryState>>,
-    /// How often each place was given out.
+    /// Number of times that each place was given out.
     ages: Vec<u32>,
     free: Vec<u32>,
     count: usize,
@@ -123,9 +123,9 @@ pub struct TableState {
     index: Index,
     /// Entries by their match and priority, where the index does not tell.
     by_match: Map<Box<[u64]>>,
-    /// What a packet runs that hits no entry.
+    /// Action of a packet that matches no entry.
     pub default: EntryAction,
-    /// What an unmatched packet counts on.
+    /// Counter of unmatched packets.
     pub misses: (u64, u64),
 }
 
@@ -214,7 +214,7 @@ impl TableState {
         keys.iter().find_map(|k| if let KeyMatch::Lpm(_, n) = k { Some(*n) } else { None }).unwrap_or(0)
     }
 
-    /// What makes an entry of a table with prefixes or priorities the same as another.
+    /// Identity of an entry in a table with prefixes or priorities.
     fn identity(&self, keys: &[KeyMatch], priority: i64) -> Box<[u64]> {
         if let Index::Lpm(_) = self.index {
             let mut all = self.packed(keys).into_vec();
@@ -283,7 +283,7 @@ impl TableState {
         (self.ages[at as usize] as u64) << 32 | at as u64
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.count
     }

@@ -69,7 +69,7 @@ pub struct P4Info {
     pub type_info: TypeInfo,
 }
 
-/// What a program says of an object in words.
+/// Documentation of an object in the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Documentation {
     /// From `@brief`.
@@ -105,11 +105,11 @@ pub enum StructuredBody {
 pub struct StructuredAnnotation {
     /// Name without the `@`.
     pub name: String,
-    /// What stands in the brackets.
+    /// Content of the brackets.
     pub body: StructuredBody,
 }
 
-/// What an object's annotations say besides what has a field of its own.
+/// Annotations of an object, except those with a field of their own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Annotations {
     /// As written: `@name(arguments)`.
@@ -141,7 +141,7 @@ pub struct PkgInfo {
     pub platform_properties: Option<PlatformProperties>,
 }
 
-/// What a program wants of the packet replication engine; 0 where it does not say.
+/// Requirements of a program on the packet replication engine; 0: not given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlatformProperties {
     /// Multicast groups.
@@ -152,7 +152,7 @@ pub struct PlatformProperties {
     pub multicast_group_table_max_replicas_per_entry: i32,
 }
 
-/// What all objects with an id have.
+/// Common part of all objects with an id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Preamble {
     /// The id; its first byte is a [`Prefix`].
@@ -165,7 +165,7 @@ pub struct Preamble {
     pub annotations: Annotations,
 }
 
-/// How a field is matched.
+/// Match type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchType {
     /// All bits are equal.
@@ -192,7 +192,7 @@ pub struct MatchField {
     /// Bits as controllers see them: those of the translated type for a type with @p4runtime_translation, and 0
     /// when that is a string. The key of the IR has the program's own width.
     pub bitwidth: u32,
-    /// How it is matched.
+    /// Match type.
     pub match_type: MatchType,
     /// Name in [`TypeInfo::new_types`].
     pub type_name: Option<String>,
@@ -298,7 +298,7 @@ pub struct Action {
     pub params: Vec<Param>,
 }
 
-/// How a selector's groups are limited in size.
+/// Size limit of a selector's groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectorSize {
     /// The sum of the weights of a group's members.
@@ -323,7 +323,7 @@ pub struct ActionProfile {
     pub size: u64,
     /// 0 when the program does not limit it.
     pub max_group_size: i32,
-    /// How the sizes of groups are counted, where the program says so.
+    /// Unit of group sizes, where the program gives it.
     pub selector_size: Option<SelectorSize>,
     /// Actions that members may have: action id, procedure in [`crate::bytecode::program::Program::procs`].
     pub actions: Vec<(u32, usize)>,
@@ -331,7 +331,7 @@ pub struct ActionProfile {
     pub ir_index: usize,
 }
 
-/// What a counter or meter counts.
+/// Unit of a counter or meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
@@ -347,7 +347,7 @@ pub enum Unit {
 pub struct Counter {
     /// Id, name and annotations.
     pub preamble: Preamble,
-    /// What it counts.
+    /// Unit.
     pub unit: Unit,
     /// Cells.
     pub size: u64,
@@ -362,7 +362,7 @@ pub struct Counter {
 pub struct DirectCounter {
     /// Id, name and annotations.
     pub preamble: Preamble,
-    /// What it counts.
+    /// Unit.
     pub unit: Unit,
     /// Id of the table.
     pub direct_table_id: u32,
@@ -546,7 +546,7 @@ pub enum SdnType {
     String,
 }
 
-/// How controllers see a `type`.
+/// Representation of a `type` for controllers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Representation {
     /// As the type that it is made of.
@@ -558,7 +558,7 @@ pub enum Representation {
 /// A `type`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewType {
-    /// How controllers see it.
+    /// Representation for controllers.
     pub representation: Representation,
     /// Annotations of the declaration.
     pub annotations: Annotations,

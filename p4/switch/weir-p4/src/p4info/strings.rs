@@ -55,7 +55,7 @@ impl Strings {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // What is in it is whole after each statement.
+        // Each statement leaves its data consistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -94,7 +94,7 @@ pub enum TypeKind {
 pub struct Expr {
     pub kind: ExprKind,
     pub span: Span,
-    /// How many expressions are nested in it, itself included, along the deepest way down.
+    /// Nesting depth of the expression, itself included.
     pub depth: u32,
 }
 

@@ -24,7 +24,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// One sentence without a full stop.
     pub message: String,
-    /// What would be right, when it is known.
+    /// The right form, when it is known.
     pub help: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Diagnostics {
         self.push(Diagnostic { warning: true, span, message: message.into(), help: None });
     }
 
-    /// What is checked twice would report its errors twice.
+    /// Code that is checked twice would report its errors twice.
     fn push(&mut self, d: Diagnostic) -> Reported {
         let seen = self.list.iter().any(|o| (o.span, o.warning, &o.message) == (d.span, d.warning, &d.message));
         let room = self.list.iter().filter(|o| o.warning == d.warning).count() < MAX_ERRORS;

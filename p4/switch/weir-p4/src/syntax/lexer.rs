@@ -4,7 +4,7 @@
 use crate::syntax::diagnostics::Span;
 use num_bigint::BigInt;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind {
     /// A name or a keyword.
@@ -24,7 +24,7 @@ pub enum TokenKind {
 /// A token and its place.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// What it is.
+    /// Kind.
     pub tok: TokenKind,
     /// Where it stands.
     pub span: Span,

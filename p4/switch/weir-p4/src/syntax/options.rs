@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a compilation is told besides the source: folders of included files, and macros.
+//! Options of a compilation: folders of included files, and macros.
 use std::path::PathBuf;
 
 /// As compilers' command lines have them (`-I`, `-D`, `-U`).
@@ -11,7 +11,7 @@ pub struct Options {
     pub macros: Macros,
 }
 
-/// What `-I`, `-D` and `-U` do, for the help text of every tool that compiles.
+/// Help on `-I`, `-D` and `-U` for every tool that compiles.
 pub const HELP: &str = "  -I FOLDER         another folder to look for included files in
   -D NAME[=VALUE]   defines a macro, as 1 or as the value; -U NAME takes a definition back, also that of
                     __TARGET_BMV2__, which p4c for BMv2 makes too";
@@ -20,7 +20,7 @@ impl Options {
     /// Takes `arg` if it is one of the three, with its value, which may be in it or the next of `rest`.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The value is not valid.
     pub fn take(&mut self, arg: &str, rest: &mut impl Iterator<Item = String>) -> Result<bool, String> {
         let (Some(name @ ("-I" | "-D" | "-U")), Some(value)) = (arg.get(..2), arg.get(2..)) else {
             return Ok(false);
@@ -52,7 +52,7 @@ impl Macros {
     /// `NAME`, which stands for 1, `NAME=VALUE` or `NAME(PARAMETERS)=VALUE`.
     ///
     /// # Errors
-    /// That it is no such thing.
+    /// It is no definition of a macro.
     pub fn define(&mut self, given: &str) -> Result<(), String> {
         let (head, value) = given.split_once('=').unwrap_or((given, "1"));
         let (name, parameters) = head.split_at(head.find('(').unwrap_or(head.len()));
@@ -79,7 +79,7 @@ impl Macros {
     }
 
     /// # Errors
-    /// That it is no name.
+    /// It is no name.
     pub fn undefine(&mut self, name: &str) -> Result<(), String> {
         if !is_name(name) {
             return Err(format!("-U {}: must be the name of a macro", name.escape_debug()));

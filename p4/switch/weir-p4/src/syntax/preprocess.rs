@@ -140,7 +140,7 @@ impl Preprocessor<'_> {
     }
 
     fn file(&mut self, name: &str, text: &str, dir: Option<&Path>) -> Span {
-        // What has no tokens costs too.
+        // Text without tokens costs too.
         self.work += text.len() / 64;
         if self.is_full(Span::default()) {
             return Span::default();
@@ -345,7 +345,7 @@ impl Preprocessor<'_> {
         // A program's own file of the same name wins only when quoted, as in C.
         let quoted = raw.starts_with('"');
         let mut tried = Vec::new();
-        // What is built in comes first for names in angle brackets.
+        // Built-in files come first for names in angle brackets.
         let built_in = embedded(&name).filter(|_| !quoted);
         let found = if built_in.is_some() { None } else { self.files.find(&name, quoted, dir, &mut tried) };
         if let Some((path, text)) = found {

@@ -72,7 +72,7 @@ pub(super) struct Carried {
     /// Slots of headers, user metadata and standard metadata, and those of them that are wide.
     pub(super) frame: Vec<u64>,
     pub(super) wide: Vec<Val>,
-    /// What the parser left unread.
+    /// Bytes that the parser left unread.
     pub(super) payload: Packet,
     /// Length to cut to, asked for in ingress.
     pub(super) truncate: Option<usize>,
@@ -80,7 +80,7 @@ pub(super) struct Carried {
     pub(super) clone_bytes: Option<usize>,
     /// Where the packet came in.
     pub(super) ingress_port: u32,
-    /// What headers added and removed have done to the length.
+    /// Change of the length by headers added and removed.
     pub(super) grown_bytes: i64,
 }
 
@@ -93,7 +93,7 @@ pub struct Sent {
     pub packet: Packet,
 }
 
-/// What happened besides packets.
+/// Events besides packets.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     /// Digests for the controller.

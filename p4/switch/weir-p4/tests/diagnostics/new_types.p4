@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a type made by `type` does not do, though integers are taken for it.
+// Operations that a type made by `type` lacks, though integers are taken for it.
 #include <v1model.p4>
 type bit<8> n_t;
 type error e_t;

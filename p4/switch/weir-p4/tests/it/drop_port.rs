@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which port drops is the switch's to say, not the program's.
+//! The drop port is chosen by the switch, not by the program.
 use std::path::Path;
 use std::sync::Arc;
 use weir_p4::bytecode::program::Program;

@@ -14,7 +14,7 @@ const SAMPLES: [&str; 3] =
 static EDGE: LazyLock<Arc<Program>> = LazyLock::new(|| program("edge.p4"));
 const QUOTA: u64 = 100;
 
-/// What forwards names, with all that it needs.
+/// Forwarder of names, with its tables filled.
 fn edge() -> (Switch, Frame) {
     let mut edge = Switch::new(EDGE.clone(), 7);
     tables::forward_names(&mut edge, QUOTA);
@@ -148,7 +148,7 @@ proptest! {
         run(SAMPLES[sample], &packets);
     }
 
-    // What the cargo-fuzz targets in p4/switch/fuzz run, fed by chance instead of by coverage.
+    // Same as the cargo-fuzz targets in p4/switch/fuzz, with random input instead of coverage.
     #[test]
     #[ignore = "long tier"]
     fn target_front_end(data in prop::collection::vec(any::<u8>(), 0..400)) {
@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// What the target does with names by chance, a fuzzer does sooner: what it feeds gets to all of them.
+/// Random input to the target on names reaches every counter of `names`; a fuzzer does so sooner.
 #[test]
 #[ignore = "long tier"]
 fn target_packet_gets_to_all_that_becomes_of_names() {

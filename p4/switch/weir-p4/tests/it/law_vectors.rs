@@ -125,7 +125,7 @@ fn run(switch: &mut Switch, path: &Path) -> usize {
         for (name, v) in &map {
             assert_eq!(answer.get(name), bits(name, v), "{}: {op} gives another {name}", here);
         }
-        // What the operation is not to touch comes back as it was.
+        // Fields that the operation must not change come back as they were.
         for ((name, _), (was, is)) in FIELDS.iter().zip(probe.0.iter().zip(&answer.0)) {
             assert!(was == is || map.contains_key(*name), "{}: {op} changed {name}, {was} to {is}", here);
         }

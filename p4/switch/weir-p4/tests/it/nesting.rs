@@ -27,7 +27,7 @@ fn program(declarations: &str, apply: &str) -> String {
     )
 }
 
-/// What `apply` makes of a packet with a = 3 and b = 5: a.
+/// Result of `apply` for a packet with a = 3 and b = 5: a.
 fn run(apply: &str) -> u16 {
     let p = weir_p4::compile("deep.p4", &program("", apply), &[]).unwrap_or_else(|d| panic!("{d}"));
     let mut switch = Switch::new(Arc::new(p), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens once for a packet, however often the program asks for it: its direct meter and its digest. The
+//! Events that happen once for a packet, however often the program asks for them: its direct meter and its digest. The
 //! expected values are simple_switch's.
 use std::sync::Arc;
 use weir_p4::bytecode::program::{ActionCall, KeyMatch, Program};

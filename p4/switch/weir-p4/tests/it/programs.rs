@@ -136,7 +136,7 @@ fn each_frame_is_forwarded_or_counted() {
     assert!(forwarded > 2000 && dropped > 2000, "{forwarded} forwarded, {dropped} dropped: the frames try both");
 }
 
-/// What became of a frame at edge.p4: how much each cell of `names` grew, and the law's drops.
+/// Result of a frame at edge.p4: growth of each cell of `names`, and the law's drops.
 struct Became {
     names: Vec<u64>,
     aqm_drops: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What p4c and BMv2 make of two things that could be taken otherwise: `?:` after `?:`, and packet_length in egress when
-// headers were added and removed.
+// Behaviour of p4c and BMv2 in two doubtful cases: `?:` after `?:`, and packet_length in egress when headers were added
+// and removed.
 #include <core.p4>
 #include <v1model.p4>
 

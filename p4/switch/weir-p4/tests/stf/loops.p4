@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `for` does where compilers differ: each case is worked out by hand from P4_16's text in the script beside it.
+// Behaviour of `for` where compilers differ: each case is worked out by hand from P4_16's text in the script beside it.
 #include <core.p4>
 #include <v1model.p4>
 

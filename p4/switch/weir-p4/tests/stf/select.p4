@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program learns of a parser that stopped: at a select that nothing matches, by verify, for lack of bytes.
+// Errors of a parser, as the program sees them: at a select that nothing matches, by verify, for lack of bytes.
 #include <core.p4>
 #include <v1model.p4>
 

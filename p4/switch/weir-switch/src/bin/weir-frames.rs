@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sends frames over and over, as fast as an interface takes them or at a rate: the offered load of the benchmarks. What
-//! came out at the far end is read from that interface's own counters.
+//! Sends frames over and over, as fast as an interface takes them or at a rate: the offered load of the benchmarks. The
+//! frames that leave the far end are counted by that interface.
 use clap::Parser;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     per_second: Option<u64>,
 
-    /// How long to send
+    /// Time to send
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
 }
@@ -75,12 +75,12 @@ impl Frames {
 
 /// Frames a call.
 const BATCH: usize = 64;
-/// How late frames may be and still be sent: a sender that was stopped for long would make a burst of it.
+/// Delay limit of a frame; later ones are skipped, so that a sender that was stopped for long makes no burst.
 const LATE_MOST: Duration = Duration::from_millis(1);
-/// How long a sender sleeps when no frame is due.
+/// Sleep of a sender when no frame is due.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// How many frames are due.
+/// Schedule of frames.
 struct Pace {
     per_second: u64,
     from: Instant,

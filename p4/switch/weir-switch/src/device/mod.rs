@@ -26,8 +26,8 @@ const PASSES: usize = 256;
 /// being run.
 const TURN_STEPS: u64 = 4_000_000;
 
-/// What a frame that comes in costs beside its program, in steps of one, and each that goes out. A step is about a
-/// nanosecond; rings and system calls take 70 % of the time of a frame that a small program forwards.
+/// Cost of a received frame beside its program, in steps, and of each sent frame. A step is about a nanosecond; rings
+/// and system calls take 70 % of the time of a frame that a small program forwards.
 const RECEIVE_STEPS: u64 = 400;
 const SEND_STEPS: u64 = 1500;
 
@@ -43,7 +43,7 @@ pub enum Event {
         generation: u64,
         /// Nanoseconds since the start.
         at_ns: u64,
-        /// Which digest, and its values.
+        /// The digest's index, and its values.
         data: DigestData,
     },
     /// A frame sent to the CPU port, as deparsed (with its controller header in front, if the program has one).
@@ -110,7 +110,7 @@ pub struct Drops {
     pub faults: u64,
 }
 
-/// What a device is started with.
+/// Configuration of a device.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Queues of each port.
@@ -289,7 +289,7 @@ impl Device {
     /// Lets out what is due; gives the time at which it wants to be called again.
     pub fn poll(&mut self, now_ns: u64, out: &mut dyn Sink) -> Option<u64> {
         self.tick(now_ns);
-        // What came in has had its share; what controllers send and what is queued have their own.
+        // Received frames have had their share; packets from controllers and queued ones have their own.
         self.spent = 0;
         while let Some(bytes) = if self.is_tired() { None } else { self.injected.pop_front() } {
             self.packet_out(&bytes, now_ns, out);

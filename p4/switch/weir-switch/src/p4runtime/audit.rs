@@ -132,7 +132,7 @@ fn about(update: &Update) -> std::result::Result<u32, &'static str> {
     }
 }
 
-/// How many updates of each kind there are, by their names in the program that they are for.
+/// Number of updates of each kind, by their names in the program that they are for.
 pub fn tally(updates: &[Update], info: &P4Info) -> BTreeMap<String, u64> {
     let mut counts: BTreeMap<(i32, std::result::Result<u32, &str>), u64> = BTreeMap::new();
     for update in updates {

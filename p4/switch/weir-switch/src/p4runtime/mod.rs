@@ -8,7 +8,7 @@
 #![allow(deprecated)]
 
 mod audit;
-mod book;
+mod controller_state;
 mod lock;
 mod messages;
 mod pipeline;

@@ -4,7 +4,7 @@ use super::audit::Audit;
 use super::pipeline::Config;
 use super::proto::p4::v1::p4_runtime_server::P4RuntimeServer;
 use super::service::{Server, Service};
-use super::transport::accept::{Few, Patient};
+use super::transport::accept::{AcceptBackoff, ConnectionLimit};
 use super::transport::access::Access;
 use super::transport::admission::Admission;
 use super::transport::tls::Tls;
@@ -31,11 +31,11 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// burst of 16,000 packets from a controller must not.
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
-/// What the server's threads add to their nice value: of a core that they share with the packet thread they get 3 %
+/// Increment of the server threads' nice value: of a core that they share with the packet thread they get 3 %
 /// (sched(7): 1024 to 36), and all of it while no packet waits.
 const NICER: i32 = 15;
 
-/// What the server is started with.
+/// Configuration of the server.
 pub struct ServeConfig {
     /// Where it listens; port 0 is any free one.
     pub addr: SocketAddr,
@@ -45,9 +45,9 @@ pub struct ServeConfig {
     pub cpu_port: Option<u32>,
     /// None: connections are not encrypted.
     pub tls: Option<Tls>,
-    /// What registers, counters and meters of a program may take in all.
+    /// Memory limit of a program's registers, counters and meters in all.
     pub max_state_bytes: u64,
-    /// What clients may do, by their certificates; none: all who can connect may do all.
+    /// Rights of clients, by their certificates; none: all who can connect may do all.
     pub access: Option<Access>,
 }
 
@@ -140,7 +140,10 @@ impl Listening {
         let (stop, stopped) = oneshot::channel();
         let run = async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
-                Ok(l) => Few::new(Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))), MAX_CONNECTIONS),
+                Ok(l) => ConnectionLimit::new(
+                    AcceptBackoff::new(TcpIncoming::from(l).with_nodelay(Some(true))),
+                    MAX_CONNECTIONS,
+                ),
                 Err(e) => return error!("P4Runtime server on {addr}: {e}"),
             };
             let pump = tokio::spawn(service.clone().pump(events));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Types that the program translates to strings, from a message to a table and back; sweeps for idle entries; files
 //! of P4Info.
-use super::book::Book;
+use super::controller_state::ControllerState;
 use super::messages::actions::{call, call_message};
 use super::messages::error::Res;
 use super::messages::matches::{key_messages, keys, table_shapes};
@@ -78,7 +78,7 @@ fn types_that_are_strings_to_controllers_are_numbers_in_tables() {
     let wide = pb::Action { params: vec![param(1, b"blue"), param(2, &[2, 0])], ..a };
     let e = call(&config.program, t, &wide, false).unwrap_err();
     assert!(e.to_string().contains("value 0x0200 does not fit 9 bits"), "{e}");
-    // What the program itself put in is told in the same way.
+    // Entries of the program itself are reported in the same way.
     let own = call_message(&config.program, t, &ir.default).unwrap();
     assert_eq!(own.params, [param(1, b"drop"), param(2, &[1])]);
 }
@@ -87,8 +87,8 @@ fn types_that_are_strings_to_controllers_are_numbers_in_tables() {
 fn who_asks_for_strings_that_nobody_wrote_uses_up_none() {
     let config = config("exact").unwrap();
     let state = weir_p4::v1model::Switch::new(config.program.clone(), 1).state;
-    let book = Book::new(&config);
-    let reader = Reader { config: &config, state: &state, book: &book, now_us: 0 };
+    let controller = ControllerState::new(&config);
+    let reader = Reader { config: &config, state: &state, controller: &controller, now_us: 0 };
     let t = &config.program.info.tables[0];
     let ir = &config.program.tables[t.ir_index];
     let key = |id, value: &str| {
@@ -123,7 +123,7 @@ fn a_sweep_finds_each_idle_entry_once_a_timeout_in_bounded_pieces() {
     let config = pb::ForwardingPipelineConfig { p4_device_config, ..Default::default() };
     let config = Config::verify(config, 1 << 20).unwrap();
     let mut state = weir_p4::v1model::Switch::new(config.program.clone(), 1).state;
-    let mut book = Book::new(&config);
+    let mut controller = ControllerState::new(&config);
     let t = config.program.info.tables[0].clone();
     let key = |id, value: &str| {
         let field_match_type = Some(M::Exact(pb::field_match::Exact { value: value.into() }));
@@ -144,13 +144,13 @@ fn a_sweep_finds_each_idle_entry_once_a_timeout_in_bounded_pieces() {
         };
         let entity = Some(pb::Entity { entity: Some(pb::entity::Entity::TableEntry(e)) });
         let update = pb::Update { r#type: Type::Insert as i32, entity };
-        Writer::new(&config, &mut state, &mut book, 5 * MS).update(&update).unwrap();
+        Writer::new(&config, &mut state, &mut controller, 5 * MS).update(&update).unwrap();
     }
     let mut sweep = |state: &weir_p4::exec::State, now_us| {
         let (mut at, mut found, mut soonest) = (Some(Position::START), 0, None);
         while let Some(from) = at {
-            let piece = Reader { config: &config, state, book: &book, now_us }.expired(from);
-            piece.expired.iter().for_each(|(table, id, _)| book.notified(*table, *id, now_us));
+            let piece = Reader { config: &config, state, controller: &controller, now_us }.expired(from);
+            piece.expired.iter().for_each(|(table, id, _)| controller.notified(*table, *id, now_us));
             assert!(piece.expired.len() <= 128, "{}", piece.expired.len());
             assert!(piece.expired.iter().all(|(_, _, e)| e.action.is_none() && e.controller_metadata % 2 == 1));
             found += piece.expired.len() as u64;

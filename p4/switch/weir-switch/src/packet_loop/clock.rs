@@ -35,7 +35,7 @@ impl Clock {
         to_ns(clock_gettime(ClockId::Monotonic)) - self.start_ns
     }
 
-    /// What to add to [`Clock::now_ns`] for time since the epoch.
+    /// Offset from [`Clock::now_ns`] to time since the epoch.
     pub fn epoch_ns(&self) -> u64 {
         to_ns(clock_gettime(ClockId::Realtime)).saturating_sub(self.now_ns())
     }

@@ -21,19 +21,19 @@ use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use tracing::error;
 
-/// What [`Loop::run`] waits on besides ports, which are numbered from 0.
+/// Event sources of [`Loop::run`] besides ports, which are numbered from 0.
 const JOBS: u64 = 1 << 32;
 const TIMER: u64 = JOBS + 1;
 const LINKS: u64 = JOBS + 2;
 const SIGNALS: u64 = JOBS + 3;
 
-/// What the packet thread works on.
+/// State of the packet thread.
 pub struct Loop<'a> {
     /// The switch.
     pub device: &'a mut Device,
     /// Its interfaces.
     pub ports: &'a mut Ports,
-    /// What other threads ask for.
+    /// Work of other threads.
     pub jobs: &'a Jobs,
     /// The time, and the timer for departures.
     pub clock: &'a mut Clock,
@@ -61,7 +61,7 @@ impl Loop<'_> {
         for at in 0..self.ports.len() {
             self.ports.fd(at).map(|fd| wait_on(fd, at as u64)).transpose()?;
         }
-        // What changed between opening the ports and listening for changes.
+        // Changes between opening the ports and listening for changes.
         let mut recheck = true;
         let mut events = Vec::with_capacity(64);
         let mut next_ns = None;
@@ -153,7 +153,7 @@ impl Loop<'_> {
     /// Writes the statistics where they are wanted.
     ///
     /// # Errors
-    /// Which file can't be written, and why.
+    /// The file that can't be written, and the reason.
     pub fn write_stats(&mut self) -> std::result::Result<(), String> {
         let Some(path) = self.stats else { return Ok(()) };
         statistics::write(path, self.device, self.ports)

@@ -24,7 +24,7 @@ impl QueueConfig {
     /// All limits, the file's as it is now.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The file is not valid.
     pub fn read(&self) -> std::result::Result<Vec<QueueSpec>, String> {
         let mut specs = self.specs.clone();
         if let Some(path) = &self.file {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much of the packet thread's time jobs get while frames wait. Pure.
+//! Share of the packet thread's time for jobs while frames wait. Pure.
 
 /// Of the time that passes while frames wait, jobs get one part in so many.
 const PARTS: u64 = 20;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// What may wait in a slower interface's own queue.
+/// Size limit of a slower interface's own queue.
 const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
 
 /// Makes this switch the only one on an interface of this network namespace.

@@ -69,7 +69,7 @@ pub struct Ports {
     query: OwnedFd,
     /// Of each receive ring.
     ring_bytes: usize,
-    /// What to add to the device's time for time since the epoch, when something is captured.
+    /// Offset from the device's time to time since the epoch, when something is captured.
     epoch_ns: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Ports {
     /// Attaches every interface. `receive_bytes`: of all receive rings together.
     ///
     /// # Errors
-    /// What is wrong with which.
+    /// The interface and its fault.
     pub fn open(
         list: &[(u32, String)],
         receive_bytes: usize,
@@ -159,7 +159,7 @@ impl Ports {
         self.senders.senders[at].socket = None;
     }
 
-    /// How many interfaces there are, attached or not.
+    /// Number of interfaces, attached or not.
     pub fn len(&self) -> usize {
         self.interfaces.len()
     }
@@ -169,7 +169,7 @@ impl Ports {
         self.interfaces.is_empty()
     }
 
-    /// What to wait on for frames of interface `at`, if it is there.
+    /// File descriptor to poll for frames of interface `at`, if it is there.
     pub fn fd(&self, at: usize) -> Option<&OwnedFd> {
         self.interfaces[at].receiver.as_ref().map(|r| r.ring.fd())
     }

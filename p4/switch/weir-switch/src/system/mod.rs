@@ -93,7 +93,7 @@ pub fn ring_drops(fd: &OwnedFd) -> Result<u32> {
     Ok(stats.tp_drops)
 }
 
-/// What an interface is like.
+/// Properties of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The kernel's number for the interface.

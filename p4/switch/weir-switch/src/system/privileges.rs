@@ -71,7 +71,7 @@ fn alone() -> std::result::Result<(), String> {
 
 fn change(uid: Uid, gid: Gid) -> Result<()> {
     for bit in (0..64).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
-        // Which there are the kernel knows: it says so of the first that there is not.
+        // The kernel knows the number of capabilities: it rejects the first that does not exist.
         match thread::capability_is_in_bounding_set(bit) {
             Ok(true) if bit != KEPT => thread::remove_capability_from_bounding_set(bit)?,
             Ok(_) => (),
@@ -86,7 +86,8 @@ fn change(uid: Uid, gid: Gid) -> Result<()> {
     keep()
 }
 
-/// Leaves [`KEPT`], if it is there. What is no longer permitted is no longer ambient either (capabilities(7)).
+/// Leaves [`KEPT`], if it is there. A capability that is no longer permitted is no longer ambient either
+/// (capabilities(7)).
 fn keep() -> Result<()> {
     let kept = thread::capabilities(None)?.permitted & KEPT;
     let none = CapabilitySet::empty();

@@ -13,13 +13,13 @@ pub struct RingFrame<'a> {
     pub bytes: &'a mut [u8],
     /// Length on the wire.
     pub length: usize,
-    /// What the kernel took out of the frame, to be put back: protocol and control of the VLAN tag.
+    /// Part of the frame that the kernel took out, to be put back: protocol and control of the VLAN tag.
     pub vlan: Option<(u16, u16)>,
-    /// What is still to be done to the frame.
+    /// Remaining work on the frame.
     pub offload: Offload,
 }
 
-/// What the sender left to the hardware that is not there.
+/// Work that the sender left to missing hardware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// Where the checksum starts and where in it the result goes.
@@ -50,12 +50,12 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Frames for which each ring has room, whatever its share of the memory is.
 const FRAMES_LEAST: usize = 16;
 
-/// The memory of each of so many rings that share a budget. What it does not suffice for is the ring's to say.
+/// The memory of each of so many rings that share a budget. The ring reports a budget that is too small.
 pub fn ring_share_bytes(budget_bytes: usize, rings: usize) -> usize {
     RING_BYTES.min(budget_bytes / rings.max(1))
 }
 
-/// How the kernel is asked for a ring.
+/// Request to the kernel for a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     frame_bytes: usize,

@@ -45,9 +45,9 @@ pub struct PortSettings {
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many packets.
+    /// Number of packets.
     pub packets: u64,
-    /// How many bytes they have together.
+    /// Number of their bytes together.
     pub bytes: u64,
 }
 
@@ -59,8 +59,7 @@ impl Count {
     }
 }
 
-/// What became of a queue's packets. What was offered is `enqueued + tail_dropped`; what was enqueued is
-/// `dequeued + purged + backlog`.
+/// Counts of a queue's packets. Offered are `enqueued + tail_dropped`; enqueued are `dequeued + purged + backlog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Took a place in the queue.
@@ -82,7 +81,7 @@ pub struct Departure<T> {
     pub port: u32,
     /// From which of its queues.
     pub priority: usize,
-    /// What was queued.
+    /// The queued item.
     pub item: T,
     /// When it was queued.
     pub enq_ns: u64,
@@ -204,8 +203,8 @@ impl<T> TrafficManager<T> {
         known.map_or(&self.default, |p| &p.settings)
     }
 
-    /// Changes the limits of a port, or (`None`) of all ports. What waits stays, and leaves at the new rate; so does what
-    /// is left of the packet that is being sent.
+    /// Changes the limits of a port, or (`None`) of all ports. Waiting packets stay, and leave at the new rate; so does
+    /// the rest of the packet that is being sent.
     ///
     /// # Panics
     /// When `settings` has not one queue for each priority.

@@ -108,7 +108,7 @@ fn a_new_rate_holds_for_what_waits() {
     assert_eq!(tm.dequeue(0).map(|d| d.item), Some(0));
     tm.set(None, &one_queue(80, QueueSettings::default()), 0);
     let times: Vec<_> = drain(&mut tm).iter().map(|d| (d.due_ns, d.item)).collect();
-    // What is left of the first takes a tenth of its time.
+    // The rest of the first takes a tenth of its time.
     assert_eq!(times, [(NS_PER_S / 10, 1), (NS_PER_S / 5, 2)]);
 }
 

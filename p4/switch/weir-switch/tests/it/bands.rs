@@ -167,7 +167,7 @@ fn responsive(line: &mut Line, classic: usize, scalable: usize, rtt_ns: u64, sec
         (0..flows).map(|f| Reverse((NS_PER_S + f as u64 * 7_919_000, Event::Start, f))).collect();
     let mut seen = 0;
     loop {
-        // What leaves the line before the next event is an event of its own.
+        // A packet that leaves the line before the next event is an event of its own.
         let next_ns = events.peek().map_or(u64::MAX, |Reverse((t, ..))| *t).min(line.next_ns.unwrap_or(u64::MAX));
         if next_ns >= (seconds + 1) * NS_PER_S {
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What OPS and PPS share: a path's value with a term for how little is known of it (Tan Eq. 18 to 21, Algorithm 1).
+//! Common part of OPS and PPS: a path's value with an uncertainty term (Tan Eq. 18 to 21, Algorithm 1).
 //!
-//! What the paper leaves open, and what is done here:
+//! Points that the paper leaves open, and our choices:
 //!
 //! - A path without a sample in the window has no index. Each path is used once first (Algorithm 1, L2-L11), and once
 //!   more when all its samples have left the window ("forces the algorithm to use \[them\] at least once within 50

@@ -5,7 +5,7 @@ use crate::choice::config::ChoiceConfig;
 use crate::choice::path_id::PathId;
 use crate::choice::strategy::{Question, Strategy};
 
-/// What a plan says: from this task on, this path.
+/// Planned path from this task on.
 #[derive(Debug)]
 pub struct Oracle {
     /// In the order of tasks.

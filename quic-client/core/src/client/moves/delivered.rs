@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the server has acknowledged on the path in use.
+//! Bytes that the server has acknowledged on the path in use.
 
 use quiche::hooks;
 
-/// What quiche counts, at one moment.
+/// quiche's counts at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Delivered {
     acked_bytes: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decides about moves of a connection, without the connection itself.
+//! Decisions about moves of a connection, without the connection itself.
 //!
 //! - `steering`: when a running download or upload leaves its path for another;
 //! - `standstill`: a download that a move stopped;
@@ -7,14 +7,14 @@
 //! - `carried`: which path carried the bytes that are read;
 //! - `delivered`: what was acknowledged of an upload on the path in use.
 
-mod carried;
 mod delivered;
+mod goodput;
 mod standstill;
 mod stay;
 mod steering;
 
-pub use carried::Carried;
 pub use delivered::Delivered;
+pub use goodput::GoodputByPath;
 pub use standstill::Standstill;
 pub use stay::Stay;
 pub use steering::{Move, Other, Steer, View};

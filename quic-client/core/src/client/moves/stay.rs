@@ -13,7 +13,7 @@ const TASKS: u32 = 3;
 const HOLD_MIN: Duration = Duration::from_secs(10);
 const HOLD_MAX: Duration = Duration::from_secs(640);
 
-/// What is known of where a server answers.
+/// Statistics about the paths on which a server answers.
 #[derive(Debug, Clone, Default)]
 pub struct Stay {
     in_a_row: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a running download or upload leaves its path for another. What is said of a download here holds for an upload too:
-//! what arrives is then what the server acknowledges.
+//! Decision to move a running download or upload to another path. The text speaks of downloads; for an upload, arrived
+//! bytes are those that the server acknowledges.
 //!
 //! A path's rate is known only while it carries data, so a client can't know the rate of a standby path beforehand. It
 //! tries one: the connection moves there. It stays if the rate is no lower than before, else it moves back. A trial
@@ -18,7 +18,7 @@ use crate::choice::PathId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What all trials of a download may cost, as a share of the time it is expected to take.
+/// Cost limit of all trials of a download, as a share of the time it is expected to take.
 pub const BUDGET_SHARE: f64 = 0.05;
 /// A path is kept after its trial if it carried this share of what the other did: another move would cost more.
 const KEEP_SHARE: f64 = 0.95;
@@ -30,7 +30,7 @@ const SETTLED: f64 = 1.25;
 const FIRST_FLIGHT_BYTES: f64 = 13_500.0;
 /// A measurement of a path is valid for so long, and longer after each trial without success.
 const FRESH: Duration = Duration::from_secs(30);
-/// That nothing came over a path tells of a moment, and not of the path: it counts for so long.
+/// Validity of a silence: an idle path is evidence about a moment, and not about the path.
 const SILENCE_FRESH: Duration = Duration::from_secs(2);
 /// A path that can't be moved to is left alone for as long as after so many trials without success: half a minute.
 const REFUSED: u32 = 4;
@@ -38,19 +38,19 @@ const REFUSED: u32 = 4;
 const NOTHING: f64 = 1.0;
 /// Rates are measured over intervals of two round trips, of one in a trial, and no shorter than this.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
-/// How often a trial is extended because the rate still grows.
+/// Limit of extensions of a trial whose rate still grows.
 const EXTENSIONS: u32 = 3;
 
 /// A path that the download could move to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Other {
-    /// Which.
+    /// Identifier of the path.
     pub path: PathId,
     /// Its round-trip time, by its last validation.
     pub rtt: Duration,
 }
 
-/// What [`Steer::decide`] looks at.
+/// Input of [`Steer::decide`].
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// The path in use.
@@ -70,7 +70,7 @@ pub struct Move {
     pub reason: &'static str,
 }
 
-/// What was measured of a path.
+/// Measurement of a path.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     bytes_per_s: f64,
@@ -123,7 +123,7 @@ impl Meter {
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     from: PathId,
-    /// What that one carried.
+    /// Rate that the path carried.
     bytes_per_s: f64,
     begun: Instant,
     until: Instant,
@@ -137,7 +137,7 @@ struct Run {
     bytes: u64,
     meter: Meter,
     trial: Option<Trial>,
-    /// What trials have cost.
+    /// Time that trials have cost.
     spent: Duration,
     /// A move that was decided and is to be reported as made.
     wanted: Option<PathId>,
@@ -156,8 +156,8 @@ pub struct Steer {
     off: bool,
 }
 
-/// What a trial of a path of this round-trip time costs at most: the round trips of slow start up to this rate, that of
-/// the move, and one to see it.
+/// Upper bound of the cost of a trial of a path of this round-trip time: the round trips of slow start up to this rate,
+/// that of the move, and one to see it.
 fn cost(bytes_per_s: f64, rtt: Duration) -> Duration {
     let flights = (bytes_per_s * rtt.as_secs_f64() / FIRST_FLIGHT_BYTES).max(1.0);
     let rounds = flights.log2().ceil().clamp(0.0, 20.0) as u32;
@@ -223,14 +223,14 @@ impl Steer {
         Some(back)
     }
 
-    /// What a task of this size takes on each path that was measured in this run.
+    /// Time of a task of this size on each path that was measured in this run.
     pub fn estimates(&self, bytes: u64) -> Vec<(PathId, Duration)> {
         let measured = self.run.iter().flat_map(|r| &r.measured);
         let took = |rate: &f64| Duration::try_from_secs_f64(bytes as f64 / rate).ok();
         measured.filter_map(|(path, rate)| Some((*path, took(rate)?))).collect()
     }
 
-    /// What each path carried in this run, in bit/s.
+    /// Rate of each path in this run, in bit/s.
     pub fn rates_bit_s(&self) -> Vec<(PathId, u64)> {
         let measured = self.run.iter().flat_map(|r| &r.measured);
         measured.map(|(path, rate)| (*path, (rate * 8.0) as u64)).collect()

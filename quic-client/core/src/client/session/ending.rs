@@ -18,12 +18,12 @@ impl Session {
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Read, CANCELLED);
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, CANCELLED);
         }
-        // What carried most of the answer.
+        // The path that carried most of the answer.
         let answered = task.answered.iter().max_by_key(|(_, n)| *n).map(|(path, _)| *path);
         self.note_end(&task.chosen, answered, task.request.bytes, &outcome, now);
         if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
             routes.steer.end();
-            routes.carried.clear();
+            routes.goodput.clear();
         }
     }
 

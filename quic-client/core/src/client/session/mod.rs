@@ -34,7 +34,7 @@ use task::{Chosen, Running};
 pub struct Session {
     /// Its connection.
     pub conn: Conn,
-    /// What it is to do.
+    /// Work of the session.
     pub plan: Plan,
     /// Payload in the transfer's direction: bytes delivered of downloads, bytes handed to the stack of uploads.
     pub bytes: u64,
@@ -125,7 +125,8 @@ impl Session {
         self.routes.as_ref().map_or((0, false), |r| r.stay.told())
     }
 
-    /// How many paths the connection IDs allow; `None` if the routing table chooses or the connection was never up.
+    /// Number of paths that the connection IDs allow; `None` if the routing table chooses or the connection was never
+    /// up.
     pub fn cid_budget(&self) -> Option<CidBudget> {
         self.cid_budget
     }
@@ -134,7 +135,7 @@ impl Session {
         self.routes.as_ref().map_or(DEFAULT_PATH.to_owned(), |r| r.name_of(path))
     }
 
-    /// How it ended, if it did.
+    /// Outcome, once the session has ended.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
@@ -162,7 +163,7 @@ impl Session {
         if let Some(routes) = &mut self.routes {
             routes.paths.heard(info.to, now);
             if let Some(path) = routes.paths.at(info.to) {
-                routes.carried.received(path, new);
+                routes.goodput.received(path, new);
                 if let Some(before) = before.1 {
                     routes.steer.arrived(Delivered::of(&self.conn.quic).since(before));
                 } else if path == routes.paths.active() {

@@ -97,7 +97,7 @@ impl Session {
             // An error means that it is shut already.
             let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
             let (task, path) = (chosen.task, self.path_name(chosen.on()));
-            // These bytes come once more. What each path carried stays in its sum.
+            // These bytes come once more. Each path's sum keeps its share of them.
             self.bytes = self.bytes.saturating_sub(given_up.bytes);
             let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress };
             self.running.insert(stream, running);

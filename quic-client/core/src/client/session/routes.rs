@@ -2,7 +2,7 @@
 //! [`Routes`]: the paths of a session and how they are chosen.
 
 use crate::choice::{ChoiceConfig, Chooser, PathId, TaskSample};
-use crate::client::moves::{Carried, Stay, Steer};
+use crate::client::moves::{GoodputByPath, Stay, Steer};
 use crate::client::tally::Tally;
 use crate::paths::{PathSpec, Paths, Standby};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,8 @@ pub struct Routes {
     /// Paths whose interface is down.
     pub(super) down: BTreeSet<PathId>,
     pub(super) silent: Vec<Silent>,
-    /// Which path carried what was received and not read yet.
-    pub(super) carried: Carried,
+    /// Paths of the bytes that were received and not read yet.
+    pub(super) goodput: GoodputByPath,
     /// Whether the server answers on another path than it is asked on.
     pub(super) stay: Stay,
     /// Whether a running download or upload may move; that needs a strategy that counts what it gains.
@@ -64,7 +64,7 @@ impl Routes {
             first_rtt_told: false,
             down: BTreeSet::new(),
             silent: Vec::new(),
-            carried: Carried::default(),
+            goodput: GoodputByPath::default(),
             stay: Stay::default(),
             steered,
             steer: Steer::default(),

@@ -42,7 +42,7 @@ impl Session {
                 debug_assert_eq!(chosen.task, task);
                 if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
                     // Bytes that came before are HTTP/3's settings, not an answer.
-                    routes.carried.clear();
+                    routes.goodput.clear();
                 }
                 let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress: now };
                 self.running.insert(stream, running);
@@ -156,7 +156,7 @@ impl Session {
             self.next_hq_stream += 4;
             let mut request =
                 Request::new(plan.action, &plan.path, format!("{method} {path}\r\n").into_bytes(), plan.max_bytes);
-            // What does not fit now is sent by `write_uploads`.
+            // The rest is sent by `write_uploads`.
             request.send_line(&mut self.conn, stream)?;
             return Ok(Some((stream, request)));
         };

@@ -86,7 +86,7 @@ impl Session {
         self.bytes += bytes;
         if let Some(routes) = &mut self.routes {
             let active = routes.paths.active();
-            for (path, n) in routes.carried.read(bytes, active) {
+            for (path, n) in routes.goodput.read(bytes, active) {
                 match task.answered.iter_mut().find(|(p, _)| *p == path) {
                     Some((_, sum)) => *sum += n,
                     None => task.answered.push((path, n)),

@@ -21,7 +21,7 @@ const AT_ONCE: u64 = u64::MAX;
 /// A window leaves in this part of a round trip (RFC 9002 7.7's N).
 const WINDOWS_A_ROUND_TRIP: f64 = 1.25;
 
-/// What decides on a connection.
+/// Policy that decides on a connection.
 pub struct Policy {
     /// The network, and how it is to be used.
     pub weights: Rc<Weights>,
@@ -51,7 +51,7 @@ pub struct Pbq {
     path: OnPath,
 }
 
-/// What a decision is made of, until it is made.
+/// Pending decision and its input.
 struct Asked {
     seen: Seen,
     measured: Measured,
@@ -59,7 +59,7 @@ struct Asked {
     path_changed: bool,
 }
 
-/// What holds for the active path.
+/// State of the active path.
 struct OnPath {
     monitor: Monitor,
     /// Inputs of the last intervals, oldest first.
@@ -72,7 +72,7 @@ struct OnPath {
     startup_over: bool,
     guard: Option<Guard>,
     rtt_probe: Option<RttProbe>,
-    /// What of a probe holds now.
+    /// Phase of a probe.
     phase: Phase,
     /// The window in force while the queue is emptied.
     probe_window_bytes: Option<f64>,
@@ -141,7 +141,7 @@ impl Pbq {
         action.clamp(least, most)
     }
 
-    /// Who has the window after this interval.
+    /// Holder of the window after this interval.
     fn holder(&mut self, interval: &Interval, far_outside: Option<&'static str>) -> By {
         self.path.startup_over |= interval.startup_over;
         self.path.was_outside = far_outside.unwrap_or(self.path.was_outside);
@@ -231,7 +231,7 @@ impl Pbq {
             By::Startup | By::Outside(_) | By::NotFinite => None,
         };
         self.path.probe_window_bytes = match self.path.phase {
-            // What is in force while a probe goes on says nothing of the path.
+            // The window during a probe is no evidence about the path.
             Phase::Holding(share) if by == By::RttProbe => Some(self.path.probe_window_bytes.unwrap_or_else(|| {
                 measured.window_bytes * (measured.rtt_least_s / measured.rtt_mean_s).min(1.0) * share
             })),

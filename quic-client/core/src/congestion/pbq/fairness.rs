@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`Fairness`]: large windows move up more gently than small ones, so that flows of one policy come to like windows.
 
-/// What is added to each action: little for a large window, more for a small one.
+/// Addition to each action: little for a large window, more for a small one.
 ///
 /// A policy that all flows of a queue share multiplies their windows by about the same number, and then their ratio stays
 /// as it is (Chiu and Jain 1989, multiplicative increase). With a term that falls with the window there is one window at

@@ -17,7 +17,7 @@ const LEAST_PACKETS: f64 = 100.0;
 /// after so many the count begins anew.
 const MOST_PACKETS: f64 = 1000.0;
 
-/// What became of the packets of late.
+/// Fates of recent packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeavyLoss {
     intervals: u32,

@@ -41,7 +41,7 @@ impl Memory {
 
 const NS_PER_S: f64 = 1e9;
 
-/// What is known of a path from the intervals so far.
+/// Statistics of a path over the intervals so far.
 #[derive(Debug, Clone)]
 pub struct Monitor {
     packet_bytes: usize,

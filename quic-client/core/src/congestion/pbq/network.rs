@@ -6,7 +6,7 @@ use super::arithmetic::tanh;
 /// The most units in a layer.
 pub const MOST_UNITS: usize = 256;
 
-/// What the mean is of the last unit.
+/// Activation of the last unit, which gives the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// Its tanh.
@@ -98,7 +98,7 @@ impl Network {
         Ok(Network { layers: made, output, inputs })
     }
 
-    /// How many inputs it takes.
+    /// Number of inputs.
     pub fn inputs(&self) -> usize {
         self.inputs
     }

@@ -14,12 +14,12 @@ pub struct Noise {
     last: f64,
 }
 
-/// What was drawn, in standard deviations.
+/// Random draw, in standard deviations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drawn {
     /// The noise: normal, with what is left of the one before in it.
     pub noise: f64,
-    /// What is new in it, as a standard normal number.
+    /// Its new part, as a standard normal number.
     pub new: f64,
 }
 

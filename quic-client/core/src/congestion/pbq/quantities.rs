@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// What was measured in an interval (docs/design/pbq.md, "Inputs"). Seconds, bytes, bytes per second.
+/// Measurements of an interval (docs/design/pbq-weights-format.md, "Inputs"). Seconds, bytes, bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// The largest packet.
@@ -22,8 +22,8 @@ pub struct Measured {
     pub rtt_mean_s: f64,
     /// The last one.
     pub rtt_last_s: f64,
-    /// What it would be without a queue on the way there: the least one in memory, and what acknowledgements wait by now, if
-    /// that is known.
+    /// Round-trip time without a queue on the forward path: the least one in memory, plus the present acknowledgement
+    /// delay, if that is known.
     pub rtt_least_s: f64,
     /// The least one in memory.
     pub path_s: f64,

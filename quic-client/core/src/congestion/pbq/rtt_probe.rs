@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-/// How often, how long and how deep.
+/// Period, length and depth of the probes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Probing {
     /// After so long without a round-trip time near the least one.
@@ -34,7 +34,7 @@ const APART: Duration = Duration::from_secs(2);
 /// A round-trip time did not get shorter if it kept all but this share. Of N flows that share a queue one that leaves half
 /// of its window takes a share of 1 / (2 N).
 const SHORTER: f64 = 1.0 / 64.0;
-/// What a held window does shows a round trip later; so many round trips after it nothing of it is under way.
+/// Effects of a held window show a round trip later, and have ended after so many round trips.
 const ROUND_TRIPS: f64 = 1.25;
 
 /// An interval that is over.
@@ -52,7 +52,7 @@ pub struct Past {
     pub rate_ratio: f64,
 }
 
-/// What holds until the next interval is over.
+/// Phase until the next interval is over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Phase {
     /// The policy's window, by its decisions.
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!([Some(60.0), Some(60.0), Some(60.0)].map(&mut told), [off, off, held]);
     }
 
-    /// What an early probe tells of round-trip times of 80 ms, where 50 are known, that were `held_ms` while it was held.
+    /// Early probe's result for round-trip times of 80 ms, where 50 are known, that were `held_ms` while it was held.
     fn early(held_ms: f64) -> (usize, Option<f64>) {
         let mut probe = RttProbe::new(Probing { after: Duration::from_secs(8), intervals: 1, share: 0.5 });
         for n in 0..60 {

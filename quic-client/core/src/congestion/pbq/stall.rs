@@ -10,7 +10,7 @@ const PROBE_TIMEOUT_RTTS: u32 = 3;
 /// RFC 9000 18.2: what a peer's acknowledgement may wait, by default.
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// How long nothing was acknowledged while packets were in flight.
+/// Time without acknowledgements while packets were in flight.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stall(Duration);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Weights`]: a weights file (docs/design/pbq.md has its format), checked as a whole before anything uses it.
+//! [`Weights`]: a weights file (docs/design/pbq-weights-format.md), checked as a whole before anything uses it.
 
 use super::fairness::Fairness;
 use super::guard::Rows;
@@ -19,7 +19,7 @@ const WINDOW_PACKETS: (u32, u32) = (2, 20_000);
 const MAGIC: &str = "weir-pbq-weights";
 const VERSION: &str = "1";
 
-/// Whose rules hold.
+/// Set of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// The paper to the letter.
@@ -70,7 +70,7 @@ fn value(text: impl Into<String>) -> WeightsError {
     WeightsError::Value(text.into())
 }
 
-/// Who paces.
+/// Owner of the pacing rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pacing {
@@ -118,7 +118,7 @@ impl Growth {
     }
 }
 
-/// What made a weights file.
+/// Origin of a weights file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
@@ -128,7 +128,7 @@ pub struct Provenance {
     pub seed: u64,
     /// The command.
     pub command: String,
-    /// How many decisions it learnt from.
+    /// Number of decisions in the training.
     pub steps: u64,
 }
 
@@ -209,7 +209,7 @@ struct RttProbeText {
 pub struct Weights {
     /// SHA-256 of the content, in hexadecimal digits: by this the file is known in trajectories.
     pub sha256: String,
-    /// Whose rules hold.
+    /// Set of rules.
     pub profile: Profile,
     /// Nominal length of an interval.
     pub interval: Duration,
@@ -223,13 +223,13 @@ pub struct Weights {
     pub memory_intervals: usize,
     /// The network. It takes the inputs of `history` intervals, oldest first.
     pub network: Network,
-    /// How far actions stray from the mean when they explore.
+    /// Deviation of exploring actions from the mean.
     pub deviation: Deviation,
     /// The action is at most this and at least its negative (Eq. 4's exponent).
     pub action_bound: f64,
     /// Bounds of the window, in packets.
     pub window_packets: RangeInclusive<usize>,
-    /// Who paces.
+    /// Owner of the pacing rate.
     pub pacing: Pacing,
     /// When the policy begins.
     pub start: Start,
@@ -241,12 +241,12 @@ pub struct Weights {
     pub guard: Option<Rows>,
     /// When the least round-trip time is looked for; `None`: never.
     pub rtt_probe: Option<Probing>,
-    /// What made it.
+    /// Origin of the file.
     pub provenance: Provenance,
     /// Shift and scale of each input.
     normalisation: Vec<(f64, f64)>,
     clip: f64,
-    /// What the training had of these quantities.
+    /// Ranges of these quantities in the training.
     ranges: Vec<(Quantity, RangeInclusive<f64>)>,
 }
 

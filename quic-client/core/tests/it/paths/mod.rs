@@ -108,7 +108,7 @@ fn a_path_that_dies_in_mid_transfer_costs_a_stall_of_three_timeouts_at_most() {
     }
 }
 
-// Both implementations of congestion control in quiche find what a move left in flight, and need the seams for it.
+// Both implementations of congestion control in quiche find what a move left in flight, and need the patches for it.
 #[test]
 fn what_was_in_flight_on_the_path_that_was_left_is_sent_again() {
     use quiche::CongestionControlAlgorithm::{Bbr2Gcongestion, CUBIC, Reno};
@@ -386,7 +386,7 @@ fn stateless_resets_are_known_by_the_ids_in_use_and_by_no_others() {
     }
 }
 
-// What a long outage leaves behind must not make the path unheard of for ever.
+// Data queued in a long outage must not make the path unheard of for ever.
 #[test]
 fn a_path_that_was_silent_for_long_is_back_soon_after() {
     for standby in [Standby::Validated, Standby::Cold] {
@@ -463,7 +463,7 @@ fn an_address_may_change_any_number_of_times() {
     renumbered(false);
 }
 
-/// What three paths do, and what their client is told: the input of the property below.
+/// Behaviour of three paths, and events for their client: the input of the property below.
 struct Case {
     delays: Vec<u64>,
     losses: Vec<f64>,

@@ -47,7 +47,7 @@ impl Link {
     }
 }
 
-/// What the server allows.
+/// Limits of the server.
 pub struct Allow {
     pub cids: u64,
     pub migration: bool,
@@ -310,7 +310,7 @@ impl Sim {
         loop {
             self.turn();
             if until(self) {
-                // What was decided just now goes out in this turn.
+                // Packets decided on just now leave in this iteration.
                 self.turn();
                 return true;
             }

@@ -145,9 +145,10 @@ fn late_acknowledgements(algorithm: &str) -> Seen {
 
 #[test]
 fn a_queue_on_the_way_back_is_not_taken_for_its_own() {
-    // Who does not run pbq does not ask for timestamps, and so this control gets none.
+    // A connection without pbq does not ask for timestamps, so this control gets none.
     let (without, with) = (late_acknowledgements("bbr2_gcongestion"), late_acknowledgements("pbq"));
-    // What the least round trip is held for in the second after the change: the path's, or with what acknowledgements wait.
+    // The least round-trip time assumed in the second after the change: the path's, or that plus the acknowledgement
+    // delay.
     let held_for = |seen: &Seen| {
         let first = seen.decisions[0].seen.interval.now;
         let of_that = |d: &&Decision| (2_300 * MS..3_000 * MS).contains(&(d.seen.interval.now - first));

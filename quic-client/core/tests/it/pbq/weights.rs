@@ -29,7 +29,7 @@ pub fn constant(mean: f32, members: Value) -> Rc<Weights> {
     Rc::new(Weights::read(&sealed_weights(document.to_string().as_bytes()), Profile::Own).unwrap())
 }
 
-/// What is said of a file of our profile of which these members are others.
+/// Error for a file of our profile with these members replaced.
 pub fn refused(members: Value) -> String {
     let mut document = document(Profile::Own);
     document.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());

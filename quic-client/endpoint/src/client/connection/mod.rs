@@ -45,7 +45,7 @@ pub fn from_token(token: u64) -> (usize, PathId) {
     ((token >> 32) as usize, PathId(token as u32))
 }
 
-/// What all flows share.
+/// State shared by all flows.
 pub struct Context<'a> {
     /// The command line.
     pub options: &'a Options,
@@ -59,7 +59,7 @@ pub struct Context<'a> {
     pub trajectories: Trajectories,
     /// The options of path choice.
     pub choice: PathChoice,
-    /// What `--path` names.
+    /// Paths of `--path`.
     pub requested: RequestedPaths,
     /// The interfaces of this machine, if there is a `--path`.
     pub interfaces: Vec<Interface>,
@@ -128,7 +128,7 @@ pub struct Flow {
     index: usize,
     /// Its server and request.
     pub target: Target,
-    /// What its session is to do.
+    /// Work of its session.
     pub plan: Plan,
     /// When it starts.
     pub start: Instant,
@@ -162,7 +162,7 @@ impl Flow {
         }
     }
 
-    /// How it ended, if it has.
+    /// Outcome, once the flow has ended.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.not_begun.as_ref().or_else(|| self.session.as_ref().and_then(Session::outcome))
     }
@@ -191,7 +191,7 @@ impl Flow {
     /// Its time has come: it starts, or its session's timer is over.
     ///
     /// # Errors
-    /// What ends the whole program: a `--path` or `--bind` that can't be used.
+    /// The whole program ends: a `--path` or `--bind` can't be used.
     pub fn on_timer(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
         match &mut self.session {
             Some(session) => {
@@ -310,7 +310,7 @@ impl Flow {
     /// Lets the session act, tries another path if the handshake failed, and sends.
     ///
     /// # Errors
-    /// What ends the whole program: no random numbers, `--events` that can't be written.
+    /// The whole program ends: no random numbers, or `--events` can't be written.
     pub fn serve(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
         self.race(context, now)?;
         if let Some(session) = &mut self.session
@@ -385,7 +385,7 @@ impl Flow {
     }
 }
 
-/// What a socket's error means to its flow. Once a connection is up nothing: anyone on the way can send an ICMP
+/// Effect of a socket error on its flow. Once a connection is up there is none: anyone on the path can send an ICMP
 /// message, so QUIC does not believe them (RFC 9000 14.2.1) and goes by its own timers.
 fn connection_trouble(session: &mut Session, e: &io::Error, now: Instant) {
     if session.conn.established.is_none() {

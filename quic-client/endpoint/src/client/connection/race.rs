@@ -27,7 +27,7 @@ pub(super) struct Attempts {
     pub(super) sockets: VecDeque<PathId>,
     /// When the next attempt begins if no handshake is done by then.
     pub(super) next_at: Option<Instant>,
-    /// How many began.
+    /// Number of connections begun.
     pub(super) begun: u32,
     /// Beside the flow's session.
     rivals: Vec<Rival>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `--path` names, found among this machine's interfaces.
+//! Paths of `--path`, found among this machine's interfaces.
 
 use super::target::Families;
 use crate::shared::fault::{Fault, PATHS};
@@ -76,7 +76,7 @@ fn owner(interfaces: &[Interface], address: ZonedIp) -> Option<&Interface> {
     interfaces.iter().find(has)
 }
 
-/// What one `--path` names.
+/// Value of one `--path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wanted {
     Name(String),
@@ -84,7 +84,7 @@ enum Wanted {
     Auto,
 }
 
-/// What all `--path` options name, in their order.
+/// Values of all `--path` options, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedPaths(Vec<Wanted>);
 

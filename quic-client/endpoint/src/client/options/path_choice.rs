@@ -36,7 +36,7 @@ pub struct PathChoiceOptions {
     /// way (--parallel) takes their path
     #[arg(long = "path", value_name = "NAME|ADDR", help_heading = "Paths")]
     pub paths: Vec<String>,
-    /// How a path is chosen for each request
+    /// Strategy that chooses a path for each request
     #[arg(long, value_parser = PossibleValuesParser::new(STRATEGIES.iter().map(strategy)),
           default_value = STRATEGIES[0].name, requires = "paths", help_heading = "Paths")]
     strategy: String,

@@ -60,7 +60,7 @@ impl Families {
 /// Reads a URL and the options that change its path and address.
 ///
 /// # Errors
-/// What is wrong with the URL and what would be right; a name that can't be resolved.
+/// The URL is not valid, with the right form; or a name can't be resolved.
 pub fn target(text: &str, options: &Options, from: &Families) -> Result<Target, Fault> {
     let usage = |why: &str| Fault::new(USAGE, format!("URL '{text}': {why}: expected https://HOST[:PORT][/PATH]"));
     let (bare_text, zone) = without_zone(text);

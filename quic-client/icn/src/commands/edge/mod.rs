@@ -3,7 +3,9 @@
 
 mod sharing;
 
-use super::group::{Client, ClientEvent, Leave, MemberId, Places, RECONNECT, Room, Server, ServerEvent, Target, Trust};
+use super::group::{
+    Client, ClientEvent, Leave, MemberId, Quota, QuotaLimits, RECONNECT, Server, ServerEvent, Target, Trust,
+};
 use super::identity::Serving;
 use super::options::{complain, resolve, to_json, trust};
 use crate::objects::object::lines::{Answer, Request};
@@ -24,12 +26,13 @@ use weir_io::wait::{Signals, Waiter};
 ///
 ///   weir-icn edge --of 192.0.2.1:4434 --ca weir-server-ca.pem --listen 198.51.100.1:4434 --ticket-keys tickets
 ///
-/// What a subscriber asks for here, it asks the publisher for, and hands on what it answers. Many subscribers share a
-/// connection to the publisher, and a manifest comes from there once. Manifests are signed by the
-/// publisher: a subscriber that has the publisher's key (get --publisher) need not trust this server for them. This server
-/// knows the keys that it hands on. Several of them with the
-/// same --ticket-keys accept each other's tickets: a subscriber that comes from one to the other asks in its first packets.
-/// It needs no interface for packets by name.
+/// Requests of subscribers are passed to the publisher, and its answers back. Many subscribers share a connection to
+/// the publisher, and a manifest comes from there once. Manifests are signed by the publisher, and subscribers check
+/// that: against the key of weir-icn get --publisher, else against the one that they accepted for the name before
+/// (get --known-publishers). A subscriber that has neither accepts the first key that it gets, and trusts this server
+/// for that. This server knows the group keys that it hands on. Several of them with the same --ticket-keys accept each
+/// other's tickets: a subscriber that comes from one to the other asks in its first packets. It needs no interface for
+/// packets by name.
 ///
 /// Prints "listening ADDRESS:PORT" when it is ready. SIGINT and SIGTERM end it with exit code 0 and one line of JSON that says
 /// what it did. Exit codes: 2 usage; 8 a file or an address can't be used.
@@ -76,12 +79,12 @@ struct Loop<'a> {
     uplinks: BTreeMap<u64, Uplink>,
     /// The uplink of each member, and the number of what it asks for there.
     members: BTreeMap<MemberId, (u64, u64)>,
-    places: Places,
+    quota: Quota,
     /// Waits before another connection to the publisher after one that was given up, and the end of the present wait.
     backoff: Backoff,
     reachable_at: Option<Instant>,
     sharing: Sharing<MemberId>,
-    /// What numbers were given to, uplinks and asks.
+    /// Last number given to an uplink or a request.
     numbers: u64,
     waiter: Waiter,
     handed_on: u64,
@@ -90,7 +93,7 @@ struct Loop<'a> {
 /// Runs it until a signal ends it.
 ///
 /// # Errors
-/// What can't be used.
+/// An option or file can't be used.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?.concat();
     let identity = options.serving.identity()?;
@@ -107,7 +110,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         group,
         uplinks: BTreeMap::new(),
         members: BTreeMap::new(),
-        places: Places::new(Room {
+        quota: Quota::new(QuotaLimits {
             who: "this edge server",
             most: MOST_MEMBERS,
             most_of_source: options.most_from_one.into(),
@@ -145,7 +148,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
 impl Loop<'_> {
     fn turn(&mut self, now: Instant) -> Result<(), Fault> {
         self.group.receive(now)?;
-        // What was said in this turn leaves with it, on either side.
+        // Messages of this iteration leave with it, on either side.
         loop {
             self.serve(now)?;
             let uplinks: Vec<u64> = self.uplinks.keys().copied().collect();
@@ -206,14 +209,14 @@ impl Loop<'_> {
         self.act(acts, now)
     }
 
-    /// What subscribers did.
+    /// Events of subscribers.
     fn serve(&mut self, now: Instant) -> Result<(), Fault> {
         for event in self.group.turn(now)? {
             match event {
                 ServerEvent::Get(member, _, request) => self.get(member, request, now)?,
                 ServerEvent::Left(member, how) => {
                     self.unask(member, how);
-                    self.places.give_up(member);
+                    self.quota.give_up(member);
                     let acts = self.sharing.left(member);
                     self.act(acts, now)?;
                 }
@@ -225,7 +228,7 @@ impl Loop<'_> {
     /// One wants to be a member.
     fn get(&mut self, member: MemberId, request: Request, now: Instant) -> Result<(), Fault> {
         let Some(source) = self.group.source(member) else { return Ok(()) };
-        match self.places.take(member, source, self.sharing.same(&request)) {
+        match self.quota.take(member, source, self.sharing.same(&request)) {
             Ok(None) => {}
             Ok(Some(earlier)) => {
                 self.unask(earlier, Leave::Silent);
@@ -245,7 +248,7 @@ impl Loop<'_> {
                 Act::Tell(member, answer) => {
                     self.handed_on += 1;
                     if matches!(answer, Answer::Error(_)) {
-                        self.places.give_up(member);
+                        self.quota.give_up(member);
                     }
                     self.group.tell(member, &answer)?;
                 }

@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 /// Keys that are kept for a member while there is no manifest to tell with them: as many as a group has at once.
 const MOST_KEPT_KEYS: usize = 64;
 
-/// What is to be done.
+/// Action for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act<M> {
-    /// Ask the publisher for this member. What was asked for it before is not wanted any longer.
+    /// Ask the publisher for this member. An earlier request for it is not wanted any longer.
     Ask(M, Request),
     /// Tell a member.
     Tell(M, Answer),
 }
 
-/// What a member was told so far.
+/// Answers that a member has had.
 #[derive(Debug)]
 enum State {
     /// It asks in its own words, for the manifest or with one that it has.
@@ -52,15 +52,15 @@ impl Signed {
     }
 }
 
-/// What is known of an object.
+/// State of an object.
 #[derive(Debug)]
 struct Shared<M> {
     signed: Option<Signed>,
-    /// Who asks the publisher for the manifest.
+    /// Member for which the publisher is asked for the manifest.
     asker: Option<M>,
 }
 
-/// All members, and what they share. What is kept of an object goes with its last member.
+/// All members, and their common state. An object's state goes with its last member.
 #[derive(Debug)]
 pub struct Sharing<M> {
     members: BTreeMap<M, Member>,
@@ -187,7 +187,7 @@ impl<M: Copy + Ord> Sharing<M> {
         let Some(shared) = self.objects.get_mut(name).filter(|s| s.asker.is_none()) else { return Vec::new() };
         let waits = |m: &Member| m.request.get == name && matches!(m.state, State::Waits { .. });
         let Some((id, member)) = self.members.iter_mut().find(|(_, m)| waits(m)) else { return Vec::new() };
-        // What is known is of another version.
+        // The known manifest is of another version.
         (shared.signed, shared.asker, member.state) = (None, Some(*id), State::Asks);
         vec![Act::Ask(*id, member.request.clone())]
     }

@@ -2,6 +2,7 @@
 //! One wait per turn for the interface, the group channel and signals; one object after the other.
 
 use super::Options;
+use super::known_publishers::{Accepted, KnownPublishers};
 use super::output::{Output, beside_it};
 use super::report::{Fetched, Reporter};
 use crate::commands::group::{Client, ClientEvent};
@@ -29,9 +30,9 @@ const SIGNAL: u64 = 2;
 const INCOMPLETE: u8 = 6;
 const NO_SUCH: u8 = 7;
 const INTERRUPTED: u8 = 130;
-/// What it asks for, at its group: one object at a time.
+/// Number of its request, at its group: one object at a time.
 const OBJECT: u64 = 0;
-/// How often progress is shown, and what is there is written down.
+/// Interval of showing progress and of writing the list of segments.
 const TICK: Duration = Duration::from_millis(500);
 
 struct Loop<'a> {
@@ -39,6 +40,7 @@ struct Loop<'a> {
     face: PacketSocket,
     group: Client,
     publisher: Option<PublicKey>,
+    known: KnownPublishers,
     signals: Signals,
     waiter: Waiter,
     reporter: Reporter,
@@ -46,10 +48,10 @@ struct Loop<'a> {
     start_us: u64,
 }
 
-/// What is being fetched, where it goes, and what its publisher says it is.
+/// The running fetch, its output, and its manifest.
 type Current = Option<(Fetch, Output, Manifest)>;
 
-/// How an object ended, and the exit code for it.
+/// End of an object, and the exit code for it.
 struct End {
     fetched: Fetched,
     fault: Option<Fault>,
@@ -58,7 +60,7 @@ struct End {
 /// Fetches all, one after the other.
 ///
 /// # Errors
-/// What ends it, with its exit code.
+/// It ends early, with its exit code.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let several = options.names.len() > 1;
     if several && !options.output.is_dir() {
@@ -81,7 +83,8 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         waiter.add(fd, token).map_err(Fault::io("epoll"))?;
     }
     let publisher = options.publisher;
-    let mut this = Loop { options, face, group, publisher, signals, waiter, reporter, start, start_us };
+    let known = KnownPublishers::new(options.known_publishers.as_deref());
+    let mut this = Loop { options, face, group, publisher, known, signals, waiter, reporter, start, start_us };
     let (mut fetched, mut first_fault) = (Vec::new(), None);
     for name in &options.names {
         let (end, goes_on) = this.object(name);
@@ -162,10 +165,10 @@ impl Loop<'_> {
         (self.end(name, current, fault, began), goes_on)
     }
 
-    /// What kept an object from being complete.
+    /// Returns the fault that kept an object from being complete.
     ///
     /// # Errors
-    /// What keeps all others from it too: the interface is gone, for example.
+    /// A fault that keeps all other objects from it too: the interface is gone, for example.
     fn fetch(&mut self, name: &Name, current: &mut Current, began: Instant) -> Result<Option<Fault>, Fault> {
         self.group.get(OBJECT, name, began)?;
         let mut tick = began + TICK;
@@ -183,7 +186,7 @@ impl Loop<'_> {
                     // It asks for one object at a time, so nothing else was answered.
                     ClientEvent::Unanswered(_) => {}
                     ClientEvent::Lost(fault) => {
-                        // What is by name goes on without it: caches and others may still answer.
+                        // Fetching by name goes on without it: caches and others may still answer.
                         complain(&format!(
                             "{name}: {}; it goes on with the keys there are, and asks for more",
                             fault.text
@@ -262,7 +265,7 @@ impl Loop<'_> {
         }
     }
 
-    /// The publisher said something. What ends the object, if that does.
+    /// An answer of the publisher. Returns the fault that ends the object, if that does.
     ///
     /// # Errors
     /// The TLS library fails, or there are no random numbers.
@@ -309,6 +312,9 @@ impl Loop<'_> {
                     let not = self.options.publisher.map_or_else(|| hex(&expected), |_| "--publisher".to_owned());
                     return wrong(format!("signed by {}, not by {not}", hex(&manifest.publisher)));
                 }
+                if let Err(fault) = self.check_known(&manifest) {
+                    return Ok(Some(fault));
+                }
                 let (output, kept) = match Output::open(&target(self.options, name), &manifest, self.options.restart) {
                     Ok(opened) => opened,
                     Err(fault) => return Ok(Some(fault)),
@@ -347,7 +353,25 @@ impl Loop<'_> {
         Ok(None)
     }
 
-    /// What became of an object.
+    /// Checks the publisher's key against those of earlier runs, unless the user gave it.
+    fn check_known(&self, manifest: &Manifest) -> Result<(), Fault> {
+        if self.options.publisher.is_some() {
+            return Ok(());
+        }
+        let key = hex(&manifest.publisher);
+        match self.known.check(&manifest.name, manifest.layout.is_none(), &manifest.publisher)? {
+            Accepted::Added(file) if !self.options.quiet => {
+                complain(&format!("{}: the publisher's key {key} is new, and kept in {}", manifest.name, shown(&file)));
+            }
+            Accepted::NotKept(why) => {
+                complain(&format!("{}: the publisher's key {key} is new, and not kept: {}", manifest.name, why.text));
+            }
+            Accepted::AsBefore | Accepted::Added(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends an object and returns its result.
     fn end(&mut self, name: &Name, current: Current, mut fault: Option<Fault>, began: Instant) -> End {
         let now = Instant::now();
         self.group.leave(OBJECT);
@@ -393,7 +417,7 @@ impl Loop<'_> {
     }
 }
 
-/// What an outcome is to the user; `None` if it is what was wanted.
+/// Fault of an outcome; `None` if it is a success.
 fn fault_of(name: &Name, outcome: &Outcome, fetch: &Fetch, options: &Options, lost_group: bool) -> Option<Fault> {
     let (skipped, wrong) = (fetch.counts.skipped, fetch.wrong_of_late());
     match outcome {

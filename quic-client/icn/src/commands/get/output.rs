@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use weir_io::fault::{Fault, IO};
 use weir_io::files;
 
-/// What is in `OUTPUT.part`.
+/// List of the segments in `OUTPUT.part`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     format: u32,
@@ -53,7 +53,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What there is of a file until it is complete: what came, and which segments that are.
+/// Files of an incomplete download: the data, and the list of their segments.
 pub fn beside_it(target: &Path) -> [PathBuf; 2] {
     [beside(target, ".part"), beside(target, ".part.json")]
 }
@@ -180,7 +180,7 @@ impl PartFile {
     }
 }
 
-/// What an earlier run says to have of this very content. A list that can't be read counts as none.
+/// Segments of this very content from an earlier run's list. A list that can't be read counts as none.
 fn read_list(list: &Path, manifest: &Manifest) -> Option<Segments> {
     let mut text = Vec::new();
     files::open_own(list, false).ok()?.take(MOST_KEPT_BYTES + 1).read_to_end(&mut text).ok()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `weir-icn get` says: progress, the result, events.
+//! Output of `weir-icn get`: progress, the result, events.
 
 use super::Options;
 use crate::commands::group::ClientCounts;
@@ -31,7 +31,7 @@ pub struct Fetched {
     pub response_time_us: Option<u64>,
     /// Of all segments asked for, those that were asked for again, in percent.
     pub retransmissions_percent: f64,
-    /// What happened.
+    /// Counters.
     pub counts: Counts,
 }
 
@@ -46,7 +46,7 @@ pub struct Reporter {
 /// Waits for content that are no shorter than this are told of: no timer is below it.
 const LEAST_STALL_US: u64 = 10_000;
 
-/// How far an object is, and since when.
+/// Progress of an object, and the time of the last.
 #[derive(Debug, Default)]
 struct Stalls {
     since: Option<(u64, u64)>,

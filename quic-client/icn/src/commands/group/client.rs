@@ -36,7 +36,7 @@ const DEAD_PROBES_ALONE: usize = 5;
 const START_BESIDE: Duration = Duration::from_millis(250);
 /// While the system refuses to send, addresses are looked at so often; and a doubt is looked into no more often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// What BoringSSL says of early data that was accepted (`ssl_early_data_accepted`).
+/// BoringSSL's code for accepted early data (`ssl_early_data_accepted`).
 const ACCEPTED: u32 = 2;
 
 /// A server of the group.
@@ -57,7 +57,7 @@ pub struct Trust<'a> {
     pub insecure: bool,
 }
 
-/// What a server said, and what became of the way there.
+/// A server's answer, or a change of the connection to it.
 #[derive(Debug)]
 pub enum ClientEvent {
     /// A line, to what was asked for by this number.
@@ -70,12 +70,12 @@ pub enum ClientEvent {
     Lost(Fault),
     /// There is one again.
     Back(Back),
-    /// No server can be reached, and nothing was ever answered that would be worth waiting for; it tries no longer. What is
-    /// being fetched by name goes on instead, with `Lost`.
+    /// No server can be reached, and nothing was ever answered that would be worth waiting for; it tries no longer. A
+    /// running fetch by name goes on instead, with `Lost`.
     Closed(Fault),
 }
 
-/// How a connection came back.
+/// A connection that came back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Back {
     /// At which server.
@@ -84,11 +84,11 @@ pub struct Back {
     pub migrated: bool,
     /// The handshake went on from an earlier one's ticket.
     pub resumed: bool,
-    /// What was asked for travelled with the first packets.
+    /// The requests travelled with the first packets.
     pub early_data: bool,
 }
 
-/// What happened.
+/// Counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ClientCounts {
     /// Connections that were dead.
@@ -115,7 +115,7 @@ impl ClientCounts {
     }
 }
 
-/// What a later connection may go on from.
+/// State that a later connection may go on from.
 struct Ticket {
     session: Vec<u8>,
     certificate: Option<Vec<u8>>,
@@ -130,7 +130,7 @@ impl Ticket {
     }
 }
 
-/// What is asked for.
+/// A pending request.
 struct Want {
     request: Request,
     answered: bool,
@@ -179,7 +179,7 @@ pub struct Client {
     heard: bool,
     closed: bool,
     new_fds: Vec<RawFd>,
-    /// What happened so far.
+    /// Counters so far.
     pub counts: ClientCounts,
 }
 
@@ -376,7 +376,7 @@ impl Client {
         Ok(events)
     }
 
-    /// What was not answered is given up, and all of it if nothing was.
+    /// Unanswered requests are given up, and all of them if nothing was answered.
     fn end(&mut self, fault: Option<Fault>, events: &mut Vec<ClientEvent>) {
         if self.wants.values().any(|w| w.answered) {
             let unanswered: Vec<_> = self.wants.iter().filter(|(_, w)| !w.answered).map(|(id, _)| *id).collect();
@@ -465,7 +465,7 @@ impl Client {
         Ok(())
     }
 
-    /// What a later connection may go on from.
+    /// Keeps the state that a later connection may go on from.
     fn keep_ticket(&mut self) {
         let Some(link) = &mut self.link else { return };
         if let Some(session) = link.quic().session() {
@@ -516,7 +516,7 @@ impl Client {
         self.attempt(now)
     }
 
-    /// How long to wait before the next connection.
+    /// Wait before the next connection.
     fn wait(&mut self, now: Instant) -> Result<Duration, Fault> {
         Ok(self.backoff.wait(now.saturating_duration_since(self.began), weir_io::random::share()?))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which first flights were taken with early data: what is sent twice is early no more (RFC 8446 8, RFC 9001 9.2).
+//! First flights that were taken with early data: a replayed one is not early again (RFC 8446 8, RFC 9001 9.2).
 //!
 //! Packets with early data are sealed under a header that has the connection ID which the client drew for its first flight. So a
 //! copy of a flight has that ID too, or can't be opened.
@@ -20,7 +20,7 @@ pub struct Flights {
     order: VecDeque<(Instant, Vec<u8>)>,
 }
 
-/// What may be done with a first flight.
+/// Decision for a first flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fresh {
     /// It was not seen.

@@ -20,10 +20,10 @@ const LEAST_MOVING: Duration = Duration::from_millis(200);
 const MOST_MOVING: Duration = Duration::from_secs(2);
 /// In this time it says several times that it is there: one packet may be lost.
 const NUDGES: u32 = 3;
-/// What a peer may wait before it acknowledges (RFC 9000 18.2).
+/// Largest delay of a peer's acknowledgement (RFC 9000 18.2).
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// What came of a look at the host's addresses.
+/// Change of the host's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shift {
     /// The way is what it was, or there is none now.
@@ -34,7 +34,7 @@ pub enum Shift {
     Stuck,
 }
 
-/// What is asked for on one stream, and what came of it so far.
+/// Request on one stream, and its answers so far.
 struct Ask {
     stream: u64,
     lines: Lines,
@@ -272,7 +272,7 @@ impl Link {
         spare_ids(&mut self.quic)?;
         let (up, early) = (self.quic.is_established(), self.quic.is_in_early_data());
         for (id, ask) in &mut self.asks {
-            // What may be early is the first stream.
+            // Only the first stream may be early.
             if up || (early && ask.stream == 0) {
                 ask.out.write(&mut self.quic, ask.stream);
                 ask.read(&mut self.quic, &mut |answer| take(*id, answer));

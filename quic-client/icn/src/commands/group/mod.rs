@@ -2,17 +2,17 @@
 //! The group channel: lines over QUIC between a publisher and its subscribers, on plain UDP. It is small: a manifest, some
 //! keys. So there is one datagram a system call.
 
+mod admission;
 mod client;
-mod door;
 mod early;
 mod link;
-mod places;
+mod quota;
 mod race;
 mod server;
 mod tickets;
 
 pub use client::{Client, ClientCounts, ClientEvent, RECONNECT, Target, Trust};
-pub use places::{Full, Places, Room};
+pub use quota::{Quota, QuotaExceeded, QuotaLimits};
 pub use server::{Leave, MemberId, Server, ServerEvent};
 pub use tickets::TicketSecret;
 
@@ -83,7 +83,7 @@ fn receive(socket: &UdpSocket, mut take: impl FnMut(&mut [u8], SocketAddr)) -> R
         match socket.recv_from(&mut buffer) {
             Ok((n, from)) => take(&mut buffer[..n], from),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-            // What the network says of an earlier datagram: the connection's own timers notice.
+            // The network's error for an earlier datagram: the connection's own timers notice.
             Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(Fault::io("the QUIC socket")(e)),
@@ -92,7 +92,7 @@ fn receive(socket: &UdpSocket, mut take: impl FnMut(&mut [u8], SocketAddr)) -> R
     Ok(())
 }
 
-/// Sends all that a connection has to send. What the system does not take is lost like any packet.
+/// Sends all that a connection has to send. Datagrams that the system rejects are lost like any packet.
 fn send(socket: &UdpSocket, quic: &mut quiche::Connection) {
     let mut buffer = [0; PAYLOAD_BYTES];
     while let Ok((n, info)) = quic.send(&mut buffer) {
@@ -105,7 +105,7 @@ fn send_from(socket: &UdpSocket, local: SocketAddr, quic: &mut quiche::Connectio
     let mut buffer = [0; PAYLOAD_BYTES];
     let mut taken = true;
     while let Ok((n, info)) = quic.send(&mut buffer) {
-        // What is for an earlier address has no way any more.
+        // Packets for an earlier address have no path any more.
         if info.from == local
             && let Err(e) = socket.send(&buffer[..n])
         {
@@ -117,7 +117,7 @@ fn send_from(socket: &UdpSocket, local: SocketAddr, quic: &mut quiche::Connectio
     taken
 }
 
-/// What is still to be written to a stream.
+/// Bytes still to be written to a stream.
 #[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,

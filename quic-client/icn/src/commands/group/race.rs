@@ -19,13 +19,13 @@ struct Runner {
     link: Link,
 }
 
-/// Who answered first.
+/// Connection that answered first.
 pub struct Winner {
     /// The server's place among those that are known.
     pub at: usize,
     /// The connection.
     pub link: Link,
-    /// What was said on it, and to which ask.
+    /// Answers on it, each with its request.
     pub said: Vec<(u64, Result<Answer, LineError>)>,
 }
 

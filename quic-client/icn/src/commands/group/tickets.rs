@@ -22,7 +22,7 @@ const PERIOD_S: u64 = 6 * 3600;
 /// Permissions that nobody but the owner may have on the file.
 const OTHERS: u32 = 0o077;
 
-/// What all keys follow from.
+/// Secret from which all keys follow.
 #[derive(Clone, Copy)]
 pub struct TicketSecret([u8; 32]);
 

@@ -16,8 +16,8 @@ pub struct Directory {
     name: Name,
 }
 
-/// Which content a file has, as far as the file system tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Version of a file's content, as far as the file system tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stamp {
     bytes: u64,
     changed: (i64, i64),

@@ -14,7 +14,7 @@ pub struct Input {
     ended: bool,
 }
 
-/// What was read.
+/// Result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part {
     /// This much.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is a member of what, on which streams. A member that moved comes back on another connection, while nothing was
+//! Members of each object, with their streams. A member that moved comes back on another connection, while nothing was
 //! heard yet of the end of the earlier one: it is one member all the time.
 
-use crate::commands::group::{Full, Leave, MemberId, Places, Room};
+use crate::commands::group::{Leave, MemberId, Quota, QuotaExceeded, QuotaLimits};
 use crate::objects::object::lines::Token;
 use crate::objects::publisher::{MOST_OBJECTS, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use weir_core::server::admission::Source;
 
 /// Of one source there are members of four edge servers, or a subscriber on each of the connections that it may have and some
 /// for those who move.
-const ROOM: Room = Room { who: "the publisher", most: 16_384, most_of_source: 2048 };
+const LIMITS: QuotaLimits = QuotaLimits { who: "the publisher", most: 16_384, most_of_source: 2048 };
 
 /// Objects of which one source, which may be an edge server, has members: a quarter of those that are offered at once, so
 /// that one address can't keep others from theirs.
@@ -37,7 +37,7 @@ struct Member {
 /// All members, and the places of their streams.
 #[derive(Debug)]
 pub struct Members {
-    places: Places,
+    quota: Quota,
     streams: BTreeMap<MemberId, Place>,
     members: BTreeMap<Key, Member>,
     /// Streams of each source that are members' of each object.
@@ -54,7 +54,7 @@ struct Place {
 impl Default for Members {
     fn default() -> Members {
         Members {
-            places: Places::new(ROOM),
+            quota: Quota::new(LIMITS),
             streams: BTreeMap::new(),
             members: BTreeMap::new(),
             objects: BTreeMap::new(),
@@ -63,8 +63,8 @@ impl Default for Members {
 }
 
 impl Members {
-    /// A stream asks for an object (if it is offered already) with this token. Where there is no place for it, one who is a
-    /// member on another stream gives up the place of the earliest of these: it has moved. Which one that was.
+    /// A stream asks for an object (if it is offered already) with this token. Where there is no place for it, a member
+    /// on another stream gives up the place of the earliest of these: it has moved. Returns that stream.
     ///
     /// # Errors
     /// There is no place for it.
@@ -74,11 +74,11 @@ impl Members {
         source: Source,
         object: Option<ObjectId>,
         token: Option<Token>,
-    ) -> Result<Option<MemberId>, Full> {
+    ) -> Result<Option<MemberId>, QuotaExceeded> {
         let key = object.zip(token).map(|(object, token)| (object, Who::Token(token)));
         let member = key.and_then(|key| self.members.get_key_value(&key));
         let earlier = member.and_then(|(key, m)| Some((*key, *m.streams.first()?)));
-        let moved = self.places.take(stream, source, earlier.map(|(_, stream)| stream))?;
+        let moved = self.quota.take(stream, source, earlier.map(|(_, stream)| stream))?;
         let earlier = earlier.filter(|_| moved.is_some());
         if let Some((key, old)) = earlier {
             self.forget(old);
@@ -95,7 +95,7 @@ impl Members {
     }
 
     fn give_up_place(&mut self, stream: MemberId) -> Option<Key> {
-        self.places.give_up(stream);
+        self.quota.give_up(stream);
         self.forget(stream)
     }
 
@@ -184,7 +184,7 @@ impl Members {
         members.flat_map(|(_, member)| member.streams.iter().copied())
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn count(&self) -> usize {
         self.members.len()
     }
@@ -247,31 +247,31 @@ mod tests {
     #[test]
     fn one_source_has_a_part_of_all_places_and_gets_back_what_it_gives_up() {
         let mut members = Members::default();
-        let most = ROOM.most_of_source as u64;
+        let most = LIMITS.most_of_source as u64;
         for stream in 0..most {
             members.join((stream / 64, stream % 64 * 4), 5, None, 1);
         }
         let enter = |members: &mut Members, stream, from| members.enter(stream, from, Some(5), WHO);
-        assert_eq!(enter(&mut members, (99, 0), source(1)), Err(Full::Source(ROOM)));
-        assert!(Full::Source(ROOM).to_string().starts_with("2048 subscribers come from your address"));
+        assert_eq!(enter(&mut members, (99, 0), source(1)), Err(QuotaExceeded::Source(LIMITS)));
+        assert!(QuotaExceeded::Source(LIMITS).to_string().starts_with("2048 subscribers come from your address"));
         // Others have theirs: as many as there are in all.
-        for i in 0..ROOM.most as u64 - most {
+        for i in 0..LIMITS.most as u64 - most {
             assert_eq!(enter(&mut members, (100 + i, 0), source(2 + (i / most) as u8)), Ok(None));
         }
-        assert_eq!(enter(&mut members, (1 << 40, 0), source(99)), Err(Full::All(ROOM)));
-        assert!(Full::All(ROOM).to_string().contains("16384 subscribers"));
-        assert_eq!(members.count(), ROOM.most_of_source);
-        // Whoever leaves makes room, or is refused.
+        assert_eq!(enter(&mut members, (1 << 40, 0), source(99)), Err(QuotaExceeded::All(LIMITS)));
+        assert!(QuotaExceeded::All(LIMITS).to_string().contains("16384 subscribers"));
+        assert_eq!(members.count(), LIMITS.most_of_source);
+        // A stream that leaves or is rejected makes room.
         assert_eq!(members.end((0, 0), Leave::Said), Some(5));
         assert_eq!((members.end((100, 0), Leave::Silent), members.end((100, 0), Leave::Silent)), (None, None));
         assert_eq!(enter(&mut members, (99, 0), source(1)), Ok(None));
-        assert_eq!(enter(&mut members, (99, 4), source(1)), Err(Full::Source(ROOM)));
+        assert_eq!(enter(&mut members, (99, 4), source(1)), Err(QuotaExceeded::Source(LIMITS)));
         assert_eq!(enter(&mut members, (1 << 40, 0), source(99)), Ok(None));
-        assert_eq!(enter(&mut members, (1 << 40, 4), source(99)), Err(Full::All(ROOM)));
+        assert_eq!(enter(&mut members, (1 << 40, 4), source(99)), Err(QuotaExceeded::All(LIMITS)));
         for stream in members.streams.keys().copied().collect::<Vec<_>>() {
             members.end(stream, Leave::Silent);
         }
-        assert!(members.places.is_empty() && members.streams.is_empty() && members.members.is_empty());
+        assert!(members.quota.is_empty() && members.streams.is_empty() && members.members.is_empty());
         assert!(members.objects.is_empty());
     }
 
@@ -298,20 +298,20 @@ mod tests {
     fn a_member_that_moves_takes_the_place_that_it_had() {
         let mut members = Members::default();
         members.join((1, 0), 5, WHO, 3);
-        for i in 1..ROOM.most_of_source as u64 {
+        for i in 1..LIMITS.most_of_source as u64 {
             members.join((9, 4 * i), 5, None, 3);
         }
-        assert_eq!(members.enter((2, 0), source(1), Some(6), WHO), Err(Full::Source(ROOM)));
+        assert_eq!(members.enter((2, 0), source(1), Some(6), WHO), Err(QuotaExceeded::Source(LIMITS)));
         assert_eq!(members.enter((2, 0), source(1), Some(5), WHO), Ok(Some((1, 0))));
         members.add((2, 0), 5, WHO, 3);
-        // What is heard of the earlier stream's end says nothing of the member.
+        // The end of the earlier stream is not the member's.
         assert_eq!((members.end((1, 0), Leave::Said), members.since(5, WHO)), (None, Some(3)));
-        assert_eq!((members.count(), members.places.count()), (ROOM.most_of_source, ROOM.most_of_source));
+        assert_eq!((members.count(), members.quota.count()), (LIMITS.most_of_source, LIMITS.most_of_source));
         // It comes back once more, for a file that has changed meanwhile.
         assert_eq!(members.enter((3, 0), source(1), Some(5), WHO), Ok(Some((2, 0))));
         members.add((3, 0), 7, WHO, 3);
         assert_eq!((members.since(5, WHO), members.since(7, WHO)), (None, Some(3)));
         assert_eq!(members.end((3, 0), Leave::Silent), Some(7));
-        assert_eq!(members.count(), ROOM.most_of_source - 1);
+        assert_eq!(members.count(), LIMITS.most_of_source - 1);
     }
 }

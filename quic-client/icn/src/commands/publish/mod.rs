@@ -3,6 +3,7 @@
 
 mod directory;
 mod event_loop;
+mod hashing;
 mod live;
 mod members;
 
@@ -74,7 +75,7 @@ pub struct Options {
 /// Runs it until a signal or the end of a live stream ends it.
 ///
 /// # Errors
-/// What can't be used.
+/// An option or file can't be used.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     event_loop::run(options)
 }

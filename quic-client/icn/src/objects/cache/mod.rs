@@ -8,8 +8,8 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// What is asked again is passed on so much later at least. The switch that asked sent it here a moment ago, and would take ours for
-/// one that can be joined; its shortest lifetime is 1 ms.
+/// Delay of passing on a repeated Interest, at least. The switch that asked sent it here a moment ago, and would take
+/// ours for one that can be joined; its shortest lifetime is 1 ms.
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
 
 /// The longest response time is that of the last one to two of these.
@@ -22,7 +22,7 @@ const MOST_OF_PREFIX: usize = MOST_PENDING / 2;
 /// A question is kept no longer, whatever lifetime its Interest has.
 const LONGEST_PENDING: Duration = Duration::from_secs(8);
 
-/// What happened.
+/// Counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Segments that were asked of it.
@@ -83,12 +83,12 @@ pub struct Cache {
     by_age: BTreeSet<(Instant, Key)>,
     by_prefix: BTreeSet<(u64, Instant, Key)>,
     of_prefix: HashMap<u64, usize>,
-    // What is passed on later.
+    // Interests to pass on later.
     later: BTreeMap<(Instant, Key), Header>,
     // The longest response time of late.
     slowest: [Duration; 2],
     slowest_since: Option<Instant>,
-    /// What happened so far.
+    /// Counters so far.
     pub counts: Counts,
 }
 
@@ -109,7 +109,7 @@ impl Cache {
         }
     }
 
-    /// What it holds, in bytes, and how many segments.
+    /// Size of its content in bytes, and number of segments.
     pub fn held(&self) -> (u64, usize) {
         (self.entries.bytes(), self.entries.len())
     }
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(later.len(), 1);
         let lifetime = time_of(later[0].lifetime);
         assert!(lifetime > ms(30) && lifetime < ms(40), "{lifetime:?}");
-        // What comes meanwhile is not asked for again.
+        // Data that come meanwhile are not asked for again.
         ask(&mut cache, 3, 0, false, asked);
         ask(&mut cache, 3, 0, false, asked + ms(5));
         cache.data(&Header::data(&name(), 3, 0), b"three", asked + ms(70));

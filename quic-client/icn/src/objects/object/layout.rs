@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How an object is cut: segments of content, and levels of hashes over them.
+//! Layout of an object: segments of content, and levels of hashes over them.
 
 /// Content in a segment, in bytes; the last one may have fewer.
 pub const SEGMENT_BYTES: usize = 1440;
@@ -9,7 +9,7 @@ pub const CHILDREN: usize = 40;
 pub const HASH_BYTES: usize = 32;
 /// Hash levels that 2^32 segments need at most: 40^7 are more.
 pub const MOST_LEVELS: u8 = 7;
-/// What repair packets have for a level: no hash level's number.
+/// Level of repair packets: no hash level's number.
 pub const REPAIR: u8 = MOST_LEVELS + 1;
 
 /// A segment of an object: of its content (level 0), or of the hashes of level 1 and above; or a repair symbol.

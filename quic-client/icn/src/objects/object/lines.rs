@@ -14,15 +14,15 @@ pub const MOST_LINE_BYTES: usize = 4 * MOST_MANIFEST_BYTES;
 /// Longest line that asks, in bytes.
 pub const MOST_REQUEST_BYTES: usize = 2048;
 
-/// What a member is known by, whichever connection it comes on. It draws it itself.
+/// Identity of a member, whichever connection it comes on. It draws it itself.
 pub type Token = [u8; 16];
 
-/// What a subscriber says: it wants to be a member of an object's group.
+/// Request of a subscriber to be a member of an object's group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
     /// The object's name.
     pub get: String,
-    /// Who it is: a later request with the same comes of the same member.
+    /// Member: a later request with the same token comes from the same one.
     pub member: Option<Token>,
     /// The version whose manifest it has: it needs the keys alone. [`ANY_VERSION`]: it has the manifest from somebody else.
     pub have: Option<String>,
@@ -66,7 +66,7 @@ struct Text {
     error: Option<String>,
 }
 
-/// What a publisher says.
+/// Answer of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The subscriber is a member now.
@@ -134,7 +134,7 @@ impl Request {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The line is not valid.
     pub fn parse(line: &[u8]) -> Result<Request, LineError> {
         let RequestText { get, member, have } = serde_json::from_slice(line)?;
         let token =
@@ -178,7 +178,7 @@ impl Answer {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The line is not valid.
     pub fn parse(line: &[u8]) -> Result<Answer, LineError> {
         let text: Text = serde_json::from_slice(line)?;
         let key = |k: &KeyText| {

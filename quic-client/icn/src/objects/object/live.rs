@@ -6,7 +6,7 @@ use super::layout::{CHILDREN, HASH_BYTES};
 use super::sign::{PublicKey, Purpose, SIGNATURE_BYTES, Signature, is_signed};
 use super::tree::Hash;
 
-/// What is signed: the packets' name, the block's segment, its hashes.
+/// Signed text: the packets' name, the block's segment, its hashes.
 pub fn signed_text(packets_name: &str, segment: u32, hashes: &[Hash]) -> Vec<u8> {
     [packets_name.as_bytes(), &[0], &segment.to_be_bytes(), hashes.as_flattened()].concat()
 }

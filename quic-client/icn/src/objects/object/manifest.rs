@@ -15,20 +15,20 @@ const FORMAT: u32 = 1;
 /// Hexadecimal digits of a version.
 const VERSION_DIGITS: usize = 16;
 
-/// What an object is.
+/// Description of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// Its name.
     pub name: Name,
-    /// Which content the name has: 16 hexadecimal digits.
+    /// Version of the name's content: 16 hexadecimal digits.
     pub version: String,
-    /// How it is cut; `None` for a live stream.
+    /// Layout; `None` for a live stream.
     pub layout: Option<Layout>,
     /// The hashes at the top of its tree; none for a live stream.
     pub top: Vec<Hash>,
     /// The key of who signed it.
     pub publisher: PublicKey,
-    /// Which repair symbols there are for its content, if any.
+    /// Repair symbols for its content, if any.
     pub repair: Option<Repair>,
 }
 
@@ -105,7 +105,7 @@ impl Manifest {
     /// Reads a text that others sent.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The text is no valid manifest.
     pub fn parse(text: &str) -> Result<Manifest, ManifestError> {
         let wrong = |what: String| ManifestError(what);
         if text.len() > MOST_MANIFEST_BYTES {

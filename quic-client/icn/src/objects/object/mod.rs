@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What both sides know of an object.
+//! Common part of both sides: the form of an object.
 
 pub mod keys;
 pub mod layout;

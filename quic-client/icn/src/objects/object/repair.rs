@@ -15,18 +15,19 @@ pub const MOST_ROUNDS: u32 = 64;
 /// Bytes of a symbol that the code works on at once. It divides [`SEGMENT_BYTES`].
 const ALIGNMENT: u8 = 8;
 
-/// How an object's content is repaired. It stands in the manifest.
+/// Repair of an object's content, as in the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
     /// Segments of content in a block; the last block may have fewer.
     pub block_segments: u32,
-    /// A block has so many times `block_segments` repair symbols. Who loses symbols goes on with those of the next round.
+    /// A block has so many times `block_segments` repair symbols. A subscriber that loses symbols goes on with those of
+    /// the next round.
     pub rounds: u32,
 }
 
 impl Repair {
-    /// What a publisher offers for content of this shape; `None` if its repair symbols have no numbers. Four nodes of
-    /// hashes in a block: more segments would need fewer symbols each, but wait longer and cost more to decode.
+    /// Publisher's repair for content of this shape; `None` if its repair symbols have no numbers. Four nodes of hashes
+    /// in a block: more segments would need fewer symbols each, but wait longer and cost more to decode.
     pub fn offered(layout: Layout) -> Option<Repair> {
         let repair = Repair { block_segments: 160, rounds: 8 };
         repair.check(layout).is_ok().then_some(repair)
@@ -35,7 +36,7 @@ impl Repair {
     /// Whether these numbers, that others sent, fit content of this shape.
     ///
     /// # Errors
-    /// What does not.
+    /// A value does not fit the layout.
     pub fn check(self, layout: Layout) -> Result<(), String> {
         for (field, found, most) in
             [("block_segments", self.block_segments, MOST_BLOCK_SEGMENTS), ("rounds", self.rounds, MOST_ROUNDS)]
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(Repair::offered(large), None);
     }
 
-    /// How long encoding and decoding take: `cargo test --release -p weir-icn --lib repair -- --ignored --nocapture`.
+    /// Time of encoding and decoding: `cargo test --release -p weir-icn --lib repair -- --ignored --nocapture`.
     #[test]
     #[ignore = "long tier"]
     fn what_it_costs() {

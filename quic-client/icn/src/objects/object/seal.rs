@@ -18,7 +18,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What sealing adds (RFC 5116 5.1).
+/// Overhead of sealing (RFC 5116 5.1).
 pub const TAG_BYTES: usize = 16;
 const KEY_BYTES: usize = 16;
 const IV_BYTES: usize = 12;
@@ -91,7 +91,7 @@ impl Sealer {
         Ok(payload)
     }
 
-    /// What the packet with this header has; `None` if nobody with the key sealed it.
+    /// Content of the packet with this header; `None` if nobody with the key sealed it.
     pub fn open(&mut self, header: &Header, payload: &[u8]) -> Option<Vec<u8>> {
         let (content, tag) = payload.split_at_checked(payload.len().checked_sub(TAG_BYTES)?)?;
         let (nonce, data) = (self.nonce(header), associated(header));

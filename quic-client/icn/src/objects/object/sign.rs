@@ -14,7 +14,7 @@ pub type PublicKey = [u8; KEY_BYTES];
 /// A signature's bytes.
 pub type Signature = [u8; SIGNATURE_BYTES];
 
-/// What a signature is for. It is signed before the text, so that none passes for another.
+/// Purpose of a signature. It is signed before the text, so that none passes for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The text of a manifest.

@@ -50,7 +50,7 @@ impl Tree {
         self.levels.get(usize::from(item.level))?.get(item.segment as usize)
     }
 
-    /// What a segment of a hash level below the top has.
+    /// Content of a segment of a hash level below the top.
     pub fn segment(&self, item: Item) -> Option<&[u8]> {
         let level = usize::from(item.level).checked_sub(1).filter(|k| k + 1 < self.levels.len())?;
         self.levels[level].chunks(CHILDREN).nth(item.segment as usize).map(<[Hash]>::as_flattened)
@@ -62,7 +62,7 @@ impl Tree {
     }
 }
 
-/// What a subscriber knows of an object's hashes.
+/// Hashes of an object that a subscriber knows.
 #[derive(Debug)]
 pub struct Known {
     layout: Layout,
@@ -71,7 +71,7 @@ pub struct Known {
     nodes: BTreeMap<Item, Vec<u8>>,
 }
 
-/// What came of checking a segment.
+/// Result of checking a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// It is what the publisher signed.

@@ -10,7 +10,7 @@ use std::io;
 /// A file's hashes.
 #[derive(Debug)]
 pub struct Indexed {
-    /// How it is cut.
+    /// Layout.
     pub layout: Layout,
     /// Its tree.
     pub tree: Tree,

@@ -9,7 +9,7 @@ use boring::error::ErrorStack;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long content waits for its segment and its block to be full.
+/// Time that content waits for its segment and its block to be full.
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
 /// Blocks that a stream may have, with the one that says that it is over: the numbers of segments make nonces, so none is
@@ -24,14 +24,14 @@ pub struct Block {
 }
 
 impl Block {
-    /// What a block's packet has.
+    /// Content of a block's packet.
     pub fn signed(key: &SigningKey, name: &str, segment: u32, hashes: &[Hash]) -> Result<Vec<u8>, ErrorStack> {
         let signature = key.sign(Purpose::LiveBlock, &signed_text(name, segment, hashes))?;
         Ok(block(hashes, &signature))
     }
 }
 
-/// What is asked for and not there.
+/// Reason why a segment is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
     /// It was, or never will be.
@@ -100,7 +100,7 @@ impl Live {
         self.ended
     }
 
-    /// Adds bytes to the segment that is being filled. How many, and whether it is full.
+    /// Adds bytes to the segment that is being filled. Returns the number of bytes taken, and whether it is full.
     pub fn push(&mut self, bytes: &[u8], now: Instant) -> (usize, bool) {
         let taken = bytes.len().min(SEGMENT_BYTES - self.begun.len());
         self.begun.extend(&bytes[..taken]);
@@ -157,7 +157,7 @@ impl Live {
         Ok(Some(number))
     }
 
-    /// What a segment of content has.
+    /// Content of a segment.
     ///
     /// # Errors
     /// It is not there.
@@ -170,7 +170,7 @@ impl Live {
         block.segments.get(place).cloned().ok_or(Gap::Never)
     }
 
-    /// What a block's packet has.
+    /// Content of a block's packet.
     ///
     /// # Errors
     /// It is not there.

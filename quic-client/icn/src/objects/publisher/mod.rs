@@ -41,7 +41,7 @@ const REKEYS_FILE: (f64, Duration) = (4.0, Duration::from_secs(60));
 pub const MOST_OBJECTS: usize = 1024;
 /// Hashes held at once, in bytes: files of 11 GB together.
 const MOST_TREE_BYTES: u64 = 256 << 20;
-/// How far ahead of a live stream an Interest may wait, in blocks: subscribers ask for no more than 2,048 segments ahead.
+/// Limit of Interests ahead of a live stream, in blocks: subscribers ask for no more than 2,048 segments ahead.
 const WAITING_BLOCKS: u32 = 2048 / CHILDREN as u32 + 1;
 /// A group's first epoch is one of these, so that there is room for as many behind it.
 const FIRST_EPOCHS: u16 = 1 << 15;
@@ -86,7 +86,7 @@ pub enum OfferError {
     Json(#[from] serde_json::Error),
 }
 
-/// What happened.
+/// Counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Segments asked for.
@@ -142,11 +142,11 @@ pub struct Publisher {
     /// Of files that are offered from now on; `None`: no repair symbols.
     repairs: Option<Repairs>,
     draw: Box<dyn FnMut() -> Result<[u8; 32], ErrorStack>>,
-    /// What happened so far.
+    /// Counters so far.
     pub counts: Counts,
 }
 
-/// What is to be sent: a header and its payload.
+/// Packet to send: a header and its payload.
 pub type Packet = (Header, Vec<u8>);
 
 impl Publisher {
@@ -188,8 +188,8 @@ impl Publisher {
         self.by_name.get(name).copied()
     }
 
-    /// Offers a file whose hashes were taken. What had its name before is no longer offered, unless its content is the
-    /// same: then only where it is read from changes, and members and keys stay.
+    /// Offers a file whose hashes were taken. An earlier object of its name is no longer offered, unless its content is
+    /// the same: then only the place it is read from changes, and members and keys stay.
     ///
     /// # Errors
     /// There is no room, or the name is too long.
@@ -306,7 +306,7 @@ impl Publisher {
         }
     }
 
-    /// What to tell a member. One that has the manifest of this version gets the keys alone, and one that was a member
+    /// Answer for a member. One that has the manifest of this version gets the keys alone, and one that was a member
     /// before gets all of them from the epoch on with which it began.
     pub fn tell(&mut self, id: ObjectId, have: Option<&str>, since: Option<u16>, now: Instant) -> Option<Answer> {
         let object = self.objects.get_mut(&id)?;
@@ -337,8 +337,8 @@ impl Publisher {
         self.objects.values().filter(|o| o.left).map(Object::rekey_at).min()
     }
 
-    /// Draws new keys for groups that members left. What to tell the members of each; an object whose epochs are used up
-    /// is taken back.
+    /// Draws new keys for groups that members left. Returns the answers for the members of each; an object whose epochs
+    /// are used up is taken back.
     ///
     /// # Errors
     /// The TLS library fails.
@@ -364,7 +364,7 @@ impl Publisher {
         Ok(told)
     }
 
-    /// An Interest came. What to send for it.
+    /// An Interest came. Adds the packets to send for it.
     pub fn interest(&mut self, header: &Header, now: Instant, out: &mut Vec<Packet>) {
         if header.kind != Kind::Interest {
             return;
@@ -411,7 +411,7 @@ impl Publisher {
         object.asked = now;
         let ahead = if item.level == 0 && object.may_have(item) { object.ahead(item.segment, now) } else { 0 };
         let Some(key) = object.key_of(item) else { return Given::Nack(nack::BUSY) };
-        // Who got something wrong asks past all caches, and past this one.
+        // A subscriber that got something wrong asks past all caches, and past this one.
         let fresh = interest.has(flags::FRESH) && self.fresh.one_more(now);
         if !fresh
             && let Some(sealed) = self.sealed.get(&(interest.name, item.segment))
@@ -468,7 +468,7 @@ impl Publisher {
         Some((header, payload))
     }
 
-    /// A live stream goes on with these bytes. What to send to those who wait for it, and how many of the bytes it has
+    /// A live stream goes on with these bytes. Returns the packets for waiting Interests, and the number of bytes
     /// taken: not all if its numbers are used up, which ends it.
     ///
     /// # Errors
@@ -564,7 +564,7 @@ impl Publisher {
     }
 }
 
-/// What an Interest gets.
+/// Answer to an Interest.
 enum Given {
     Packet(Packet),
     Nack(u8),

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub enum Body {
     /// In a file.
     File {
-        /// How it is cut.
+        /// Layout.
         layout: Layout,
         /// Its hashes.
         tree: Tree,
@@ -95,7 +95,7 @@ impl Object {
         matches!(self.body, Body::Live(_))
     }
 
-    /// How a file is cut.
+    /// Layout of a file.
     pub fn layout(&self) -> Option<Layout> {
         match &self.body {
             Body::File { layout, .. } => Some(*layout),
@@ -174,7 +174,7 @@ impl Object {
         }
     }
 
-    /// What a segment has.
+    /// Content of a segment.
     ///
     /// # Errors
     /// It is not there.
@@ -184,7 +184,7 @@ impl Object {
             Body::File { layout, tree, content } => {
                 let (offset, bytes) = place(*layout, item).ok_or(Missing::Never)?;
                 let mut buffer = vec![0; bytes];
-                // What members could not verify is not sealed: the file was written to, or its disk fails.
+                // Content that members could not verify is not sealed: the file was written to, or its disk fails.
                 let read = content.read_at(offset, &mut buffer);
                 match read.is_ok() && tree.of(item) == Some(&hash(0, &buffer)) {
                     true => Ok(buffer),
@@ -198,7 +198,7 @@ impl Object {
         }
     }
 
-    /// Whether it has this segment, or will soon. What anyone asks for beyond tells nothing of the group.
+    /// Whether it has this segment, or will soon. Interests beyond are no evidence about the group.
     pub fn may_have(&self, item: Item) -> bool {
         match &self.body {
             Body::File { layout, .. } => layout.segment_bytes(item).is_some(),

@@ -29,7 +29,7 @@ impl Default for Repairs {
 }
 
 impl Repairs {
-    /// What a repair packet of an object has.
+    /// Content of a repair packet of an object.
     ///
     /// # Errors
     /// It is not there.

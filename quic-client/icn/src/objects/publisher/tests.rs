@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What takes days: numbers and keys that are used up.
+//! Events after days: numbers and keys that are used up.
 
 use super::live::MOST_BLOCKS;
 use super::*;

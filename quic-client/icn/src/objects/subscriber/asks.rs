@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is out: segments that were asked for, in the order they were, and when each is to be asked for again.
+//! Outstanding segments: asked for, in this order, with the times when each is to be asked for again.
 
 use crate::objects::object::layout::Item;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,7 +11,7 @@ const GAP: u64 = 3;
 /// A segment that is out.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    /// What.
+    /// Segment.
     pub item: Item,
     /// When.
     pub sent: Instant,
@@ -19,7 +19,7 @@ pub struct Ask {
     pub again_at: Instant,
     /// The answer's time tells nothing: it was asked before, or another asked (Karn).
     pub unclear: bool,
-    /// What came for it did not pass its check.
+    /// Its Data did not pass the check.
     pub wrong: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Asks {
 }
 
 impl Asks {
-    /// How many.
+    /// Number of outstanding segments.
     pub fn len(&self) -> usize {
         self.out.len()
     }

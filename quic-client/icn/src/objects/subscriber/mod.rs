@@ -3,12 +3,12 @@
 //! checked.
 
 mod asks;
+mod buffered;
 mod fetch;
-mod held;
+mod leader_election;
 mod order;
 mod repairs;
 pub mod shape;
-mod turns;
 mod window;
 
 pub use fetch::{Counts, Fetch, Outcome, Settings, Store};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// Which segments are there.
+/// Set of the segments that are there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segments {
     // First to last.
@@ -35,7 +35,7 @@ impl Segments {
         self.ranges.iter().map(|(first, last)| (*first, *last))
     }
 
-    /// How many there are.
+    /// Number of segments.
     pub fn len(&self) -> u64 {
         self.count
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of an object while it is fetched: which segments there are, and which hashes they have.
+//! Shape of an object while it is fetched: its segments, and their hashes.
 
 use crate::objects::object::layout::{CHILDREN, Item, Layout, SEGMENT_BYTES};
 use crate::objects::object::live::check_block;
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 pub enum Shape {
     /// Its tree stands in the manifest.
     File {
-        /// How it is cut.
+        /// Layout.
         layout: Layout,
         /// Its hashes.
         known: Known,
     },
     /// Its blocks are signed one by one.
     Live {
-        /// Who signs.
+        /// Key of the signer.
         publisher: PublicKey,
         /// The packets' name of level 1.
         blocks_name: String,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many segments a subscriber has out. `docs/design/icn.md`, "The window", says why it is as it is.
+//! Number of segments that a subscriber has out. `docs/design/icn.md`, "The window", gives the reasons.
 
 use std::time::{Duration, Instant};
 
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 pub const FIRST: f64 = 10.0;
 /// Below the quota that a switch has for a port.
 pub const MOST: f64 = 1024.0;
-/// What a mark leaves of it (RFC 8511 3.1).
+/// Factor on a mark (RFC 8511 3.1).
 const MARKED: f64 = 0.85;
-/// What losses above the credit leave of it (RFC 9438 4.6).
+/// Factor on losses above the credit (RFC 9438 4.6).
 const LOST: f64 = 0.7;
-/// What a queue that grew leaves of it.
+/// Factor on a queue that grew.
 const QUEUED: f64 = 0.8;
-/// What is left of the way's own content, to empty its queue.
+/// Factor on the path's own content, to empty its queue.
 const DRAINED: f64 = 0.75;
-/// What a refusal leaves of it.
+/// Factor on a refusal.
 const REFUSED: f64 = 0.5;
 /// Losses that are taken for the radio's and not for congestion: this share of what is answered, ...
 const CREDIT_PER_ANSWER: f64 = 0.03;
@@ -67,7 +67,7 @@ pub struct Window {
 /// Slow start after response times have grown.
 #[derive(Debug, Clone, Copy)]
 struct Waits {
-    /// What tells of a queue: times from here on.
+    /// Threshold of response times that show a queue.
     bar: Duration,
     rounds: u32,
 }
@@ -103,7 +103,7 @@ pub struct Answered {
     pub ask: u64,
     /// The number of the next ask.
     pub next: u64,
-    /// How long it took, if that says something of the network.
+    /// Response time, if it is a measurement of the network.
     pub time: Option<Duration>,
     /// It carries a mark.
     pub marked: bool,
@@ -117,7 +117,7 @@ impl Window {
         Window { round_trip, ..Window::default() }
     }
 
-    /// How many segments may be out.
+    /// Number of segments that may be out.
     pub fn allowed(&self) -> usize {
         self.size as usize
     }
@@ -216,7 +216,7 @@ impl Window {
         self.close(LOST, ask, next)
     }
 
-    /// What was counted as lost had only been late.
+    /// A segment that was counted as lost had only been late.
     pub fn found(&mut self) {
         self.credit = (self.credit + 1.0).min(MOST_CREDIT);
     }

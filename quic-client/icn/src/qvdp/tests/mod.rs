@@ -43,7 +43,7 @@ fn a_first_flight_of_several_datagrams_costs_no_round_trip() {
     let after = flight.iter().map(|id| world.given[id] - world.start).collect::<Vec<_>>();
     assert_eq!(after, [5 * MS, 5 * MS, 5 * MS, 5 * MS, 15 * MS], "the last one waits to be asked for");
     assert_eq!(world.counts(S).sessions_opened, 1);
-    // What opens the session may come in any order, and more than once.
+    // Packets that open the session may come in any order, and more than once.
     let lossy = Link { loss: 0.3, reorder: 0.3, ..GOOD };
     for seed in 0..50 {
         let mut world = World::new(Config::default(), lossy, seed);
@@ -86,7 +86,7 @@ fn credit_grows_under_load_and_shrinks_at_rest() {
     assert!(world.client.deadline().is_none() && world.server.deadline().is_none());
 }
 
-/// A control that never hears of congestion would fill every queue. What the link lost by itself is repaired.
+/// A control that never hears of congestion would fill every queue. Losses of the link itself are repaired.
 #[test]
 fn reliable_hands_on_congestion_and_repairs_the_rest() {
     for (mark, loss) in [(0.1, 0.0), (0.0, 0.01), (0.0, 0.08)] {
@@ -142,7 +142,7 @@ fn a_session_outlives_nacks_of_a_host_that_it_is_not_with() {
     assert_eq!(world.counts(C).sessions_opened, 1);
 }
 
-/// What anyone can send who knows the server's name: an opening, of a client that is not there.
+/// Packet that anyone can send who knows the server's name: an opening, of a client that is not there.
 fn forged_opening(session: u64, client: &str) -> (Header, Vec<u8>) {
     let payload = super::opening::Opening { session, client: name(client), datagram: b"" }.bytes();
     (Header::interest(&name("/weir/web/open"), session as u32, 1000), payload)
@@ -245,7 +245,7 @@ fn a_session_that_was_forgotten_ends_in_a_flood_too() {
     assert!(world.given.len() > 20, "{}", world.given.len());
 }
 
-/// What a session takes that brings this piece to the server.
+/// Datagrams of a session that brings this piece to the server.
 fn bring(server: &mut Server, session: u64, segment: u32, flags: u8, now: Instant) -> Vec<usize> {
     let from = name(&format!("/weir/hosts/c{session}/{session:016x}"));
     let mut out = Out::default();
@@ -269,7 +269,7 @@ fn who_holds_most_makes_room_for_others() {
         }
         // The second half of a datagram, and nobody has waited longer.
         assert!(bring(&mut server, 1, 1, flags::REST, now).is_empty());
-        // What is never put together, or waits for a segment that never comes.
+        // Piece that is never put together, or waits for a segment that never comes.
         let alone = if reliable { 0 } else { flags::MORE };
         (1..=150).for_each(|segment| assert!(bring(&mut server, 2, segment, alone, now).is_empty()));
         assert_eq!(server.counts().reassembly_dropped, 0);
@@ -284,7 +284,7 @@ fn who_holds_most_makes_room_for_others() {
         assert_eq!(given, if reliable { 150 } else { 0 });
         assert_eq!(server.counts().reassembly_dropped, if reliable { 1 } else { 1 + 48 * 3 - 50 });
         assert_eq!(bring(&mut server, 1, 0, flags::MORE, now), [2 * 1468]);
-        // What has ended holds nothing.
+        // An ended session holds nothing.
         assert_eq!(server.timeout(now + Duration::from_secs(61), &mut out).len(), 50);
         server.check_budgets();
     }
@@ -366,7 +366,7 @@ fn brings_all_in_order(
     world.traffic(bursts, 12, if large { 4000 } else { 1468 });
     // The last ones are asked for each 2 s, and up to a third of the times in vain.
     world.run(Duration::from_secs(30));
-    // What the budgets took is counted; nothing else is missing.
+    // Datagrams dropped by the budgets are counted; nothing else is missing.
     let dropped: u64 = [C, S].iter().map(|side| world.counts(*side).datagrams_dropped).sum();
     let taken: u64 = [C, S].iter().map(|side| world.counts(*side).datagrams_taken).sum();
     let given_up: u64 = [C, S].iter().map(|side| world.counts(*side).segments_given_up).sum();
@@ -382,7 +382,7 @@ fn brings_all_in_order(
     Ok(())
 }
 
-/// What a receiver asks for at this time.
+/// Segments that a receiver asks for at this time.
 fn asked(receiver: &mut Receiver, now: Instant) -> Vec<u64> {
     let mut found = Vec::new();
     receiver.ask(now, &mut super::Counts::default(), &mut |first, holes, _| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch does with the names of two hosts: `docs/design/icn.md`, "What a switch does". Its sets may be of any size.
+//! A switch's handling of two hosts' names: `docs/design/icn.md`, "Rules of a switch". Its sets may be of any size.
 
 use crate::names::Name;
 use crate::packet::{Header, Kind, nack, time_of};
@@ -51,7 +51,7 @@ impl Pending {
     }
 }
 
-/// What a port has used of its quota in an epoch and in the one before.
+/// Use of a port's quota in an epoch and in the one before.
 #[derive(Debug, Clone, Copy, Default)]
 struct Used {
     epoch: u128,
@@ -59,7 +59,7 @@ struct Used {
     before: u64,
 }
 
-/// What becomes of an Interest.
+/// Result of an Interest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Forwarded(Side),

@@ -32,7 +32,7 @@ pub(super) enum Event {
     Application(Side, u16, u64),
 }
 
-/// What a core put out.
+/// Output of a core.
 #[derive(Default)]
 pub(super) struct Out {
     pub(super) packets: Vec<Vec<u8>>,

@@ -146,7 +146,7 @@ fn fetched_behind(forged: &[u16]) -> Fetch {
 #[test]
 fn forged_data_of_an_epoch_to_come_does_not_keep_the_right_data_out() {
     let plain = fetched_behind(&[]);
-    // Who forges it has no key, and is sooner each time.
+    // The forger has no key, and is sooner each time.
     let forged = fetched_behind(&[2, 17]);
     assert_eq!((plain.outcome(), forged.outcome()), (Some(&Outcome::Complete), Some(&Outcome::Complete)));
     assert_eq!(forged.counts.asked_again, 0, "{:?}", forged.counts);

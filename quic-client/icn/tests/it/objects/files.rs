@@ -274,7 +274,7 @@ fn a_full_disk_ends_it_and_the_others_go_on() {
     assert_eq!(outcomes[0], Some(Outcome::Complete));
     assert_eq!(outcomes[1], Some(Outcome::Store("no space left on device".to_owned())));
     assert!(world.subscribers[0].disk.bytes == content);
-    // What it kept is right, and what it did not write it does not claim.
+    // Kept segments are right, and unwritten ones are not claimed.
     let s = &world.subscribers[1];
     for (first, last) in s.fetch.as_ref().unwrap().kept().ranges() {
         for segment in first..=last {

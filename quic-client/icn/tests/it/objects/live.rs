@@ -114,7 +114,7 @@ fn blocks_are_skipped_when_nacks_said_so_for_a_while() {
         }
         skipped.push(fetch.counts.skipped);
     }
-    // Who forges Nacks must do so for a second. Who is far behind does not wait a second for each block.
+    // A forger of Nacks must go on for a second. A subscriber that is far behind does not wait a second for each block.
     assert_eq!((skipped[1000], fetch.outcome()), (0, None));
     assert!(skipped[3999] == 19 * 40 && disk.bytes.len() >= 2 * block.len(), "{:?}", fetch.counts);
 }

@@ -29,7 +29,7 @@ fn offer(publisher: &mut Publisher, content: &[u8], now: Instant) -> ObjectId {
     publisher.offer(&name(), index.finish(), Box::new(memory), now).unwrap()
 }
 
-/// What a new member is told: the packets' names, where to begin, the keys.
+/// Answer to a new member: the packets' names, where to begin, the keys.
 fn join(publisher: &mut Publisher, id: ObjectId, now: Instant) -> (LevelNames, u32, Vec<GroupKey>) {
     let Some(Answer::Welcome { manifest, begin, keys, .. }) = publisher.join(id, now) else { panic!("no welcome") };
     let manifest = Manifest::parse(&manifest).unwrap();
@@ -77,7 +77,7 @@ fn a_file_that_was_taken_back_and_offered_again_is_sealed_anew() {
     let (_, _, keys) = join(&mut publisher, id, now);
     assert_eq!(opens(&names, &keys, &ask(&mut publisher, &interest, now)[0]).as_deref(), Some(&content[4320..5760]));
     assert_eq!(publisher.counts.sealed_before, 0);
-    // Who got something wrong is not given the same once more.
+    // A subscriber that got something wrong is not given the same once more.
     ask(&mut publisher, &interest, now);
     assert_eq!(publisher.counts.sealed_before, 1);
     ask(&mut publisher, &Header { flags: flags::FRESH, ..interest }, now);

@@ -28,7 +28,7 @@ impl Content for Memory {
     }
 }
 
-/// What a subscriber has written: at places, or one behind the other.
+/// Output of a subscriber: at places, or one behind the other.
 pub struct Disk {
     pub bytes: Vec<u8>,
     pub ordered: bool,
@@ -53,7 +53,7 @@ impl Store for Disk {
     }
 }
 
-/// How a subscriber is attached, and what it wants.
+/// A subscriber's attachment, and its request.
 #[derive(Clone)]
 pub struct Member {
     pub starts: Duration,
@@ -64,7 +64,7 @@ pub struct Member {
     pub ordered: bool,
     pub room: usize,
     pub partial: Option<(Segments, Vec<u8>)>,
-    /// How much later than others it is told new keys.
+    /// Delay of its new keys against others'.
     pub keys_late: Duration,
 }
 
@@ -182,7 +182,7 @@ pub struct World {
     free_at: u64,
     pub sent_bytes: u64,
     pub sent_data: u64,
-    /// What was seen on the wire: for replays.
+    /// Packets seen on the wire: for replays.
     seen: Vec<(Header, Vec<u8>)>,
     /// Bytes of a live stream that are still to come, and how many every 10 ms.
     pub live: Vec<u8>,
@@ -593,7 +593,7 @@ impl World {
         self.poll(i);
     }
 
-    /// How each subscriber ended.
+    /// Outcome of each subscriber.
     pub fn outcomes(&self) -> Vec<Option<Outcome>> {
         self.subscribers.iter().map(|s| s.fetch.as_ref().and_then(|f| f.outcome().cloned())).collect()
     }

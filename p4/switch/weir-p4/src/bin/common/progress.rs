@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a command is at, on a terminal only.
+//! Progress of a command, on a terminal only.
 use std::io::{IsTerminal, Write};
 
 /// Replaces what was shown last; nothing at the end.

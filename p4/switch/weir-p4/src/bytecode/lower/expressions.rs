@@ -293,7 +293,7 @@ impl<'p> Lower<'p> {
     }
 }
 
-/// How far left and right again a value goes to be cut to `w` bits.
+/// Shift, left and right again, that cuts a value to `w` bits.
 fn cut(w: u32) -> u8 {
     (64 - w.clamp(1, 64)) as u8
 }

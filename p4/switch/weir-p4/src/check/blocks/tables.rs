@@ -129,7 +129,7 @@ impl Context<'_> {
         Ok(key_types)
     }
 
-    /// Which of the table's actions a reference names.
+    /// Finds the action of the table that a reference names.
     fn listed_action(&mut self, table: &Table, r: &ActionRef, role: &str) -> Checked<usize> {
         let found = self.lookup(&r.path.text).cloned();
         let body = match found.map(|v| v.kind) {

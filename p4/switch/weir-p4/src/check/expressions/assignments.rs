@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be written to, and writing to it.
+//! Assignable expressions, and assignments.
 use crate::check::prelude::*;
 
 impl Context<'_> {
-    /// What an assignment or `out` argument writes to.
+    /// Target of an assignment or `out` argument.
     pub fn lvalue(&mut self, e: &Expr) -> Checked<LValue> {
         match &e.kind {
             ExprKind::Slice(base, hi, lo) => {

@@ -7,7 +7,7 @@ mod operators;
 
 use crate::check::prelude::*;
 
-/// What nests deeper than this is kept in a temporary.
+/// Deeper expressions are kept in a temporary.
 const DEEPEST: u32 = 64;
 
 /// Whether an expression nests more than `left` deep.

@@ -209,7 +209,7 @@ impl Maker<'_, '_> {
         }
     }
 
-    /// How a value set matches a field: exactly, unless `@match` says otherwise.
+    /// Match type of a value set's field: exact, unless `@match` says otherwise.
     pub(super) fn match_annotation(&mut self, annos: &[ast::Annotation]) -> Checked<MatchType> {
         let Some(a) = annos.iter().find(|a| a.name.text == "match") else {
             return Ok(MatchType::Exact);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets can reach.
+//! Reachability by packets.
 use crate::check::prelude::*;
 use std::collections::BTreeSet;
 
-/// What packets can reach: tables, digests. The rest is not in P4Info, as p4c leaves out what it removes.
+/// Objects that packets can reach: tables, digests. The rest is not in P4Info, as p4c leaves out what it removes.
 pub(super) struct Reached<'p> {
     pub(super) program: &'p Program,
-    /// Bodies of actions. What they call is inlined in p4c's eyes.
+    /// Bodies of actions. Functions called in them are inlined in p4c's eyes.
     pub(super) actions: BTreeSet<usize>,
     pub(super) called: BTreeSet<usize>,
     pub(super) procs: Vec<bool>,

@@ -21,7 +21,7 @@ pub(super) struct Symbols {
     /// Kind and name; the id is 0 until it is given out.
     pub(super) ids: BTreeMap<(Prefix, String), u32>,
     taken: BTreeSet<u32>,
-    /// How many names have each suffix of whole components.
+    /// Number of names with each suffix of whole components.
     pub(super) suffixes: BTreeMap<String, usize>,
 }
 

@@ -15,7 +15,7 @@ use crate::exec::state::State;
 use crate::exec::table::EntryAction;
 use crate::value::{BitWriter, Val, read_bits};
 
-/// How a piece of code ended.
+/// Result of a piece of code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flow {
     Next,
@@ -26,7 +26,7 @@ enum Flow {
     Fault,
 }
 
-/// What a block asked for besides changing fields.
+/// Requests of a block besides changed fields.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Session and field list.
@@ -56,18 +56,18 @@ pub struct DigestData {
 /// instruction; larger ones are several.
 pub const PACKET_STEPS: u64 = 4_000_000;
 
-/// What running a block is at least, so that packets are never free.
+/// Minimum cost of a block, so that packets are never free.
 const LEAST_STEPS: u64 = 50;
 
 /// Words of packed keys that need no allocation.
 const FEW_WORDS: usize = 16;
 
-/// What stays allocated from packet to packet.
+/// Buffers kept from packet to packet.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// The frame of values above 64 bits.
     pub wide: Vec<Val>,
-    /// What the deparser wrote.
+    /// Output of the deparser.
     pub head: BitWriter,
     data: BitWriter,
     /// Tables whose actions run on a hit, and the color that their direct meter gave.
@@ -82,7 +82,7 @@ impl Scratch {
     }
 }
 
-/// What a packet brings to the machine.
+/// Input of a run: one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// Bytes for the parser.
@@ -102,7 +102,7 @@ pub struct Machine<'a> {
     state: &'a mut State,
     scratch: &'a mut Scratch,
     pub packet: &'a [u8],
-    /// How far the parser is, in bits.
+    /// Position of the parser, in bits.
     pub at: usize,
     pub payload: &'a [u8],
     /// Length that counters, meters and standard_metadata see.

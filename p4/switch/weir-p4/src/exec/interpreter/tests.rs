@@ -11,7 +11,7 @@ use proptest::prelude::*;
 /// The value of an expression over slots of these widths and values.
 fn run(e: Expression, inputs: &[(u32, Val)]) -> Val {
     let to = inputs.len();
-    // What is never run still says how wide the slots are.
+    // Code that is never run still gives the slots' widths.
     let widths =
         inputs.iter().enumerate().map(|(i, (w, _))| Statement::Set(i, Expression::Const(Val::all_ones(*w)))).collect();
     let p = Program { slots: to + 1, procs: vec![vec![Statement::Set(to, e)], widths], ..Program::default() };

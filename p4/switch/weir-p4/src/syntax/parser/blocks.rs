@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands in parsers and controls: states, tables, entries, sets of keys, arguments.
+//! Contents of parsers and controls: states, tables, entries, sets of keys, arguments.
 use super::*;
 
 impl Parser<'_> {

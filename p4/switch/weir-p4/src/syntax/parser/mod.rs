@@ -24,8 +24,8 @@ struct Parser<'a> {
     quiet: u32,
 }
 
-/// What is nested deeper than this is refused, so that no input overflows the compiler's stack, which has room for
-/// several times as much in every pass ([`crate::stack`]).
+/// Deeper nesting is rejected, so that no input overflows the compiler's stack, which has room for several times as
+/// much in every pass ([`crate::stack`]).
 const MAX_DEPTH: u32 = 10_000;
 
 /// Blocks in blocks, and `if` behind `else`: these nest in the compiled program too.

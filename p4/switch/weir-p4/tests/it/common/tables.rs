@@ -73,13 +73,13 @@ pub const PREFIXES: [u64; 3] = [0x0001_0002_0000_0000, 0x0003_0000_0000_0000, 0x
 pub const NAMES: [u64; 2] = [0x1122_3344_5566_7788, 0x1122_3344_5566_7789];
 /// With the key of [`forward_names`], the first three of the first name fall into one set (p4/tests/icn/full.stf).
 pub const SEGMENTS: [u32; 16] = [0, 0x2322, 0x66b9, 0, 0x2322, 0x66b9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
-/// What `names` counts besides the packets: copies of Data, and entries that gave way.
+/// Cells of `names` that count other things than packets: copies of Data, and displaced entries.
 pub const DATA_COPIES: usize = 4;
 pub const ENTRIES_DISPLACED: usize = 16;
 
 const AGAIN: u32 = 510;
 
-/// Fills the tables of a program with icn_*.p4 (docs/design/icn.md, "What a switch does"): routes, the groups and the
+/// Fills the tables of a program with icn_*.p4 (docs/design/icn.md, "Rules of a switch"): routes, the groups and the
 /// session of copies, and limits. A port may have `quota` entries, port 2 three.
 pub fn forward_names(switch: &mut Switch, quota: u64) {
     let key = [("hash_key_low", 0x0302_0100), ("hash_key_high", 0x0706_0504)];
@@ -98,7 +98,7 @@ pub fn forward_names(switch: &mut Switch, quota: u64) {
     }
 }
 
-/// A packet of names (docs/design/icn.md, "The packet").
+/// A packet of names (docs/design/icn-formats.md, "The packet").
 #[derive(Clone, Copy)]
 pub struct Name {
     pub kind: u8,

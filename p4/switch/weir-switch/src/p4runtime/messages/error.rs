@@ -96,30 +96,30 @@ impl<T> At<T> for Res<T> {
     }
 }
 
-/// What a status may take in HTTP/2's headers unless the client says that it takes more: gRPC's clients refuse 16 kB, and
-/// by default all above 8 kB now and then; other headers take some too.
+/// Size limit of a status in HTTP/2's headers unless the client announces a larger one: gRPC's clients reject 16 kB,
+/// and by default all above 8 kB now and then; other headers take some too.
 const STATUS_BYTES: usize = 7 << 10;
 /// Of which the text takes so much.
 const TEXT_BYTES: usize = 3 << 10;
 /// By this header of a request a client says how many bytes of status it takes.
-const ROOM_HEADER: &str = "weir-status-bytes";
-const MAX_ROOM_BYTES: usize = 1 << 20;
+const BUDGET_HEADER: &str = "weir-status-bytes";
+const MAX_BUDGET_BYTES: usize = 1 << 20;
 
 /// Bytes of status that a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room(usize);
+pub struct StatusBudget(usize);
 
-impl Default for Room {
+impl Default for StatusBudget {
     fn default() -> Self {
-        Room(STATUS_BYTES)
+        StatusBudget(STATUS_BYTES)
     }
 }
 
-impl Room {
-    /// What the headers of a request say.
-    pub fn of(metadata: &tonic::metadata::MetadataMap) -> Room {
-        let said = metadata.get(ROOM_HEADER).and_then(|v| v.to_str().ok()?.parse().ok());
-        Room(said.unwrap_or(STATUS_BYTES).clamp(STATUS_BYTES, MAX_ROOM_BYTES))
+impl StatusBudget {
+    /// Limit from the headers of a request.
+    pub fn of(metadata: &tonic::metadata::MetadataMap) -> StatusBudget {
+        let said = metadata.get(BUDGET_HEADER).and_then(|v| v.to_str().ok()?.parse().ok());
+        StatusBudget(said.unwrap_or(STATUS_BYTES).clamp(STATUS_BYTES, MAX_BUDGET_BYTES))
     }
 }
 
@@ -138,9 +138,9 @@ pub fn cut(text: &str, most: usize) -> String {
     if in_header(text) <= most {
         return text.into();
     }
-    let mut room = most.saturating_sub(TAIL);
+    let mut budget = most.saturating_sub(TAIL);
     let fits = |c: char| {
-        room = room.checked_sub(header_bytes(c))?;
+        budget = budget.checked_sub(header_bytes(c))?;
         Some(c.len_utf8())
     };
     let end: usize = text.chars().map_while(fits).sum();
@@ -153,7 +153,7 @@ pub fn cut(text: &str, most: usize) -> String {
 /// Status of a batch (P4Runtime 12.3): UNKNOWN with one `p4.v1.Error` for each element, or nothing when all went well.
 /// Errors are cut to what the client takes: first their texts, and when that is not enough the list of them ends early,
 /// which the status's own text says.
-pub fn batch_status(what: &str, results: &[Res<()>], room: Room) -> Result<(), Status> {
+pub fn batch_status(what: &str, results: &[Res<()>], budget: StatusBudget) -> Result<(), Status> {
     let failed = results.iter().filter(|r| r.is_err()).count();
     let Some(first) = results.iter().find_map(|r| r.as_ref().err()) else { return Ok(()) };
     let message = if results.len() == 1 {
@@ -163,7 +163,7 @@ pub fn batch_status(what: &str, results: &[Res<()>], room: Room) -> Result<(), S
     };
     // In base64, with the text once more.
     let text = cut(&message, TEXT_BYTES);
-    let details_bytes = (room.0 - in_header(&text)) / 4 * 3 - 16;
+    let details_bytes = (budget.0 - in_header(&text)) / 4 * 3 - 16;
     let list = |most: usize| -> Vec<prost_types::Any> {
         let one = |r: &Res<()>| {
             let error = r.as_ref().map_or_else(|e| e.error(most), |()| proto::p4::v1::Error::default());
@@ -184,7 +184,7 @@ pub fn batch_status(what: &str, results: &[Res<()>], room: Room) -> Result<(), S
     let note = |n: usize| format!("; what became of the first {n} is listed, send fewer at a time to hear of all");
     let text = cut(&message, TEXT_BYTES - in_header(&note(results.len())));
     // The header has the text and the details have it again.
-    let details_bytes = (room.0 - TEXT_BYTES) / 4 * 3 - 16;
+    let details_bytes = (budget.0 - TEXT_BYTES) / 4 * 3 - 16;
     let mut left = details_bytes.saturating_sub(text.len() + note(results.len()).len() + 16);
     for any in list(80) {
         let Some(rest) = left.checked_sub(any.encoded_len() + 3) else { break };
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_batch_reports_each_element() {
-        let status = batch_status("updates", &[Ok(()), Err(not_found("no such entry"))], Room::default()).unwrap_err();
+        let status =
+            batch_status("updates", &[Ok(()), Err(not_found("no such entry"))], StatusBudget::default()).unwrap_err();
         assert_eq!(status.code(), Code::Unknown);
         let rpc = proto::google::rpc::Status::decode(status.details()).unwrap();
         let codes: Vec<i32> = rpc
@@ -217,10 +218,10 @@ mod tests {
             .map(|any| proto::p4::v1::Error::decode(any.value.as_slice()).unwrap().canonical_code)
             .collect();
         assert_eq!(codes, [0, Code::NotFound as i32]);
-        assert!(batch_status("updates", &[Ok(())], Room::default()).is_ok());
+        assert!(batch_status("updates", &[Ok(())], StatusBudget::default()).is_ok());
     }
 
-    /// What a status takes in headers.
+    /// Size of a status in headers.
     fn in_headers(s: &Status) -> usize {
         in_header(s.message()) + s.details().len().div_ceil(3) * 4
     }
@@ -236,7 +237,7 @@ mod tests {
         let fail = |i: usize| Err(not_found(format!("no such entry, number {i}: {}", "é\n".repeat(i % 40 * 20))));
         for n in [1, 2, 30, 60, 100, 500, 4000] {
             let results: Vec<Res<()>> = (0..n).map(|i| if i % 2 == 0 { fail(i) } else { Ok(()) }).collect();
-            let status = batch_status("updates", &results, Room::default()).unwrap_err();
+            let status = batch_status("updates", &results, StatusBudget::default()).unwrap_err();
             assert!(in_headers(&status) <= STATUS_BYTES, "{n}: {}", in_headers(&status));
             let list = listed(&status);
             assert_eq!(list.len() == n, n <= 60, "{n}: {}", list.len());
@@ -246,8 +247,8 @@ mod tests {
             assert_eq!(status.message().contains(&said), list.len() < n, "{}", status.message());
             // A client that takes more hears more.
             let mut metadata = tonic::metadata::MetadataMap::new();
-            metadata.insert(ROOM_HEADER, "1000000".parse().unwrap());
-            let status = batch_status("updates", &results, Room::of(&metadata)).unwrap_err();
+            metadata.insert(BUDGET_HEADER, "1000000".parse().unwrap());
+            let status = batch_status("updates", &results, StatusBudget::of(&metadata)).unwrap_err();
             assert_eq!(listed(&status).len(), n);
             assert!(in_headers(&status) <= 1_000_000);
         }

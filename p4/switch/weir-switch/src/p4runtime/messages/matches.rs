@@ -15,7 +15,7 @@ fn prefix_mask(width: u32, len: u32) -> Val {
     Val::all_ones(len).shl((width - len) as usize, width)
 }
 
-/// What a field that is left out of a match means; `None` when it must not be left out.
+/// Match of a field that is left out; `None` when it must not be left out.
 fn any(kind: MatchKind, width: u32, signed: bool) -> Option<KeyMatch> {
     match kind {
         MatchKind::Exact | MatchKind::Selector => None,
@@ -84,7 +84,7 @@ fn key(kind: MatchKind, width: u32, signed: bool, strings: &Option<Arc<Strings>>
     }
 }
 
-/// How one field of a key is declared.
+/// Declaration of one field of a key.
 pub struct Shape<'a> {
     pub field: &'a info::MatchField,
     pub kind: MatchKind,

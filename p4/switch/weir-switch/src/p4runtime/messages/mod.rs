@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! P4Runtime's messages and the interpreter's own forms of the same things. Pure: nothing here knows a device, a book or
+//! P4Runtime's messages and the interpreter's own forms of the same things. Pure: nothing here knows a device, a controller or
 //! a connection.
 pub mod actions;
 pub mod arrays;

@@ -382,7 +382,7 @@ pub fn message(p: &ir::P4Info) -> pb::P4Info {
     }
 }
 
-/// What must agree: kind, name and id of an object, then property and value.
+/// Facts that must agree: kind, name and id of an object, then property and value.
 type Facts = BTreeMap<(&'static str, u32, String), String>;
 
 struct Collect(Facts, BTreeMap<(&'static str, u32), String>);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the arrays of a program may take.
+//! Memory limit of a program's arrays.
 use weir_p4::bytecode::program::Program;
 
-/// What a program's arrays may take unless the operator says otherwise.
+/// Default memory limit of a program's arrays.
 pub const STATE_BYTES: u64 = 256 << 20;
 
 /// Sees whether the arrays of a program fit.
 ///
 /// # Errors
-/// How much they take, and which takes the most.
+/// They take more than `max_bytes`; the text has their sum and the largest.
 pub fn check_state(program: &Program, max_bytes: u64) -> Result<(), String> {
     const MIB: f64 = (1 << 20) as f64;
     let arrays = program.array_bytes();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An answer on its way to a controller that may be slow, or never read: a few messages, bounded in bytes. Whoever makes
-//! the answer waits for room; when nothing is taken for too long, what waits is thrown away and the answer ends with
-//! the reason, so that a reader that is not there holds neither memory nor anything else.
+//! An answer on its way to a controller that may be slow, or never read: a few messages, bounded in bytes. The producer
+//! waits for room; when nothing is taken for too long, waiting messages are thrown away and the answer ends with the
+//! reason, so that an absent reader holds neither memory nor anything else.
 use crate::p4runtime::lock::lock;
 use crate::p4runtime::proto::p4::v1::ReadResponse;
 use prost::Message as _;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_stream::Stream;
 use tonic::Status;
 
-/// What may wait for one reader.
+/// Size limit of messages that wait for one reader.
 const ROOM_BYTES: usize = 1 << 20;
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct Waiting {
     bytes: usize,
     /// Comes after the messages; set once no more will be put.
     end: Option<Result<(), Status>>,
-    /// How often the reader has taken something.
+    /// Number of times that the reader has taken something.
     taken: u64,
     /// The reader has gone.
     gone: bool,

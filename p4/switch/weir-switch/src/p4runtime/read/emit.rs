@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The entities that a request asked for, a piece at a time.
 use super::{Filter, Item, Reader, Want};
-use crate::p4runtime::book::{Book, Group};
+use crate::p4runtime::controller_state::{ControllerState, Group};
 use crate::p4runtime::messages::arrays::unpack;
 use crate::p4runtime::messages::{actions, arrays, matches};
 use crate::p4runtime::proto::p4::v1::{self as pb, Entity, entity::Entity as E};
@@ -13,13 +13,13 @@ use weir_p4::bytecode::program as ir;
 use weir_p4::exec::{EntryAction, EntryId, EntryState, Member, place_of};
 use weir_p4::p4info as info;
 
-/// What is looked at in one piece at most: things that are there, and entities that come of them.
+/// Size limit of one piece: items looked at, and entities found.
 const PIECE_LOOKS: usize = 2048;
 const PIECE_ENTITIES: usize = 128;
 
 impl Reader<'_> {
     fn fits(&self, t: &info::Table, id: EntryId, x: &EntryState, f: &Filter) -> bool {
-        let note = self.book.note(t.ir_index, id);
+        let note = self.controller.note(t.ir_index, id);
         let call = match &x.action {
             EntryAction::Call(c) => Some(c.action),
             _ => None,
@@ -38,11 +38,11 @@ impl Reader<'_> {
             Item::Members(at, from) => return self.emit_members(at, from, out),
             Item::Groups(at, from) => return self.emit_groups(at, from, out),
             Item::Multicasts(from) => {
-                let last = emit_range(&self.book.multicast, from, out, |_, g| Some(multicast_group(g)))?;
+                let last = emit_range(&self.controller.multicast, from, out, |_, g| Some(multicast_group(g)))?;
                 return Some(Item::Multicasts(Bound::Excluded(last)));
             }
             Item::Clones(from) => {
-                let last = emit_range(&self.book.clones, from, out, |_, c| Some(clone_session(c)))?;
+                let last = emit_range(&self.controller.clones, from, out, |_, c| Some(clone_session(c)))?;
                 return Some(Item::Clones(Bound::Excluded(last)));
             }
             Item::Counter(at, range) => return self.emit_counters(at, range, out),
@@ -58,16 +58,16 @@ impl Reader<'_> {
             }
             Item::Group(at, id) => {
                 let p = &self.config.program.info.action_profiles[at];
-                self.book.groups[p.ir_index].get(&id).map(|g| group(p, id, g))
+                self.controller.groups[p.ir_index].get(&id).map(|g| group(p, id, g))
             }
-            Item::Multicast(id) => self.book.multicast.get(&id).map(multicast_group),
-            Item::Clone(id) => self.book.clones.get(&id).map(clone_session),
+            Item::Multicast(id) => self.controller.multicast.get(&id).map(multicast_group),
+            Item::Clone(id) => self.controller.clones.get(&id).map(clone_session),
             Item::ValueSet(at) => {
                 let v = &self.config.program.info.value_sets[at];
-                let members = self.book.value_sets[v.ir_index].clone();
+                let members = self.controller.value_sets[v.ir_index].clone();
                 Some(E::ValueSetEntry(pb::ValueSetEntry { value_set_id: v.preamble.id, members }))
             }
-            Item::Digest(at) => self.book.digests.get(&at).map(|s| self.digest(at, s)),
+            Item::Digest(at) => self.controller.digests.get(&at).map(|s| self.digest(at, s)),
         };
         out.extend(one.map(entity));
         None
@@ -101,13 +101,14 @@ impl Reader<'_> {
     fn emit_members(&self, at: usize, from: Bound<u32>, out: &mut Vec<Entity>) -> Option<Item> {
         let p = &self.config.program.info.action_profiles[at];
         let members = &self.state.profiles[p.ir_index].members;
-        let last = emit_range(members, from, out, |id, m| (!Book::is_reserved(id)).then(|| self.member(p, id, m)))?;
+        let last =
+            emit_range(members, from, out, |id, m| (!ControllerState::is_reserved(id)).then(|| self.member(p, id, m)))?;
         Some(Item::Members(at, Bound::Excluded(last)))
     }
 
     fn emit_groups(&self, at: usize, from: Bound<u32>, out: &mut Vec<Entity>) -> Option<Item> {
         let p = &self.config.program.info.action_profiles[at];
-        let last = emit_range(&self.book.groups[p.ir_index], from, out, |id, g| Some(group(p, id, g)))?;
+        let last = emit_range(&self.controller.groups[p.ir_index], from, out, |id, g| Some(group(p, id, g)))?;
         Some(Item::Groups(at, Bound::Excluded(last)))
     }
 
@@ -191,7 +192,7 @@ impl Reader<'_> {
                 });
             }
         };
-        let note = self.book.note(t.ir_index, id);
+        let note = self.controller.note(t.ir_index, id);
         let action = match (&x.action, note.and_then(|n| n.one_shot.as_ref())) {
             (_, Some(shot)) => Some(A::ActionProfileActionSet(shot.set.clone())),
             (EntryAction::Call(c), _) => actions::call_message(&self.config.program, t, c).map(A::Action),
@@ -224,7 +225,7 @@ impl Reader<'_> {
             EntryAction::Call(c) => actions::call_message(&self.config.program, t, c),
             _ => None,
         };
-        let note = &self.book.defaults[t.ir_index];
+        let note = &self.controller.defaults[t.ir_index];
         E::TableEntry(pb::TableEntry {
             action: action.map(|a| pb::TableAction { r#type: Some(pb::table_action::Type::Action(a)) }),
             controller_metadata: note.controller_metadata,

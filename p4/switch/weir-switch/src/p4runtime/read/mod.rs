@@ -7,7 +7,7 @@ mod emit;
 pub mod idle;
 mod plan;
 
-use super::book::Book;
+use super::controller_state::ControllerState;
 use super::pipeline::Config;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use weir_p4::bytecode::program::{self as ir, KeyMatch};
 use weir_p4::exec::State;
 use weir_p4::p4info as info;
 
-/// What a request wants to see of an entry.
+/// Parts of an entry that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     Entry { counter: bool, meter: bool, idle: bool },
@@ -23,7 +23,7 @@ pub enum Want {
     Meter,
 }
 
-/// Which entries of a table a request means.
+/// Filter of a request on the entries of a table.
 #[derive(Debug, Default)]
 pub struct Filter {
     keys: Option<Vec<KeyMatch>>,
@@ -58,7 +58,7 @@ pub enum Item {
 pub struct Reader<'a> {
     pub config: &'a Config,
     pub state: &'a State,
-    pub book: &'a Book,
+    pub controller: &'a ControllerState,
     pub now_us: u64,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a request asks for.
+//! Plan of a read request.
 use super::{Filter, Item, Reader, Want};
-use crate::p4runtime::book::Book;
+use crate::p4runtime::controller_state::ControllerState;
 use crate::p4runtime::messages::arrays::cells;
 use crate::p4runtime::messages::error::{At, Res, invalid, not_found, unimplemented};
 use crate::p4runtime::messages::{ids, matches};
@@ -26,7 +26,7 @@ fn chosen<'a, T>(
 }
 
 impl Reader<'_> {
-    /// What a request asks for; an id of 0 means all.
+    /// Adds the items that a request asks for; an id of 0 means all.
     pub fn plan(&self, e: &Entity, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
         let Some(entity) = &e.entity else {
@@ -72,7 +72,7 @@ impl Reader<'_> {
                 out.push(Item::Members(at, Bound::Unbounded));
             } else if e.action_profile_id == 0 {
                 return Err(invalid("is unset, member_id is not").under("action_profile_id"));
-            } else if members.contains_key(&e.member_id) && !Book::is_reserved(e.member_id) {
+            } else if members.contains_key(&e.member_id) && !ControllerState::is_reserved(e.member_id) {
                 out.push(Item::Member(at, e.member_id));
             } else {
                 let m = format!("action profile {} has no member {}", p.preamble.name, e.member_id);
@@ -85,7 +85,7 @@ impl Reader<'_> {
     fn groups(&self, e: &pb::ActionProfileGroup, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
         for (at, p) in chosen(&info.action_profiles, e.action_profile_id, "action_profile", |p| &p.preamble)? {
-            let groups = &self.book.groups[p.ir_index];
+            let groups = &self.controller.groups[p.ir_index];
             if e.group_id == 0 {
                 out.push(Item::Groups(at, Bound::Unbounded));
             } else if e.action_profile_id == 0 {
@@ -136,7 +136,7 @@ impl Reader<'_> {
     fn digests(&self, e: &pb::DigestEntry, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
         for (at, d) in chosen(&info.digests, e.digest_id, "digest", |d| &d.preamble)? {
-            if self.book.digests.contains_key(&at) {
+            if self.controller.digests.contains_key(&at) {
                 out.push(Item::Digest(at));
             } else if e.digest_id != 0 {
                 return Err(not_found(format!("digest {} is not enabled", d.preamble.name)));
@@ -151,7 +151,7 @@ impl Reader<'_> {
             Some(T::MulticastGroupEntry(g)) if g.multicast_group_id == 0 => {
                 out.push(Item::Multicasts(Bound::Unbounded));
             }
-            Some(T::MulticastGroupEntry(g)) if self.book.multicast.contains_key(&g.multicast_group_id) => {
+            Some(T::MulticastGroupEntry(g)) if self.controller.multicast.contains_key(&g.multicast_group_id) => {
                 out.push(Item::Multicast(g.multicast_group_id));
             }
             Some(T::MulticastGroupEntry(g)) => {
@@ -161,7 +161,7 @@ impl Reader<'_> {
             Some(T::CloneSessionEntry(c)) if c.session_id == 0 => {
                 out.push(Item::Clones(Bound::Unbounded));
             }
-            Some(T::CloneSessionEntry(c)) if self.book.clones.contains_key(&c.session_id) => {
+            Some(T::CloneSessionEntry(c)) if self.controller.clones.contains_key(&c.session_id) => {
                 out.push(Item::Clone(c.session_id));
             }
             Some(T::CloneSessionEntry(c)) => {

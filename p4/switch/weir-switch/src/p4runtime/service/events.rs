@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the switch sends to controllers: packets and digests.
+//! Messages of the switch to controllers: packets and digests.
 use super::{Live, Service};
 use crate::device::Event;
 use crate::p4runtime::lock::lock;

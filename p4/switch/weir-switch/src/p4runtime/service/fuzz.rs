@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages without a server between, for fuzzers.
 use crate::device::Device;
-use crate::p4runtime::book::Book;
+use crate::p4runtime::controller_state::ControllerState;
 use crate::p4runtime::pipeline::{Config, STATE_BYTES};
 use crate::p4runtime::proto::p4::v1 as pb;
 use crate::p4runtime::read::{Item, Reader};
@@ -24,17 +24,17 @@ pub fn fuzz(device: &mut Device, data: &[u8]) {
     let now_us = device.now_us();
     let Some(p) = device.pipeline.as_mut() else { return };
     let Ok(config) = Config::new(p.switch.program.clone(), Bytes::new()) else { return };
-    let mut book = Book::new(&config);
+    let mut controller = ControllerState::new(&config);
     if let Ok(w) = pb::WriteRequest::decode(data) {
-        let mut writer = Writer::new(&config, &mut p.switch.state, &mut book, now_us);
+        let mut writer = Writer::new(&config, &mut p.switch.state, &mut controller, now_us);
         let results = if *kind == 0 { writer.each(&w.updates, 0) } else { writer.all(&w.updates) };
         assert_eq!(results.len(), w.updates.len());
     }
     if let Ok(r) = pb::ReadRequest::decode(data) {
-        let reader = Reader { config: &config, state: &p.switch.state, book: &book, now_us };
+        let reader = Reader { config: &config, state: &p.switch.state, controller: &controller, now_us };
         for e in &r.entities {
             let mut items: Vec<Item> = Vec::new();
-            // What is refused is refused for good.
+            // A rejected request is not tried again.
             let _ = reader.plan(e, &mut items);
             let mut out = Vec::new();
             while let Some(item) = items.pop() {

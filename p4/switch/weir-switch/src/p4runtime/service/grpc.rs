@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The service as tonic calls it.
 use super::Service;
-use crate::p4runtime::messages::error::Room;
+use crate::p4runtime::messages::error::StatusBudget;
 use crate::p4runtime::proto::p4::v1::{
     self as pb, StreamMessageRequest, StreamMessageResponse, p4_runtime_server::P4Runtime,
 };
@@ -38,15 +38,15 @@ impl P4Runtime for Server {
 
     async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
         let service = self.0.clone();
-        let room = Room::of(request.metadata());
+        let budget = StatusBudget::of(request.metadata());
         let (place, caller) = (request.extensions().get().cloned(), Caller::found(request.extensions()));
-        whole(place, async move { service.write(request.into_inner(), room, &caller).await }).await?;
+        whole(place, async move { service.write(request.into_inner(), budget, &caller).await }).await?;
         Ok(Response::new(pb::WriteResponse {}))
     }
 
     async fn read(&self, request: Request<pb::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        let room = Room::of(request.metadata());
-        self.0.clone().read(request.into_inner(), room).await.map(Response::new)
+        let budget = StatusBudget::of(request.metadata());
+        self.0.clone().read(request.into_inner(), budget).await.map(Response::new)
     }
 
     async fn set_forwarding_pipeline_config(

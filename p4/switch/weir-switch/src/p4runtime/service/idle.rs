@@ -91,10 +91,11 @@ impl Service {
             let job = move |d: &mut Device| {
                 let now_us = d.now_us();
                 let p = d.pipeline.as_ref().filter(|p| p.generation == live.generation)?;
-                let mut book = lock(&live.book);
-                let piece = Reader { config: &live.config, state: &p.switch.state, book: &book, now_us }.expired(at);
+                let mut controller = lock(&live.controller);
+                let piece = Reader { config: &live.config, state: &p.switch.state, controller: &controller, now_us }
+                    .expired(at);
                 for (table, id, _) in &piece.expired {
-                    book.notified(*table, *id, now_us);
+                    controller.notified(*table, *id, now_us);
                 }
                 Some(piece)
             };

@@ -13,7 +13,7 @@ pub use fuzz::fuzz;
 pub use grpc::{API_VERSION, Server};
 
 use super::audit::Audit;
-use super::book::Book;
+use super::controller_state::ControllerState;
 use super::lock::lock;
 use super::messages::error::{Fail, Res, invalid, not_found, precondition};
 use super::pipeline::Config;
@@ -39,14 +39,14 @@ struct Live {
     generation: u64,
     config: Arc<Config>,
     /// Only jobs on the packet thread use it, one after the other: it never waits.
-    book: Arc<Mutex<Book>>,
+    controller: Arc<Mutex<ControllerState>>,
 }
 
 /// Verified and saved; written to and read, not yet running (13, COMMIT).
 struct Saved {
     config: Arc<Config>,
     state: State,
-    book: Book,
+    controller: ControllerState,
 }
 
 /// Held by whoever writes, reads or replaces a program.
@@ -67,7 +67,7 @@ pub struct Service {
     reads: Arc<Semaphore>,
     /// One piece of a read at a time is on the packet thread, however many read.
     looking: tokio::sync::Mutex<()>,
-    /// What `pipelines` has running, for the pump, which must not wait for a write.
+    /// The running pipeline in `pipelines`, for the pump, which must not wait for a write.
     current: Mutex<Option<Arc<Live>>>,
     digests: Mutex<Digests>,
     digests_changed: Notify,
@@ -96,8 +96,8 @@ impl Service {
         audit: Arc<Audit>,
     ) -> Service {
         let live = initial.map(|(generation, config)| {
-            let book = Arc::new(Mutex::new(Book::new(&config)));
-            Arc::new(Live { generation, config: Arc::new(config), book })
+            let controller = Arc::new(Mutex::new(ControllerState::new(&config)));
+            Arc::new(Live { generation, config: Arc::new(config), controller })
         });
         Service {
             device_id,
@@ -152,10 +152,10 @@ impl Service {
 
     /// The pump goes by what the controller has written.
     fn take_digest_settings(&self, live: &Live) {
-        let book = lock(&live.book);
+        let controller = lock(&live.controller);
         let mut digests = lock(&self.digests);
         for at in 0..live.config.digests.len() {
-            digests.set(at, book.digests.get(&at).copied());
+            digests.set(at, controller.digests.get(&at).copied());
         }
         self.digests_changed.notify_one();
     }

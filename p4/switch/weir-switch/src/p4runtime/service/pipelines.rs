@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SetForwardingPipelineConfig and GetForwardingPipelineConfig.
 use super::{Live, Pipelines, Saved, Service, gone};
-use crate::p4runtime::book::Book;
+use crate::p4runtime::controller_state::ControllerState;
 use crate::p4runtime::lock::lock;
 use crate::p4runtime::messages::error::{invalid, not_found, unimplemented};
 use crate::p4runtime::pipeline::Config;
@@ -58,7 +58,7 @@ impl Service {
                 return Err(not_found("no configuration is saved; use VERIFY_AND_SAVE first").status());
             };
             let saved = *saved;
-            return self.commit(&mut pipelines, saved.config, saved.book, Some(saved.state)).await;
+            return self.commit(&mut pipelines, saved.config, saved.controller, Some(saved.state)).await;
         }
         let Some(config) = r.config else { return Err(invalid("is unset").under("config").status()) };
         let config = Arc::new(self.verify(config).await?);
@@ -68,17 +68,17 @@ impl Service {
         let mut pipelines = self.change().await;
         // Another may have become primary while the program was compiled.
         primary()?;
-        let book = Book::new(&config);
+        let controller = ControllerState::new(&config);
         if action == Action::VerifyAndSave {
             // `random` begins when the program runs: commit gives it the device's seed.
             let program = config.program.clone();
             let state = tokio::task::spawn_blocking(move || State::new(&program, 0)).await;
             let state = state.map_err(|e| Status::internal(format!("the program could not be saved: {e}")))?;
-            pipelines.saved = Some(Box::new(Saved { config, state, book }));
+            pipelines.saved = Some(Box::new(Saved { config, state, controller }));
             return Ok(());
         }
         pipelines.saved = None;
-        self.commit(&mut pipelines, config, book, None).await
+        self.commit(&mut pipelines, config, controller, None).await
     }
 
     async fn verify(&self, config: pb::ForwardingPipelineConfig) -> Result<Config, Status> {
@@ -95,7 +95,7 @@ impl Service {
         &self,
         pipelines: &mut Pipelines,
         config: Arc<Config>,
-        book: Book,
+        controller: ControllerState,
         state: Option<State>,
     ) -> Result<(), Status> {
         let program = config.program.clone();
@@ -104,7 +104,7 @@ impl Service {
         // back.
         let make = move || {
             let mut switch = Switch::new(program, seed);
-            // What was written since the program was saved.
+            // Writes since the program was saved.
             if let Some(mut state) = state {
                 state.continue_random(&switch.state);
                 switch.state = state;
@@ -115,7 +115,7 @@ impl Service {
         let switch = tokio::task::spawn_blocking(make).await.map_err(failed)?;
         let (generation, old) = self.handle.call(move |d| d.install(switch)).await.map_err(gone)?;
         tokio::task::spawn_blocking(move || drop(old));
-        let live = Arc::new(Live { generation, config, book: Arc::new(Mutex::new(book)) });
+        let live = Arc::new(Live { generation, config, controller: Arc::new(Mutex::new(controller)) });
         *lock(&self.digests) = Digests::default();
         self.take_digest_settings(&live);
         *lock(&self.current) = Some(live.clone());

@@ -3,7 +3,7 @@
 use super::{MAX_READS, Pipelines, Service, gone, no_program};
 use crate::device::Device;
 use crate::p4runtime::lock::lock;
-use crate::p4runtime::messages::error::{At, Res, Room, batch_status, exhausted};
+use crate::p4runtime::messages::error::{At, Res, StatusBudget, batch_status, exhausted};
 use crate::p4runtime::proto::p4::v1 as pb;
 use crate::p4runtime::read::Reader;
 use crate::p4runtime::read::answer::{self, Answer, Reading, Stopped};
@@ -24,7 +24,7 @@ const READER_PATIENCE: Duration = Duration::from_secs(5);
 const READER_HASTE: Duration = Duration::from_secs(2);
 
 impl Service {
-    pub(super) async fn read(self: Arc<Self>, r: pb::ReadRequest, room: Room) -> Result<Reading, Status> {
+    pub(super) async fn read(self: Arc<Self>, r: pb::ReadRequest, budget: StatusBudget) -> Result<Reading, Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
         if r.entities.len() > MAX_READ_ENTITIES {
             let m = format!("{} requests in one Read; the most are {MAX_READ_ENTITIES}", r.entities.len());
@@ -41,7 +41,7 @@ impl Service {
         }
         let (answer, reading) = answer::answer();
         tokio::spawn(async move {
-            let mut filling = Filling { answer, response: pb::ReadResponse::default(), bytes: 0, hurry: None, room };
+            let mut filling = Filling { answer, response: pb::ReadResponse::default(), bytes: 0, hurry: None, budget };
             let result = match self.fill(&r.entities, pipelines, &mut filling).await {
                 // Others need not wait for the reader any more.
                 Ok(status) => filling.answer.finish(status, READER_PATIENCE).await,
@@ -64,7 +64,7 @@ impl Service {
         filling: &mut Filling,
     ) -> Result<Result<(), Status>, Stopped> {
         let mut results: Vec<Res<()>> = Vec::with_capacity(requests.len());
-        // What is asked for twice is answered once, and its result is the same.
+        // Repeated requests are answered once, and have the same result.
         let mut first_at: HashMap<Vec<u8>, usize> = HashMap::new();
         for (i, request) in requests.iter().enumerate() {
             let first = *first_at.entry(request.encode_to_vec()).or_insert(i);
@@ -83,7 +83,7 @@ impl Service {
             results.push(result.at(|| format!("entities[{i}]")));
         }
         filling.send().await?;
-        Ok(batch_status("requests", &results, filling.room))
+        Ok(batch_status("requests", &results, filling.budget))
     }
 
     /// Answers one request: what is wrong with it, or why the Read ends here.
@@ -147,15 +147,20 @@ impl Service {
         if let Some(saved) = &pipelines.saved {
             // Others have their turn between two pieces.
             tokio::task::yield_now().await;
-            return Ok(f(&Reader { config: &saved.config, state: &saved.state, book: &saved.book, now_us: 0 }));
+            return Ok(f(&Reader {
+                config: &saved.config,
+                state: &saved.state,
+                controller: &saved.controller,
+                now_us: 0,
+            }));
         }
         let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
         let _one = self.looking.lock().await;
         let job = move |d: &mut Device| {
             let now_us = d.now_us();
             let p = d.pipeline.as_ref().filter(|p| p.generation == live.generation)?;
-            let book = lock(&live.book);
-            Some(f(&Reader { config: &live.config, state: &p.switch.state, book: &book, now_us }))
+            let controller = lock(&live.controller);
+            Some(f(&Reader { config: &live.config, state: &p.switch.state, controller: &controller, now_us }))
         };
         let result = self.handle.call(job).await.map_err(gone)?;
         result.ok_or_else(|| Status::aborted("the program was replaced meanwhile"))
@@ -169,7 +174,7 @@ struct Filling {
     bytes: usize,
     /// A change waits: the time by which all must be done.
     hurry: Option<tokio::time::Instant>,
-    room: Room,
+    budget: StatusBudget,
 }
 
 impl Filling {

@@ -107,7 +107,7 @@ impl Service {
     /// Takes a stream into arbitration. To claim to be primary is a change, with a line in the audit.
     async fn arbitrate(&self, id: StreamId, a: &pb::MasterArbitrationUpdate, caller: &Caller) -> Res<()> {
         let result = match number(&a.election_id) {
-            // Who may only read can listen, and takes nobody's place.
+            // A client with the right to read only can listen, and never becomes primary.
             Some(_) => caller.may("arbitration.election_id, a claim to be primary,", &[Right::Write, Right::Pipeline]),
             None => Ok(()),
         };

@@ -4,7 +4,7 @@ use super::{Service, gone, no_program};
 use crate::device::Device;
 use crate::p4runtime::audit::{Entry, tally};
 use crate::p4runtime::lock::lock;
-use crate::p4runtime::messages::error::{Res, Room, batch_status, exhausted, invalid};
+use crate::p4runtime::messages::error::{Res, StatusBudget, batch_status, exhausted, invalid};
 use crate::p4runtime::pipeline::Config;
 use crate::p4runtime::proto::p4::v1::{self as pb, write_request::Atomicity};
 use crate::p4runtime::transport::access::Caller;
@@ -18,16 +18,16 @@ const UPDATES_AT_ONCE: usize = 64;
 const MAX_ATOMIC: usize = 4096;
 
 impl Service {
-    pub(super) async fn write(&self, r: pb::WriteRequest, room: Room, caller: &Caller) -> Result<(), Status> {
+    pub(super) async fn write(&self, r: pb::WriteRequest, budget: StatusBudget, caller: &Caller) -> Result<(), Status> {
         let mut line = self.audit.is_on().then(|| caller.entry("Write").of_role(&r.role));
-        let result = self.apply(r, room, &mut line).await;
+        let result = self.apply(r, budget, &mut line).await;
         if let Some(line) = line {
             self.audit.record(&line.ended(&result));
         }
         result
     }
 
-    /// What became of a batch, for its line of the audit.
+    /// Records the results of a batch in its line of the audit.
     fn tell(line: &mut Option<Entry>, updates: &[pb::Update], config: &Config, results: &[Res<()>]) {
         if let Some(line) = line {
             line.updates = tally(updates, &config.program.info);
@@ -35,11 +35,11 @@ impl Service {
         }
     }
 
-    async fn apply(&self, r: pb::WriteRequest, room: Room, line: &mut Option<Entry>) -> Result<(), Status> {
+    async fn apply(&self, r: pb::WriteRequest, budget: StatusBudget, line: &mut Option<Entry>) -> Result<(), Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
-        // Who may not write holds up nobody: readers hurry for a change that waits.
+        // A client without the right to write delays nobody: readers hurry for a change that waits.
         self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
-        // Whoever becomes primary waits for this, so a request that was let in is finished under its primary.
+        // A new primary waits for this, so an admitted request is finished under its primary.
         let mut pipelines = self.change().await;
         self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
         let atomic = match Atomicity::try_from(r.atomicity) {
@@ -58,10 +58,10 @@ impl Service {
         }
         if let Some(saved) = &mut pipelines.saved {
             let saved = &mut **saved;
-            let mut w = Writer::new(&saved.config, &mut saved.state, &mut saved.book, 0);
+            let mut w = Writer::new(&saved.config, &mut saved.state, &mut saved.controller, 0);
             let results = if atomic { w.all(&r.updates) } else { w.each(&r.updates, 0) };
             Self::tell(line, &r.updates, &saved.config, &results);
-            return batch_status("updates", &results, room);
+            return batch_status("updates", &results, budget);
         }
         let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
         let digests = r.updates.iter().any(|u| {
@@ -76,8 +76,8 @@ impl Service {
             let job = move |d: &mut Device| {
                 let now_us = d.now_us();
                 let p = d.pipeline.as_mut().filter(|p| p.generation == live.generation)?;
-                let mut book = lock(&live.book);
-                let mut w = Writer::new(&live.config, &mut p.switch.state, &mut book, now_us);
+                let mut controller = lock(&live.controller);
+                let mut w = Writer::new(&live.config, &mut p.switch.state, &mut controller, now_us);
                 let updates = &updates[from..updates.len().min(from + step)];
                 Some(if atomic { w.all(updates) } else { w.each(updates, from) })
             };
@@ -89,6 +89,6 @@ impl Service {
             self.take_digest_settings(&live);
         }
         Self::tell(line, &updates, &live.config, &results);
-        batch_status("updates", &results, room)
+        batch_status("updates", &results, budget)
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What travels on controllers' streams: who is primary, and digests in lists.
+//! Contents of controllers' streams: arbitration, and digests in lists.
 pub mod digests;
 pub mod hub;
 pub mod roles;

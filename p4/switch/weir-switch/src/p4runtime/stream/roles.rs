@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who may write: one primary for each role, by election id (P4Runtime 5). Pure: streams are numbers here.
+//! Right to write: one primary for each role, by election id (P4Runtime 5). Pure: streams are numbers here.
 use crate::p4runtime::messages::error::{Res, denied, exhausted, invalid, not_found, precondition};
 use crate::p4runtime::proto::google::rpc;
 use crate::p4runtime::proto::p4::v1::{MasterArbitrationUpdate, Role as RoleMessage, Uint128};
@@ -108,7 +108,7 @@ impl Roles {
         }
     }
 
-    /// What each stream of a role is to know now (5.4).
+    /// Notices to each stream of a role (5.4).
     fn notices(&self, name: &str) -> Notices {
         let Some(role) = self.roles.get(name) else { return Vec::new() };
         let status = |stream: StreamId| {

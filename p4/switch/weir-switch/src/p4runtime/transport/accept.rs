@@ -19,21 +19,21 @@ use tracing::{error, warn};
 
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections of `inner`; its errors are logged and waited out.
-pub struct Patient<S> {
+/// Connections of `inner`; after an error, which is logged, the next is accepted after [`PAUSE`].
+pub struct AcceptBackoff<S> {
     inner: S,
     pause: Option<Pin<Box<Sleep>>>,
-    /// The last connection was not taken, which has been said.
+    /// The last connection was not accepted, which has been logged.
     failing: bool,
 }
 
-impl<S> Patient<S> {
-    pub fn new(inner: S) -> Patient<S> {
-        Patient { inner, pause: None, failing: false }
+impl<S> AcceptBackoff<S> {
+    pub fn new(inner: S) -> AcceptBackoff<S> {
+        AcceptBackoff { inner, pause: None, failing: false }
     }
 }
 
-impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Patient<S> {
+impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for AcceptBackoff<S> {
     type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<T>>> {
@@ -45,7 +45,7 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Patient<S> {
                 self.pause = None;
             }
             match Pin::new(&mut self.inner).poll_next(cx) {
-                // The caller went away before its turn.
+                // The client closed the connection before it was accepted.
                 Poll::Ready(Some(Err(e)))
                     if matches!(e.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) => {}
                 Poll::Ready(Some(Err(e))) => {
@@ -66,19 +66,19 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Patient<S> {
     }
 }
 
-/// Which connections there are, and how they are used: the one to give up when there are too many.
+/// Open connections and their usage: selects one to close when there are too many.
 #[derive(Default)]
-struct Seats {
+struct ConnectionSlots {
     list: BTreeMap<u64, Arc<Usage>>,
     /// Of the last connection.
     last_id: u64,
 }
 
-/// How a connection is used.
+/// Usage of a connection.
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// Requests that have come whole and are not answered to the end.
-    under_way: AtomicUsize,
+    /// Requests that were received completely and are not answered to the end.
+    in_flight: AtomicUsize,
     /// Rises with each connection, request and piece of one, over all connections.
     clock: Arc<AtomicU64>,
     /// The clock at the last of these.
@@ -105,41 +105,41 @@ impl Usage {
     }
 }
 
-/// Held for as long as a request is under way.
+/// Held while a request is in flight.
 #[derive(Debug)]
-pub struct UnderWay(Arc<Usage>);
+pub struct InFlightGuard(Arc<Usage>);
 
-impl UnderWay {
-    pub fn on(usage: &Arc<Usage>) -> UnderWay {
+impl InFlightGuard {
+    pub fn on(usage: &Arc<Usage>) -> InFlightGuard {
         usage.touch();
-        usage.under_way.fetch_add(1, Ordering::Relaxed);
-        UnderWay(usage.clone())
+        usage.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlightGuard(usage.clone())
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Seats {
-    /// Ends the connection that was used least lately and has nothing under way, if there is one.
+impl ConnectionSlots {
+    /// Ends the least recently used connection without a request in flight, if there is one.
     fn free(&mut self) -> bool {
-        let idle = self.list.iter().filter(|(_, usage)| usage.under_way.load(Ordering::Relaxed) == 0);
+        let idle = self.list.iter().filter(|(_, usage)| usage.in_flight.load(Ordering::Relaxed) == 0);
         let oldest = idle.min_by_key(|(_, usage)| usage.last.load(Ordering::Relaxed)).map(|(id, _)| *id);
         let usage = oldest.and_then(|id| self.list.remove(&id));
         usage.inspect(|usage| usage.end()).is_some()
     }
 }
 
-/// A connection, and its place among those that there can be.
+/// A connection with its slot.
 pub struct Counted<I> {
     inner: I,
     id: u64,
     usage: Arc<Usage>,
-    seats: Arc<Mutex<Seats>>,
-    /// Ready when its place is needed for another.
+    slots: Arc<Mutex<ConnectionSlots>>,
+    /// Ready when its slot is needed for another.
     given_up: oneshot::Receiver<()>,
 }
 
@@ -155,30 +155,30 @@ impl<I> Counted<I> {
 
 impl<I> Drop for Counted<I> {
     fn drop(&mut self) {
-        lock(&self.seats).list.remove(&self.id);
+        lock(&self.slots).list.remove(&self.id);
     }
 }
 
-/// Connections of `inner`, so many at a time. For one more the one that was used least lately is closed, as long as there
-/// is one without a request under way: whoever only holds connections keeps nobody out.
-pub struct Few<S> {
+/// Connections of `inner`, so many at a time. For one more the least recently used one is closed, as long as there is one
+/// without a request in flight: an idle connection is closed when an active one needs its slot.
+pub struct ConnectionLimit<S> {
     inner: S,
-    seats: Arc<Mutex<Seats>>,
+    slots: Arc<Mutex<ConnectionSlots>>,
     clock: Arc<AtomicU64>,
     most: usize,
-    /// One too many came, which has been said.
+    /// The limit was reached, which has been logged.
     full: bool,
 }
 
-impl<S> Few<S> {
-    pub fn new(inner: S, most: usize) -> Few<S> {
-        Few { inner, seats: Arc::default(), clock: Arc::default(), most, full: false }
+impl<S> ConnectionLimit<S> {
+    pub fn new(inner: S, most: usize) -> ConnectionLimit<S> {
+        ConnectionLimit { inner, slots: Arc::default(), clock: Arc::default(), most, full: false }
     }
 
-    /// A place for one more, or it goes.
-    fn seat<I>(&mut self, inner: I) -> Option<Counted<I>> {
-        let mut seats = lock(&self.seats);
-        let full = seats.list.len() >= self.most;
+    /// A slot for one more; without one the connection is closed.
+    fn slot<I>(&mut self, inner: I) -> Option<Counted<I>> {
+        let mut slots = lock(&self.slots);
+        let full = slots.list.len() >= self.most;
         if full && !std::mem::replace(&mut self.full, true) {
             warn!(
                 "P4Runtime: {} connections are open, the most there can be; for each further one the longest unused is \
@@ -187,18 +187,18 @@ impl<S> Few<S> {
             );
         }
         self.full &= full;
-        if full && !seats.free() {
+        if full && !slots.free() {
             return None;
         }
-        seats.last_id += 1;
+        slots.last_id += 1;
         let (open, given_up) = oneshot::channel();
-        let (id, usage) = (seats.last_id, Arc::new(Usage::new(&self.clock, open)));
-        seats.list.insert(id, usage.clone());
-        Some(Counted { inner, id, usage, seats: self.seats.clone(), given_up })
+        let (id, usage) = (slots.last_id, Arc::new(Usage::new(&self.clock, open)));
+        slots.list.insert(id, usage.clone());
+        Some(Counted { inner, id, usage, slots: self.slots.clone(), given_up })
     }
 }
 
-impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Few<S> {
+impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for ConnectionLimit<S> {
     type Item = Result<Counted<T>>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -209,26 +209,26 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Few<S> {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
             };
-            if let Some(counted) = self.seat(inner) {
+            if let Some(counted) = self.slot(inner) {
                 return Poll::Ready(Some(Ok(counted)));
             }
         }
     }
 }
 
-/// What is known of a connection to whoever answers its requests.
+/// Connection, with its usage for the code that answers its requests.
 #[derive(Clone, Debug)]
-pub struct Seat<C> {
+pub struct ConnectionSlot<C> {
     /// Of the connection itself.
     pub inner: C,
     pub usage: Arc<Usage>,
 }
 
 impl<I: Connected> Connected for Counted<I> {
-    type ConnectInfo = Seat<I::ConnectInfo>;
+    type ConnectInfo = ConnectionSlot<I::ConnectInfo>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
-        Seat { inner: self.inner.connect_info(), usage: self.usage.clone() }
+        ConnectionSlot { inner: self.inner.connect_info(), usage: self.usage.clone() }
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
         let out_of_files = || Err(Error::from_raw_os_error(libc::EMFILE));
         let gone = Err(Error::from(ErrorKind::ConnectionAborted));
         let list = [Ok(1), gone, Ok(2), out_of_files(), out_of_files(), Ok(3)];
-        let mut taken = Patient::new(tokio_stream::iter(list));
+        let mut taken = AcceptBackoff::new(tokio_stream::iter(list));
         let start = tokio::time::Instant::now();
         let mut next = async || (taken.next().await.map(|r| r.unwrap()), start.elapsed());
         assert_eq!(next().await, (Some(1), Duration::ZERO));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     /// The next connection, which must be there.
-    async fn next(taken: &mut Few<impl Stream<Item = Result<u8>> + Unpin>) -> Counted<u8> {
+    async fn next(taken: &mut ConnectionLimit<impl Stream<Item = Result<u8>> + Unpin>) -> Counted<u8> {
         taken.next().await.unwrap().unwrap()
     }
 
@@ -300,11 +300,11 @@ mod tests {
     #[tokio::test]
     async fn for_one_connection_too_many_the_one_least_used_goes() {
         let list = (1..=6).map(Ok);
-        let mut taken = Few::new(tokio_stream::iter(list), 3);
+        let mut taken = ConnectionLimit::new(tokio_stream::iter(list), 3);
         let (mut a, mut b, mut c) = (next(&mut taken).await, next(&mut taken).await, next(&mut taken).await);
         // The first has a request under way, the second had one.
-        let request = UnderWay::on(&a.usage);
-        drop(UnderWay::on(&b.usage));
+        let request = InFlightGuard::on(&a.usage);
+        drop(InFlightGuard::on(&b.usage));
         let mut d = next(&mut taken).await;
         let gone = async |list: [&mut Counted<u8>; 4]| {
             let mut gone = Vec::new();
@@ -320,11 +320,11 @@ mod tests {
         let e = next(&mut taken).await;
         assert!(is_given_up(&mut b).await && !is_given_up(&mut d).await);
         // With a request on each there is nobody to give up, and one more goes itself; a place comes free.
-        let requests = [UnderWay::on(&d.usage), UnderWay::on(&e.usage)];
+        let requests = [InFlightGuard::on(&d.usage), InFlightGuard::on(&e.usage)];
         assert!(taken.next().await.is_none(), "6 is gone");
         drop((request, requests));
-        assert_eq!(lock(&taken.seats).list.len(), 3);
+        assert_eq!(lock(&taken.slots).list.len(), 3);
         drop((a, b, d, e));
-        assert_eq!(lock(&taken.seats).list.len(), 0);
+        assert_eq!(lock(&taken.slots).list.len(), 0);
     }
 }

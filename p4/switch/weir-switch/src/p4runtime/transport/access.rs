@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who calls, and what it may ask for. Rights go by the subject of the certificate that a client shows in the TLS
-//! handshake. All that is pure is here: [`super::admission`] asks before a byte of a request is read.
-use super::accept::{Seat, Usage};
+//! Identity of callers, and their rights. Rights go by the subject of the certificate that a client shows in the TLS
+//! handshake. This module is pure: [`super::admission`] asks before a byte of a request is read.
+use super::accept::{ConnectionSlot, Usage};
 use crate::p4runtime::audit::Entry;
 use crate::p4runtime::messages::error::{Res, denied};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 use x509_parser::oid_registry::{Oid, asn1_rs::oid};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What a client may be allowed.
+/// Right of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -37,8 +37,8 @@ impl Right {
     }
 }
 
-/// A call's name, and the right that it needs before anything in it is looked at. StreamChannel needs `read`; what is sent
-/// on it may need more. What a method is called is the client's word, of any length: only names that are known come out.
+/// A call's name, and the right that it needs before anything in it is looked at. StreamChannel needs `read`; messages
+/// on it may need more. A method's name is the client's word, of any length: only names that are known come out.
 pub fn call(method: &str) -> (&'static str, Right) {
     match method {
         "Write" => ("Write", Right::Write),
@@ -102,7 +102,7 @@ fn written(subject: &[(&'static str, String)]) -> String {
     text
 }
 
-/// What those may do whose subject has all of these attributes.
+/// Rights of clients whose subject has all of these attributes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
@@ -110,7 +110,7 @@ struct Rule {
     rights: Vec<Right>,
 }
 
-/// Who may do what: the first rule that fits decides, and who fits none may do nothing.
+/// Rights by client: the first rule that fits decides, and a client that fits none has no rights.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
@@ -121,7 +121,7 @@ impl Access {
     /// The rules of a file; `from` names it in messages.
     ///
     /// # Errors
-    /// What is wrong with them, and where.
+    /// Their place and fault.
     pub fn read(from: &str, text: Vec<u8>) -> Result<Access, String> {
         let text = String::from_utf8(text).map_err(|e| format!("{from}: it is no UTF-8 text: {e}"))?;
         Access::parse(&text).map_err(|e| format!("{from}: {e}"))
@@ -130,7 +130,7 @@ impl Access {
     /// Reads rules: `[[client]]` with `subject = { CN = "..." }` and `rights = ["read", ...]`.
     ///
     /// # Errors
-    /// What is wrong with them, and where.
+    /// Their place and fault.
     fn parse(text: &str) -> Result<Access, String> {
         let access: Access = toml::from_str(text).map_err(|e| e.to_string().trim_end().to_string())?;
         for (i, rule) in access.client.iter().enumerate() {
@@ -168,7 +168,7 @@ fn includes(all: &BTreeMap<String, String>, some: &BTreeMap<String, String>) -> 
     some.iter().all(|(name, value)| all.get(name) == Some(value))
 }
 
-/// Who sent a request.
+/// Sender of a request.
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<Who>);
 
@@ -179,15 +179,15 @@ struct Who {
     rights: Vec<Right>,
 }
 
-/// What tonic knows of a connection here.
-type Connection = Seat<TcpConnectInfo>;
+/// tonic's information on a connection here.
+type Connection = ConnectionSlot<TcpConnectInfo>;
 
 fn connection(extensions: &Extensions) -> Option<&Connection> {
     let tls = extensions.get::<TlsConnectInfo<Connection>>();
     tls.map(TlsConnectInfo::get_ref).or_else(|| extensions.get::<Connection>())
 }
 
-/// How the connection of a request is used.
+/// Usage of the request's connection.
 pub fn usage(extensions: &Extensions) -> Option<&Arc<Usage>> {
     connection(extensions).map(|c| &c.usage)
 }
@@ -196,7 +196,7 @@ pub fn usage(extensions: &Extensions) -> Option<&Arc<Usage>> {
 const SUBJECT_CHARS: usize = 200;
 
 impl Caller {
-    /// Whose connection this is. Without `access` all who could connect may do all.
+    /// Identifies the caller of a request. Without `access` all who could connect may do all.
     ///
     /// # Errors
     /// PERMISSION_DENIED for a certificate that can't be read, if rights go by it.

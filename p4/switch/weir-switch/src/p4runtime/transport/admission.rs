@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What requests may cost before they are understood. A request is gathered as a whole first, in room that all share, and
-//! it must keep coming. A message of empty parts takes a hundred times its bytes once it is decoded: so each kind of call
-//! has a size and a number of parts, and those that may be large are decoded few at a time, further ones wait for their
-//! turn. Who may not make a call is refused before any of it is read.
-use super::accept::{UnderWay, Usage};
+//! Cost limits of requests before they are decoded. A request is gathered as a whole first, in memory that all share,
+//! and it must keep coming. A message of empty parts takes a hundred times its bytes once it is decoded: so each kind
+//! of call has a size and a number of parts, and those that may be large are decoded few at a time, further ones wait
+//! in a queue. A call without the right to it is rejected before any of it is read.
+use super::accept::{InFlightGuard, Usage};
 use super::access::{Access, Caller, call, usage};
-use super::body::{Room, Whole, check_program, check_write};
+use super::body::{BufferedMessage, ByteBudget, check_program, check_write};
 use crate::p4runtime::audit::Audit;
 use crate::p4runtime::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use http_body::Frame;
@@ -30,18 +30,18 @@ const WRITE_BYTES: usize = 1 << 20;
 /// Of SetForwardingPipelineConfig: a device configuration of 16 MiB and its P4Info.
 const PROGRAM_BYTES: usize = 18 << 20;
 /// Of all requests that are coming or wait: of programs two, of all others 64 of the largest that ask.
-const PROGRAMS_ROOM_BYTES: usize = 2 * PROGRAM_BYTES;
-const ROOM_BYTES: usize = 64 * ASK_BYTES;
+const PROGRAMS_BUDGET_BYTES: usize = 2 * PROGRAM_BYTES;
+const BUDGET_BYTES: usize = 64 * ASK_BYTES;
 /// Writes and programs that are decoded and worked on.
 const WRITES: usize = 2;
 const PROGRAMS: usize = 2;
 /// Programs that are being read back: each answer is one whole message of up to [`PROGRAM_BYTES`].
 const PROGRAMS_BACK: usize = 8;
-/// Whoever has not taken a program for so long loses the connection: nothing else gives its bytes back.
+/// A client that has not taken a program for so long loses the connection: nothing else frees its bytes.
 const TAKEN: Duration = Duration::from_secs(20);
 /// A request of which nothing more comes for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So is one that has not come whole after so long: it takes room.
+/// So is one that is incomplete after so long: it takes bytes of the budget.
 const WHOLE: Duration = Duration::from_secs(60);
 
 /// Kept by whoever works on a request, for as long as that takes, even if its client has gone.
@@ -58,17 +58,17 @@ pub struct Admission<S> {
     writes: Arc<Semaphore>,
     programs: Arc<Semaphore>,
     programs_back: Arc<Semaphore>,
-    room: Room,
-    programs_room: Room,
+    budget: ByteBudget,
+    programs_budget: ByteBudget,
     access: Option<Arc<Access>>,
     audit: Arc<Audit>,
 }
 
-/// What becomes of a kind of call.
+/// Limits of a kind of call.
 struct Plan<S> {
     service: P4RuntimeServer<S>,
     most_bytes: usize,
-    room: Room,
+    budget: ByteBudget,
     check: fn(&[u8]) -> Result<(), Status>,
     /// Waited for.
     turns: Option<Arc<Semaphore>>,
@@ -89,14 +89,14 @@ impl<S: P4Runtime> Admission<S> {
             writes: Arc::new(Semaphore::new(WRITES)),
             programs: Arc::new(Semaphore::new(PROGRAMS)),
             programs_back: Arc::new(Semaphore::new(PROGRAMS_BACK)),
-            room: Room::new(ROOM_BYTES),
-            programs_room: Room::new(PROGRAMS_ROOM_BYTES),
+            budget: ByteBudget::new(BUDGET_BYTES),
+            programs_budget: ByteBudget::new(PROGRAMS_BUDGET_BYTES),
             access: access.map(Arc::new),
             audit,
         }
     }
 
-    /// Who calls, if it may.
+    /// Identity of the caller, if it has the right to call.
     fn caller(&self, request: &http::Request<Body>, method: &str) -> Result<Caller, Status> {
         let caller = Caller::of(request.extensions(), self.access.as_deref()).map_err(|e| e.status())?;
         let (name, right) = call(method);
@@ -111,7 +111,7 @@ impl<S: P4Runtime> Admission<S> {
         let ask = Plan {
             service: self.ask.clone(),
             most_bytes: ASK_BYTES,
-            room: self.room.clone(),
+            budget: self.budget.clone(),
             check: |_| Ok(()),
             turns: None,
             places: None,
@@ -129,7 +129,7 @@ impl<S: P4Runtime> Admission<S> {
             "SetForwardingPipelineConfig" => Plan {
                 service: self.program.clone(),
                 most_bytes: PROGRAM_BYTES,
-                room: self.programs_room.clone(),
+                budget: self.programs_budget.clone(),
                 check: check_program,
                 turns: Some(self.programs.clone()),
                 changes: true,
@@ -147,9 +147,9 @@ impl<S: P4Runtime> Plan<S> {
         let connection = usage(request.extensions()).cloned();
         let (parts, inner) = request.into_parts();
         let coming = Coming::new(inner, connection.clone());
-        let whole = Whole::gather(coming, self.most_bytes, &self.room).await?;
+        let whole = BufferedMessage::gather(coming, self.most_bytes, &self.budget).await?;
         (self.check)(whole.message())?;
-        let under_way = connection.as_ref().map(UnderWay::on);
+        let in_flight = connection.as_ref().map(InFlightGuard::on);
         let place = match self.places.map(Semaphore::try_acquire_owned) {
             None => None,
             Some(Ok(place)) => Some(Arc::new(place)),
@@ -173,16 +173,16 @@ impl<S: P4Runtime> Plan<S> {
             request.extensions_mut().insert(Place { _turn: Arc::new(turn) });
         }
         let Ok(response) = self.service.call(request).await;
-        Ok(held(response, under_way, place))
+        Ok(held(response, in_flight, place))
     }
 }
 
 fn held(
     response: http::Response<Body>,
-    under_way: Option<UnderWay>,
+    in_flight: Option<InFlightGuard>,
     place: Option<Arc<OwnedSemaphorePermit>>,
 ) -> http::Response<Body> {
-    response.map(|inner| Body::new(Held { inner, _under_way: under_way, _place: place }))
+    response.map(|inner| Body::new(Held { inner, _in_flight: in_flight, _place: place }))
 }
 
 // Derived it would ask that the service itself can be cloned; it is shared.
@@ -195,8 +195,8 @@ impl<S> Clone for Admission<S> {
             writes: self.writes.clone(),
             programs: self.programs.clone(),
             programs_back: self.programs_back.clone(),
-            room: self.room.clone(),
-            programs_room: self.programs_room.clone(),
+            budget: self.budget.clone(),
+            programs_budget: self.programs_budget.clone(),
             access: self.access.clone(),
             audit: self.audit.clone(),
         }
@@ -225,9 +225,9 @@ impl<S: P4Runtime> Service<http::Request<Body>> for Admission<S> {
         };
         request.extensions_mut().insert(caller.clone());
         if method == "StreamChannel" {
-            let under_way = usage(request.extensions()).map(UnderWay::on);
+            let in_flight = usage(request.extensions()).map(InFlightGuard::on);
             let answer = self.ask.call(request);
-            return Box::pin(async move { answer.await.map(|response| held(response, under_way, None)) });
+            return Box::pin(async move { answer.await.map(|response| held(response, in_flight, None)) });
         }
         let (name, _) = call(method);
         let plan = self.plan(method);
@@ -245,7 +245,7 @@ impl<S: P4Runtime> Service<http::Request<Body>> for Admission<S> {
 /// An answer; until it is sent, or its client gone, its request is under way.
 struct Held {
     inner: Body,
-    _under_way: Option<UnderWay>,
+    _in_flight: Option<InFlightGuard>,
     _place: Option<Arc<OwnedSemaphorePermit>>,
 }
 

@@ -12,26 +12,26 @@ use tonic::codegen::Bytes;
 
 /// gRPC's own header of a message: compressed or not, and the length (PROTOCOL-HTTP2, Length-Prefixed-Message).
 const PREFIX_BYTES: usize = 5;
-/// A message up to here takes no room: what others send keeps nobody from asking.
+/// A message up to here takes nothing of the budget: large requests of others delay no small one.
 const SMALL_BYTES: usize = 1 << 10;
 /// Updates in one Write. An empty one takes 2 bytes, and some 300 decoded.
 const MOST_UPDATES: usize = 16_384;
 /// A P4Info takes up to 200 times its bytes decoded, if it is made for that. Those of large programs have 100 kB.
 const MOST_P4INFO_BYTES: usize = 256 << 10;
 
-/// Bytes for messages that are coming, or have come and wait for their turn.
+/// Byte budget of messages that are being received, or wait in a queue.
 #[derive(Clone)]
-pub struct Room {
+pub struct ByteBudget {
     free: Arc<Semaphore>,
     most_bytes: usize,
 }
 
-impl Room {
-    pub fn new(most_bytes: usize) -> Room {
-        Room { free: Arc::new(Semaphore::new(most_bytes)), most_bytes }
+impl ByteBudget {
+    pub fn new(most_bytes: usize) -> ByteBudget {
+        ByteBudget { free: Arc::new(Semaphore::new(most_bytes)), most_bytes }
     }
 
-    /// Room for a message; none is needed for a small one.
+    /// Bytes of the budget for a message; none are needed for a small one.
     fn take(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
         if bytes <= SMALL_BYTES {
             return Ok(None);
@@ -47,20 +47,20 @@ impl Room {
     }
 }
 
-/// A message that has come.
-pub struct Whole {
+/// A message that was received completely.
+pub struct BufferedMessage {
     bytes: Bytes,
     taken: bool,
-    _room: Option<OwnedSemaphorePermit>,
+    _budget: Option<OwnedSemaphorePermit>,
 }
 
-impl Whole {
-    /// Waits for all of a request, with `room` for what it announces. It is read no further than a message of
-    /// `most_bytes` may be long: whoever decodes it refuses what is longer by its announced length.
+impl BufferedMessage {
+    /// Waits for all of a request, with bytes of `budget` for its announced length. It is read no further than a message
+    /// of `most_bytes` may be long: the decoder rejects a longer one by its announced length.
     ///
     /// # Errors
-    /// Those of `body`; RESOURCE_EXHAUSTED without room.
-    pub async fn gather<B>(mut body: B, most_bytes: usize, room: &Room) -> Result<Whole, Status>
+    /// Those of `body`; RESOURCE_EXHAUSTED when the budget is used up.
+    pub async fn gather<B>(mut body: B, most_bytes: usize, budget: &ByteBudget) -> Result<BufferedMessage, Status>
     where
         B: HttpBody<Data = Bytes, Error = Status> + Unpin,
     {
@@ -74,12 +74,12 @@ impl Whole {
                     break;
                 }
                 if !had_prefix {
-                    taken = room.take(announced_bytes)?;
+                    taken = budget.take(announced_bytes)?;
                     bytes.reserve_exact((PREFIX_BYTES + announced_bytes).saturating_sub(bytes.len()));
                 }
             }
         }
-        Ok(Whole { bytes: bytes.into(), taken: false, _room: taken })
+        Ok(BufferedMessage { bytes: bytes.into(), taken: false, _budget: taken })
     }
 
     /// The message without gRPC's header; what is cut off or compressed is nothing here, and refused by who decodes it.
@@ -93,7 +93,7 @@ fn announced(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_be_bytes(length.try_into().ok()?) as usize)
 }
 
-impl HttpBody for Whole {
+impl HttpBody for BufferedMessage {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -247,14 +247,14 @@ mod tests {
 
     #[test]
     fn room_is_for_what_is_large_and_comes_free() {
-        let room = Room::new(10 * SMALL_BYTES);
-        let most = room.take(9 * SMALL_BYTES).unwrap();
+        let budget = ByteBudget::new(10 * SMALL_BYTES);
+        let most = budget.take(9 * SMALL_BYTES).unwrap();
         assert!(most.is_some());
-        let refused = room.take(2 * SMALL_BYTES).unwrap_err();
+        let refused = budget.take(2 * SMALL_BYTES).unwrap_err();
         let want = "this request has 2048 bytes, and too much of the 10240 for requests is taken; try again";
         assert_eq!((refused.code(), refused.message()), (tonic::Code::ResourceExhausted, want));
-        assert!(room.take(SMALL_BYTES).unwrap().is_none(), "a small one needs none");
+        assert!(budget.take(SMALL_BYTES).unwrap().is_none(), "a small one needs none");
         drop(most);
-        assert!(room.take(2 * SMALL_BYTES).unwrap().is_some());
+        assert!(budget.take(2 * SMALL_BYTES).unwrap().is_some());
     }
 }

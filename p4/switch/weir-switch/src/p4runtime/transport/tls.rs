@@ -36,10 +36,10 @@ fn has_certificate(pem: &Pem) -> Result<(), String> {
 }
 
 impl Tls {
-    /// What tonic is to do.
+    /// Configuration for tonic.
     ///
     /// # Errors
-    /// Which file is wrong, or which two do not fit together.
+    /// Invalid file, or two files that do not fit together.
     pub fn config(&self) -> Result<ServerTlsConfig, String> {
         has_certificate(&self.certificate)?;
         if let Err(e) = PrivateKeyDer::from_pem_slice(&self.key.text) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Members and groups of action profiles (9.2).
 use super::Writer;
-use crate::p4runtime::book::{Book, Group, RESERVED};
+use crate::p4runtime::controller_state::{ControllerState, Group, RESERVED};
 use crate::p4runtime::messages::actions;
 use crate::p4runtime::messages::error::{At, Fail, Res, exhausted, invalid, not_found, precondition, unimplemented};
 use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
@@ -35,7 +35,7 @@ impl Writer<'_> {
     pub(super) fn member(&mut self, kind: Type, e: &pb::ActionProfileMember) -> Res<()> {
         let p = self.profile(e.action_profile_id)?;
         let (i, id, name) = (p.ir_index, e.member_id, &p.preamble.name);
-        if id == 0 || Book::is_reserved(id) {
+        if id == 0 || ControllerState::is_reserved(id) {
             return Err(invalid(format!("{id} is not between 1 and {}", RESERVED - 1)).under("member_id"));
         }
         let member = match (&e.action, kind) {
@@ -57,7 +57,7 @@ impl Writer<'_> {
                 return Err(not_found(format!("action profile {name} has no member {id}")).under("member_id"));
             }
             (Type::Delete, true) => {
-                let in_group = self.book.groups[i].iter().find(|(_, g)| g.members.iter().any(|(m, _)| *m == id));
+                let in_group = self.controller.groups[i].iter().find(|(_, g)| g.members.iter().any(|(m, _)| *m == id));
                 if let Some((group, _)) = in_group {
                     return Err(precondition(format!("group {group} has member {id}")).under("member_id"));
                 }
@@ -101,10 +101,10 @@ impl Writer<'_> {
                 invalid(format!("action profile {name} is no selector and has no groups")).under("action_profile_id")
             );
         }
-        if id == 0 || Book::is_reserved(id) {
+        if id == 0 || ControllerState::is_reserved(id) {
             return Err(invalid(format!("{id} is not between 1 and {}", RESERVED - 1)).under("group_id"));
         }
-        let old = self.book.groups[i].get(&id).cloned();
+        let old = self.controller.groups[i].get(&id).cloned();
         let absent = || not_found(format!("action profile {name} has no group {id}")).under("group_id");
         let new = match (kind, &old) {
             (Type::Insert, Some(_)) => {
@@ -150,7 +150,7 @@ impl Writer<'_> {
         for (k, m) in e.members.iter().enumerate() {
             let place = || format!("members[{k}]");
             let id = m.member_id;
-            if !state.members.contains_key(&id) || Book::is_reserved(id) {
+            if !state.members.contains_key(&id) || ControllerState::is_reserved(id) {
                 let m = format!("action profile {} has no member {id}", p.preamble.name);
                 return Err(not_found(m).under("member_id").under(place()));
             }
@@ -168,16 +168,16 @@ impl Writer<'_> {
     }
 
     fn put_group(&mut self, profile: usize, id: u32, group: Option<Group>) {
-        let (state, book) = (&mut self.state.profiles[profile].groups, &mut self.book.groups[profile]);
+        let (state, controller) = (&mut self.state.profiles[profile].groups, &mut self.controller.groups[profile]);
         match group {
             Some(g) => {
                 let weighted = g.members.iter().flat_map(|(m, w)| std::iter::repeat_n(*m, *w as usize)).collect();
                 state.insert(id, weighted);
-                book.insert(id, g);
+                controller.insert(id, g);
             }
             None => {
                 state.remove(&id);
-                book.remove(&id);
+                controller.remove(&id);
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How digests are sent (9.11).
+//! Delivery of digests (9.11).
 use super::Writer;
 use crate::p4runtime::messages::error::{Fail, Res, invalid, not_found};
 use crate::p4runtime::messages::ids;
@@ -11,7 +11,7 @@ impl Writer<'_> {
     pub(super) fn digest(&mut self, kind: Type, e: &pb::DigestEntry) -> Res<()> {
         let list = &self.config.program.info.digests;
         let (i, d) = ids::object(list, e.digest_id, "digest", |d| &d.preamble)?;
-        let old = self.book.digests.get(&i).copied();
+        let old = self.controller.digests.get(&i).copied();
         let name = &d.preamble.name;
         match (kind, old) {
             (Type::Insert, Some(_)) => {
@@ -19,7 +19,7 @@ impl Writer<'_> {
             }
             (Type::Modify | Type::Delete, None) => return Err(not_found(format!("digest {name} is not enabled"))),
             (Type::Delete, _) => {
-                self.book.digests.remove(&i);
+                self.controller.digests.remove(&i);
             }
             _ => {
                 let c = e.config.unwrap_or_default();
@@ -31,13 +31,13 @@ impl Writer<'_> {
                     max_list_size: positive("max_list_size", i64::from(c.max_list_size))? as usize,
                     ack_timeout_ns: positive("ack_timeout_ns", c.ack_timeout_ns)?,
                 };
-                self.book.digests.insert(i, settings);
+                self.controller.digests.insert(i, settings);
             }
         }
         self.on_undo(move |w| {
             match old {
-                Some(s) => w.book.digests.insert(i, s),
-                None => w.book.digests.remove(&i),
+                Some(s) => w.controller.digests.insert(i, s),
+                None => w.controller.digests.remove(&i),
             };
             Ok(())
         });

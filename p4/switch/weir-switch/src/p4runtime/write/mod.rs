@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Updates of a batch, applied to a program's state on the packet thread. One file for each kind of entity; what only
-//! controllers see of an entity is kept in the [`Book`].
+//! controllers see of an entity is kept in the [`ControllerState`].
 mod action_profiles;
 mod arrays;
 mod digests;
@@ -10,7 +10,7 @@ mod replication;
 mod tables;
 mod value_sets;
 
-use super::book::Book;
+use super::controller_state::ControllerState;
 use super::messages::error::{At, Fail, Res, invalid, unimplemented};
 use super::messages::ids;
 use super::pipeline::Config;
@@ -25,9 +25,9 @@ type Undo = Box<dyn FnOnce(&mut Writer<'_>) -> Res<()>>;
 pub struct Writer<'a> {
     pub config: &'a Config,
     pub state: &'a mut State,
-    pub book: &'a mut Book,
+    pub controller: &'a mut ControllerState,
     pub now_us: u64,
-    /// How to take back what was done, when the batch may have to.
+    /// Undo log, when the batch may have to be undone.
     undo: Option<Vec<Undo>>,
 }
 
@@ -39,8 +39,13 @@ fn only_modify(kind: Type, what: &str) -> Res<()> {
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(config: &'a Config, state: &'a mut State, book: &'a mut Book, now_us: u64) -> Writer<'a> {
-        Writer { config, state, book, now_us, undo: None }
+    pub fn new(
+        config: &'a Config,
+        state: &'a mut State,
+        controller: &'a mut ControllerState,
+        now_us: u64,
+    ) -> Writer<'a> {
+        Writer { config, state, controller, now_us, undo: None }
     }
 
     /// Applies each update; the outcome of each.

@@ -2,7 +2,7 @@
 //! One-shot action sets (9.2.3): a group and its members that belong to one table entry.
 use super::Writer;
 use super::action_profiles::mixed;
-use crate::p4runtime::book::{Note, OneShot, RESERVED};
+use crate::p4runtime::controller_state::{Note, OneShot, RESERVED};
 use crate::p4runtime::messages::actions;
 use crate::p4runtime::messages::error::{At, Res, exhausted, invalid, unimplemented};
 use crate::p4runtime::proto::p4::v1 as pb;
@@ -55,8 +55,8 @@ impl Writer<'_> {
     fn reserve(&mut self, profile: usize) -> Res<u32> {
         let used = &self.state.profiles[profile];
         for _ in RESERVED..=u32::MAX {
-            self.book.last_reserved = self.book.last_reserved.checked_add(1).unwrap_or(0).max(RESERVED);
-            let id = self.book.last_reserved;
+            self.controller.last_reserved = self.controller.last_reserved.checked_add(1).unwrap_or(0).max(RESERVED);
+            let id = self.controller.last_reserved;
             if !used.members.contains_key(&id) && !used.groups.contains_key(&id) {
                 return Ok(id);
             }

@@ -33,7 +33,7 @@ impl Writer<'_> {
         if id == 0 || id > 0xffff {
             return Err(invalid(format!("{id} is not between 1 and 65535")).under("multicast_group_id"));
         }
-        let old = self.book.multicast.get(&id).cloned();
+        let old = self.controller.multicast.get(&id).cloned();
         presence(kind, old.is_some(), "multicast group", id).at(|| "multicast_group_id")?;
         let new = (kind != Type::Delete).then(|| e.clone());
         self.put_multicast(id, new)?;
@@ -45,11 +45,11 @@ impl Writer<'_> {
         match group {
             Some(g) => {
                 self.state.groups.insert(id, replicas::replicas(&g.replicas)?);
-                self.book.multicast.insert(id, g);
+                self.controller.multicast.insert(id, g);
             }
             None => {
                 self.state.groups.remove(&id);
-                self.book.multicast.remove(&id);
+                self.controller.multicast.remove(&id);
             }
         }
         Ok(())
@@ -60,7 +60,7 @@ impl Writer<'_> {
         if id == 0 || id >= CLONE_GROUP {
             return Err(invalid(format!("{id} is not between 1 and {}", CLONE_GROUP - 1)).under("session_id"));
         }
-        let old = self.book.clones.get(&id).cloned();
+        let old = self.controller.clones.get(&id).cloned();
         presence(kind, old.is_some(), "clone session", id).at(|| "session_id")?;
         if kind != Type::Delete {
             if e.class_of_service != 0 {
@@ -84,12 +84,12 @@ impl Writer<'_> {
                 self.state.groups.insert(group, replicas::replicas(&s.replicas)?);
                 let truncate_bytes = usize::try_from(s.packet_length_bytes).ok().filter(|n| *n > 0);
                 self.state.mirrors.insert(id, Mirror { port: None, group: Some(group), truncate_bytes });
-                self.book.clones.insert(id, s);
+                self.controller.clones.insert(id, s);
             }
             None => {
                 self.state.mirrors.remove(&id);
                 self.state.groups.remove(&group);
-                self.book.clones.remove(&id);
+                self.controller.clones.remove(&id);
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entries of tables, and their default entries (9.1).
 use super::{Writer, only_modify};
-use crate::p4runtime::book::{Book, Idle, Note, OneShot};
+use crate::p4runtime::controller_state::{ControllerState, Idle, Note, OneShot};
 use crate::p4runtime::messages::error::{At, Fail, Res, denied, exhausted, invalid, not_found, unimplemented};
 use crate::p4runtime::messages::{actions, arrays, matches};
 use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
@@ -84,7 +84,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What an entry has besides key and action, checked.
+    /// Checks the parts of an entry besides key and action.
     fn entry_extras(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<()> {
         let name = &t.preamble.name;
         if e.is_const {
@@ -136,19 +136,19 @@ impl Writer<'_> {
         let profile = &p.preamble.name;
         match a {
             A::Action(_) => Err(invalid(format!("table {name} takes members or groups of action profile {profile}"))),
-            A::ActionProfileMemberId(id) if state.members.contains_key(id) && !Book::is_reserved(*id) => {
+            A::ActionProfileMemberId(id) if state.members.contains_key(id) && !ControllerState::is_reserved(*id) => {
                 Ok((EntryAction::Member(*id), None))
             }
             A::ActionProfileMemberId(id) => Err(not_found(format!("action profile {profile} has no member {id}"))),
             _ if !p.with_selector => {
                 Err(invalid(format!("action profile {profile} is no selector; table {name} takes members of it")))
             }
-            A::ActionProfileGroupId(id) if state.groups.contains_key(id) && !Book::is_reserved(*id) => {
+            A::ActionProfileGroupId(id) if state.groups.contains_key(id) && !ControllerState::is_reserved(*id) => {
                 Ok((EntryAction::Group(*id), None))
             }
             A::ActionProfileGroupId(id) => Err(not_found(format!("action profile {profile} has no group {id}"))),
             A::ActionProfileActionSet(set) => {
-                let old = old.and_then(|id| self.book.note(t.ir_index, id)?.one_shot.as_ref());
+                let old = old.and_then(|id| self.controller.note(t.ir_index, id)?.one_shot.as_ref());
                 let freed = old.map_or(0, |shot| shot.members.len());
                 let shot = self.one_shot(p, set, freed).at(|| "action_profile_action_set")?;
                 Ok((EntryAction::Group(shot.group), Some(Box::new(shot))))
@@ -163,7 +163,7 @@ impl Writer<'_> {
             counts: (e.packets, e.bytes),
             meter: e.meter.clone(),
             last_hit_us: e.last_hit_us,
-            note: self.book.note(table, id).cloned().unwrap_or_default(),
+            note: self.controller.note(table, id).cloned().unwrap_or_default(),
         })
     }
 
@@ -183,7 +183,7 @@ impl Writer<'_> {
             return found.map_or(Ok(()), |id| self.remove(table, id));
         };
         if let Some(id) = found {
-            self.drop_one_shot(self.book.note(table, id).cloned());
+            self.drop_one_shot(self.controller.note(table, id).cloned());
         }
         if let Some(shot) = &before.note.one_shot {
             self.put_one_shot(shot);
@@ -205,7 +205,7 @@ impl Writer<'_> {
             e.meter = before.meter;
             e.last_hit_us = before.last_hit_us;
         }
-        self.book.set_note(table, id, before.note);
+        self.controller.set_note(table, id, before.note);
         Ok(())
     }
 
@@ -223,7 +223,7 @@ impl Writer<'_> {
         if let Some(shot) = &one_shot {
             self.put_one_shot(shot);
         }
-        self.book.set_note(table, id, Note { one_shot, ..note_of(e) });
+        self.controller.set_note(table, id, Note { one_shot, ..note_of(e) });
         self.restart_idle(table, id);
         self.direct(table, id, e)
     }
@@ -237,7 +237,7 @@ impl Writer<'_> {
         e: &pb::TableEntry,
     ) -> Res<()> {
         let ir = &self.config.program.tables[table];
-        let old = self.book.note(table, id).cloned();
+        let old = self.controller.note(table, id).cloned();
         let mut note = note_of(e);
         // As in BMv2 another timeout begins now, the same one goes on.
         let old_idle = old.as_ref().and_then(|n| n.idle);
@@ -257,7 +257,7 @@ impl Writer<'_> {
             }
             None => note.one_shot = old.and_then(|n| n.one_shot),
         }
-        self.book.set_note(table, id, note);
+        self.controller.set_note(table, id, note);
         self.direct(table, id, e)
     }
 
@@ -270,7 +270,7 @@ impl Writer<'_> {
     fn remove(&mut self, table: usize, id: EntryId) -> Res<()> {
         let ir = &self.config.program.tables[table];
         self.state.tables[table].remove(ir, id)?;
-        let note = self.book.take_note(table, id);
+        let note = self.controller.take_note(table, id);
         self.drop_one_shot(note);
         Ok(())
     }
@@ -303,18 +303,19 @@ impl Writer<'_> {
             },
         };
         let i = t.ir_index;
-        let old = (self.state.tables[i].default.clone(), self.state.tables[i].misses, self.book.defaults[i].clone());
+        let old =
+            (self.state.tables[i].default.clone(), self.state.tables[i].misses, self.controller.defaults[i].clone());
         self.on_undo(move |w| {
             w.state.tables[i].set_default(&w.config.program.tables[i], old.0)?;
             w.state.tables[i].misses = old.1;
-            w.book.defaults[i] = old.2;
+            w.controller.defaults[i] = old.2;
             Ok(())
         });
         self.state.tables[i].set_default(ir, action)?;
         if let Some(c) = &e.counter_data {
             self.state.tables[i].misses = arrays::counts(c)?;
         }
-        self.book.defaults[i] = match e.action {
+        self.controller.defaults[i] = match e.action {
             Some(_) => note_of(e),
             // Reset: as the program has it (9.1.3).
             None => Note::default(),

@@ -29,10 +29,10 @@ impl Writer<'_> {
         }
         let i = v.ir_index;
         let old = std::mem::replace(&mut self.state.value_sets[i], members);
-        let noted = std::mem::replace(&mut self.book.value_sets[i], e.members.clone());
+        let noted = std::mem::replace(&mut self.controller.value_sets[i], e.members.clone());
         self.on_undo(move |w| {
             w.state.value_sets[i] = old;
-            w.book.value_sets[i] = noted;
+            w.controller.value_sets[i] = noted;
             Ok(())
         });
         Ok(())

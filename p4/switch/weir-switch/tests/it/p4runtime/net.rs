@@ -87,7 +87,7 @@ impl Net {
         let handle = self.handle.clone();
         tokio::spawn(async move {
             let wait = move |_: &mut Device| {
-                // That nobody can send any more is the release.
+                // The release is the end of all senders.
                 let _ = released.recv();
             };
             handle.call(wait).await.unwrap();

@@ -57,7 +57,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // That it was never made is seen elsewhere.
+        // Another test shows that the file was never made.
         let _ = std::fs::remove_file(&self.lines);
     }
 }
@@ -77,7 +77,7 @@ async fn each_may_do_what_its_certificate_allows() {
     let entry = |c: &Controller| E::TableEntry(route(c, 1, action(c, "forward", &[&[2]])));
     owner.insert(entry(&owner)).await;
 
-    // Who may write takes over, and may not bring another program.
+    // A client with the right to write takes over, and may not bring another program.
     let mut writer = guarded.controller("writer", Some(2)).await;
     assert_eq!(writer.status().await, Code::Ok as i32);
     writer.info = owner.info.clone();
@@ -86,7 +86,7 @@ async fn each_may_do_what_its_certificate_allows() {
         "SetForwardingPipelineConfig needs the right `pipeline`; this client (O=Example,CN=writer) has `read`, `write`";
     denied(writer.set_program(PROGRAM).await, said);
 
-    // Who may read reads, listens, and takes nobody's place.
+    // A client with the right to read reads, listens, and never becomes primary.
     let mut watcher = guarded.controller("watcher", None).await;
     assert_eq!(watcher.status().await, Code::AlreadyExists as i32);
     watcher.info = owner.info.clone();

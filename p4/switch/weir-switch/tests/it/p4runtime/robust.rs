@@ -17,7 +17,7 @@ async fn garbage_on_the_port() {
     let garbage = tokio::task::spawn_blocking(move || {
         for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\xff\xff"] {
             let mut s = std::net::TcpStream::connect(addr).unwrap();
-            // What it answers, and whether and when it resets the connection, is its own affair.
+            // The server may answer or reset the connection at any time.
             let _ = s.write_all(bytes);
             let _ = s.shutdown(std::net::Shutdown::Write);
             let _ = s.read_to_end(&mut Vec::new());

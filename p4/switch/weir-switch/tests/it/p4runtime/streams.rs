@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes over streams: arbitration, packets, digests, errors.
+//! Messages on streams: arbitration, packets, digests, errors.
 use super::net::*;
 use tonic::Code;
 use weir_switch::p4runtime::proto::p4::v1::{
@@ -95,7 +95,7 @@ async fn packets_in_and_out() {
         |m: &[(u32, &[u8])]| ask(Ask::Packet(v1::PacketOut { payload: frame.clone().into(), metadata: metadata(m) }));
     c.to.send(out(&[(1, &[1, 2]), (2, &[0])])).await.unwrap();
     assert_eq!(net.sent().await, [(0x102, frame.clone())]);
-    // What is wrong with a packet is told to its sender, with the packet.
+    // A faulty packet is reported to its sender, with the packet.
     c.to.send(out(&[(1, &[1])])).await.unwrap();
     match c.next().await {
         Tell::Error(e) => {

@@ -22,13 +22,13 @@ pub(super) struct Evidence {
     pub run: Vec<Measured>,
     /// A probe since then was as usual.
     pub vouched: bool,
-    /// What the run's outliers added to the path's mean excess and rate of outliers.
+    /// Amounts that the run's outliers added to the path's mean excess and rate of outliers.
     pub excess: f64,
     pub outliers: f64,
 }
 
 impl Evidence {
-    /// What one outlier says for a change if without one they have this probability.
+    /// Log likelihood ratio of one outlier for a change, where its probability without a change is `chance`.
     pub fn llr(chance: f64) -> f64 {
         (OUTLIERS_AFTER_CHANGE / chance).ln().max(0.0)
     }

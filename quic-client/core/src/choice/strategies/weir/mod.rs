@@ -26,11 +26,11 @@
 //!
 //! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from the expected one is an outlier: it
 //! changes the state little; the time above the expected goes into the path's mean excess (the price of its losses);
-//! and it leaves a doubt, which the next task resolves, or a probe if the path has been left. Whether outliers are
-//! chance or the beginning of a change is judged by a cumulative sum of log likelihood ratios (Page 1954) against the
-//! path's own rate of outliers, so that a lossy path needs more of them in a row than a clean one. If it is a change,
-//! probes show which: R has changed if probes show it, D if tasks do and probes don't. How often doubts turned out to
-//! be changes is learned; an unresolved doubt adds to the path's expected time in proportion to that.
+//! and it leaves a doubt, which the next task resolves, or a probe if the path has been left. Outliers are told from a
+//! change by a cumulative sum of log likelihood ratios (Page 1954) against the path's own rate of outliers, so that a
+//! lossy path needs more of them in a row than a clean one. Probes locate a change: R has changed if probes show it, D
+//! if tasks do and probes don't. The share of doubts that turned out to be changes is learned; an unresolved doubt adds
+//! to the path's expected time in proportion to that.
 //!
 //! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Tan Eq. 18 adds a
 //! variance; a deviation has the unit of the mean, so the meaning of `b` doesn't depend on the scale. The cost of a
@@ -100,7 +100,7 @@ const FIRST_FLIGHT_BYTES: f64 = 12_000.0;
 const LARGER: f64 = 2.0;
 const FIRST_LARGE_SD: f64 = 0.25;
 
-/// What to expect of a path's next task. Times in ms.
+/// Forecast for a path's next task, in ms.
 #[derive(Debug, Clone, Copy)]
 struct Outlook {
     mean: f64,
@@ -125,10 +125,10 @@ pub struct Weir {
     /// Mean size of the tasks, and the size whose share of D is one: the first task's. Bytes.
     bytes: Shrunk,
     unit_bytes: Option<f64>,
-    /// What a move adds to its task: to a path kept validated, and to a cold one.
+    /// Time that a move adds to its task: to a path kept validated, and to a cold one.
     move_cost: Shrunk,
     cold_cost: Shrunk,
-    /// How often a doubt was a lasting change.
+    /// Share of doubts that were lasting changes.
     lasting: Shrunk,
     /// Tasks from one move to the next, and the round of the last one.
     stay: Shrunk,
@@ -159,7 +159,7 @@ impl Weir {
         }
     }
 
-    /// How much of D a task of so many bytes has: all tasks alike, unless times are judged by byte.
+    /// Share of D in a task of this size: 1, unless times are normalised by byte.
     fn share_of_d(&self, bytes: Option<u64>) -> f64 {
         match self.unit_bytes.filter(|_| self.per_byte) {
             Some(unit) => (bytes.map_or(self.bytes.mean, |b| b as f64) / unit).clamp(1e-6, 1e6),
@@ -247,7 +247,7 @@ impl Weir {
         self.k = k;
     }
 
-    /// What the next task of the usual size is expected to cost on a path.
+    /// Expected cost of the next task of the usual size on a path.
     fn cost_of(&self, path: PathId) -> Option<f64> {
         self.outlook(path, self.share_of_d(None)).map(|o| self.cost(o.mean, o.sd))
     }
@@ -365,7 +365,7 @@ impl Strategy for Weir {
         }
     }
 
-    /// What was chosen in the end: a path just left is watched.
+    /// Records the final choice: a path just left is watched.
     fn chosen(&mut self, path: PathId, before: Option<PathId>) {
         if let Some(left) = before.filter(|p| *p != path)
             && let Some(t) = self.tracks.get_mut(&left)

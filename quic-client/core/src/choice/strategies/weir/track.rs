@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of one path: a Kalman filter for its round-trip time R and its remaining time D, and the changes of
-//! both.
+//! State of one path: a Kalman filter for its round-trip time R and its remaining time D, and the changes of both.
 
 use super::evidence::{Evidence, Measured};
 use super::shrunk::Shrunk;
@@ -46,7 +45,7 @@ struct Change {
     at: u64,
     upwards: bool,
     by_probes: bool,
-    /// What it took back from the mean excess and the rate of outliers.
+    /// Amounts taken back from the mean excess and the rate of outliers.
     taken: (f64, f64),
 }
 

@@ -6,7 +6,7 @@ mod faults;
 #[cfg(test)]
 mod tests;
 
-use super::door::{Door, Entry, LIMITS};
+use super::admission::{AdmissionControl, Entry, LIMITS};
 use super::early::{Flights, Fresh};
 use super::tickets::TicketSecret;
 use super::{CID_BYTES, FAULT, Outgoing, SILENT, SLOW, config, receive, send, spare_ids};
@@ -29,7 +29,7 @@ const MOST_WAITING_BYTES: usize = 1 << 18;
 /// A member: its connection and its stream.
 pub type MemberId = (u64, u64);
 
-/// What subscribers did.
+/// Event of subscribers.
 #[derive(Debug)]
 pub enum ServerEvent {
     /// One wants to be a member of this object's group.
@@ -38,7 +38,7 @@ pub enum ServerEvent {
     Left(MemberId, Leave),
 }
 
-/// How a member's stream ended.
+/// Reason of a member's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
     /// The member said so, or did what ends a connection.
@@ -47,7 +47,7 @@ pub enum Leave {
     Silent,
 }
 
-/// What happened.
+/// Counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ServerCounts {
     /// Connections whose subscriber came to have another address.
@@ -69,7 +69,7 @@ pub struct ServerCounts {
 struct Connection {
     quic: quiche::Connection,
     cids: Vec<Vec<u8>>,
-    /// What the client called it in its first flight, and in an earlier one that was answered by Retry.
+    /// Connection IDs that the client chose in its first flight, and in an earlier one that was answered by Retry.
     first: Vec<Vec<u8>>,
     source: Source,
     /// The client's address is its own.
@@ -79,7 +79,7 @@ struct Connection {
     early: bool,
     /// The handshake is done, and was counted.
     up: bool,
-    /// What the server knows of its timer.
+    /// Entry in the server's timers.
     timer: Option<Instant>,
 }
 
@@ -100,7 +100,7 @@ pub struct Server {
     /// The same without early data.
     late: quiche::Config,
     flights: Flights,
-    door: Door,
+    admission: AdmissionControl,
     connections: BTreeMap<u64, Connection>,
     by_cid: HashMap<Vec<u8>, u64>,
     /// Those to which something happened since they were served.
@@ -109,7 +109,7 @@ pub struct Server {
     next: u64,
     #[cfg(test)]
     served: usize,
-    /// What happened so far.
+    /// Counters so far.
     pub counts: ServerCounts,
 }
 
@@ -149,7 +149,7 @@ impl Server {
             config,
             late,
             flights: Flights::default(),
-            door: Door::new(limits, Instant::now())?,
+            admission: AdmissionControl::new(limits, Instant::now())?,
             connections: BTreeMap::new(),
             by_cid: HashMap::new(),
             touched: BTreeSet::new(),
@@ -171,7 +171,7 @@ impl Server {
         self.socket.as_raw_fd()
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
@@ -183,7 +183,7 @@ impl Server {
 
     /// When [`Server::turn`] is next of use although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        // What was told since the last turn waits to be sent.
+        // Answers since the last iteration wait to be sent.
         if self.touched.is_empty() { self.timers.first().map(|(at, _)| *at) } else { Some(Instant::now()) }
     }
 
@@ -222,7 +222,7 @@ impl Server {
             }
             return Ok(());
         }
-        let entrant = match self.door.judge(&header, from, now)? {
+        let entrant = match self.admission.judge(&header, from, now)? {
             Entry::Begin(entrant) => entrant,
             Entry::Answer(packet) => {
                 self.counts.retries += 1;
@@ -259,7 +259,7 @@ impl Server {
             self.by_cid.insert(cid.clone(), id);
         }
         let validated = entrant.original.is_some();
-        self.door.admission.opened(entrant.source, validated);
+        self.admission.counts.opened(entrant.source, validated);
         let mut connection = Connection {
             quic,
             cids,
@@ -309,7 +309,7 @@ impl Server {
         if connection.quic.is_established() && !std::mem::replace(&mut connection.up, true) {
             self.counts.resumed += u64::from(connection.quic.is_resumed());
             if !std::mem::replace(&mut connection.validated, true) {
-                self.door.admission.validated();
+                self.admission.counts.validated();
             }
         }
         for cid in spare_ids(&mut connection.quic)? {
@@ -324,8 +324,8 @@ impl Server {
             if let quiche::PathEvent::PeerMigrated(_, from) = event {
                 self.counts.migrated += 1;
                 let source = std::mem::replace(&mut connection.source, from.ip().into());
-                self.door.admission.closed(source, connection.validated);
-                self.door.admission.opened(connection.source, connection.validated);
+                self.admission.counts.closed(source, connection.validated);
+                self.admission.counts.opened(connection.source, connection.validated);
             }
         }
         connection.read(id, events);
@@ -353,7 +353,7 @@ impl Server {
         if let Some(at) = connection.timer {
             self.timers.remove(&(at, id));
         }
-        self.door.admission.closed(connection.source, connection.validated);
+        self.admission.counts.closed(connection.source, connection.validated);
         let how = if connection.quic.is_timed_out() { Leave::Silent } else { Leave::Said };
         self.counts.silent += u64::from(how == Leave::Silent);
         let asked = connection.streams.iter().filter(|(_, s)| s.asked);

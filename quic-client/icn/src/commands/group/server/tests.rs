@@ -43,7 +43,7 @@ pub(super) struct Peer {
     pub(super) quic: quiche::Connection,
     config: quiche::Config,
     pub(super) server: Server,
-    /// What the client sent.
+    /// Packets that the client sent.
     sent: Vec<Vec<u8>>,
 }
 
@@ -140,7 +140,7 @@ fn forged_first_packets_hold_no_places() {
     let mut peer = Peer::with(LIMITS, client_config());
     let now = Instant::now();
     forged(&mut peer, 0..LIMITS.retry_above as u16 + 100, now);
-    // Who can't answer a Retry holds nothing.
+    // A client that can't answer a Retry holds nothing.
     assert_eq!((peer.server.connections(), peer.server.counts.retries), (LIMITS.retry_above as usize, 100));
     peer.until("a client whose address is its own gets in", |p, _| p.quic.is_established().then_some(()));
     peer.until("the server knows it", |p, _| p.server.connections.values().any(|c| c.up).then_some(()));
@@ -186,7 +186,7 @@ fn what_was_early_before_a_retry_is_not_early_again() {
     peer.until("its handshake is done", |p, _| p.server.connections[&asked.0].up.then_some(()));
     assert_eq!((peer.server.counts.early_data, peer.server.counts.resumed), (1, 1));
     // A copy of what it sent at first, when nobody is asked to come again.
-    peer.server.door.admission.validated();
+    peer.server.admission.counts.validated();
     let (later, replays) = (Instant::now() + Duration::from_secs(10), peer.server.counts.replays);
     for mut bytes in flight {
         peer.server.datagram(&mut bytes, "127.0.0.3:9".parse().unwrap(), later).unwrap();
@@ -199,7 +199,7 @@ fn a_turn_looks_only_at_those_to_which_something_happened() {
     let mut peer = Peer::with(LIMITS, client_config());
     for _ in 0..10 {
         peer.until("it is up", |p, _| p.quic.is_established().then_some(()));
-        // What is still on its way arrives.
+        // Packets on their way arrive.
         (0..20).for_each(|_| drop(peer.turn()));
         peer.again();
     }
@@ -256,7 +256,7 @@ fn a_copy_of_a_first_flight_falls_silent_and_does_not_say_that_its_member_leaves
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
         left.extend(other.turn(Instant::now()).unwrap());
     }
-    // What a member is on other streams, it stays.
+    // A member keeps its other streams.
     assert!(matches!(left[..], [ServerEvent::Left(who, Leave::Silent)] if who == member), "{left:?}");
     assert_eq!((other.counts.silent, other.connections()), (1, 0));
 }

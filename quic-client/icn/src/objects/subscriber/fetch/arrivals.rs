@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What arrives: Data, Nacks, others' Interests.
+//! Arrivals: Data, Nacks, others' Interests.
 
 use super::super::asks::Ask;
 use super::super::window::Answered;
@@ -22,8 +22,8 @@ impl Fetch {
         }
         self.counts.data += 1;
         let has_key = self.keys.has(header.epoch);
-        // What waits for its key may be anybody's: it does not keep the right Data out.
-        let sealed = self.held.sealed(item).filter(|_| has_key);
+        // A packet that waits for its key may be anybody's: it does not keep the right Data out.
+        let sealed = self.buffered.sealed(item).filter(|_| has_key);
         if sealed.is_none() && self.is_there(item) {
             self.counts.duplicates += 1;
             return;
@@ -37,7 +37,7 @@ impl Fetch {
         if has_key {
             let at = at.or(sealed);
             if self.open(item, header, payload, now, store) {
-                self.held.forget_sealed(item);
+                self.buffered.forget_sealed(item);
                 self.right(item, at, marked, now);
                 if level == 0 && at.is_some_and(|(_, ask)| !ask.unclear) {
                     self.follow(item.segment, header.lifetime, now);
@@ -46,7 +46,7 @@ impl Fetch {
         } else if let Some(at) = at {
             self.counts.keyless += 1;
             let latest = self.keys.latest().map_or(0, |k| k.epoch);
-            if self.held.seal(at, latest, header, payload, now) {
+            if self.buffered.seal(at, latest, header, payload, now) {
                 self.asks.answered(item);
                 self.again.remove(&item);
                 self.keyless_since.get_or_insert(now);
@@ -58,7 +58,7 @@ impl Fetch {
 
     /// Data passed all checks that could be made so far.
     fn right(&mut self, item: Item, asked: Option<(u64, Ask)>, marked: bool, now: Instant) {
-        // What a forged packet before it answered was out until now.
+        // A segment that a forged packet answered before was out until now.
         let out = self.asks.len() + usize::from(asked.is_some() && !self.asks.has(item));
         let full = out >= self.window.allowed();
         self.asks.answered(item);
@@ -101,7 +101,7 @@ impl Fetch {
         self.window.answered(Answered { ask, next: self.asks.next(), time, marked, full }, now);
     }
 
-    /// Data did not pass its check. What was asked stays asked for a response time, since the right Data may be on its
+    /// Data did not pass its check. The segment stays asked for a response time, since the right Data may be on its
     /// way; then it is asked for again, past all caches.
     fn wrong(&mut self, item: Item, now: Instant) {
         self.counts.wrong += 1;
@@ -147,7 +147,7 @@ impl Fetch {
             }
             Check::Unknown => {
                 self.queue_nodes(item);
-                self.held.open(item, content)
+                self.buffered.open(item, content)
             }
         }
     }
@@ -160,7 +160,7 @@ impl Fetch {
                 self.keep(item.segment, content, store);
                 continue;
             }
-            for (below, content) in self.held.take_below(item) {
+            for (below, content) in self.buffered.take_below(item) {
                 match self.shape.check(below, &content) {
                     Check::Right => todo.push((below, content)),
                     _ => {
@@ -254,9 +254,9 @@ impl Fetch {
         self.asks.remove(node);
         self.again.remove(&node);
         self.shape.forget(node);
-        self.held.forget(first..first.saturating_add(CHILDREN as u32));
+        self.buffered.forget(first..first.saturating_add(CHILDREN as u32));
         self.gone.clear();
-        // What is given on is not told of again: a stream may go on for months.
+        // Segments given on are not reported again: a stream may go on for months.
         self.have.remove_below(first.saturating_add(CHILDREN as u32));
         self.next = first.saturating_add(CHILDREN as u32);
         self.cursor = self.cursor.max(self.next);
@@ -285,7 +285,7 @@ impl Fetch {
         }
     }
 
-    /// What an earlier run had is in its place already, unless it is to be given on in order.
+    /// A segment of an earlier run is in its place already, unless it is to be given on in order.
     fn keep_claimed(&mut self, segment: u32, content: Vec<u8>, store: &mut impl Store) {
         struct InPlace;
         impl Store for InPlace {
@@ -320,7 +320,7 @@ impl Fetch {
             nack::BUSY | nack::FULL | nack::QUOTA => self.window.refused(number, self.asks.next()),
             // Its segments are there, whatever becomes of the symbols.
             _ if level == REPAIR => {}
-            // What a block was closed without is none of the stream's; its hashes say so.
+            // A segment that a block was closed without is none of the stream's; its hashes say so.
             nack::NO_SUCH_SEGMENT if self.layout.is_none() && level == 0 && self.shape.needs(item).is_some() => {
                 self.asks.remove(item);
                 self.again.insert(item, None);
@@ -382,7 +382,7 @@ impl Fetch {
             // A file has as many hashes as it has; a live stream's number could be any.
             let bounded = !self.settings.ordered || (level > 0 && self.layout.is_some());
             let near = bounded || content < self.next.saturating_add(REACH);
-            // What was lost here is asked for here.
+            // A segment that was lost here is asked for here.
             let first = !self.again.contains_key(&item) && self.asks.len() < MOST_JOINED;
             if wanted && near && first {
                 self.asks.push(Ask { item, sent: now, again_at: now + time, unclear: true, wrong: false });
@@ -392,7 +392,7 @@ impl Fetch {
         self.counts.joined += joined;
         if rivals || joined > 0 {
             let lifetime = header.lifetime.cmp(&lifetime_of(time));
-            self.turns.heard(lifetime, self.longest().max(LEAST_AGAIN), now);
+            self.election.heard(lifetime, self.longest().max(LEAST_AGAIN), now);
         }
     }
 }

@@ -27,25 +27,27 @@ impl Fetch {
         repairs.lose(item.segment, lost as u32);
     }
 
-    /// Whether a lost segment waits for repair symbols. What came wrong is asked for itself.
+    /// Whether a lost segment waits for repair symbols. One that came wrong is asked for itself.
     pub(super) fn is_entrusted(&self, item: Item) -> bool {
         let mends = |segment| self.repairs.as_ref().is_some_and(|r| r.mends(segment));
         item.level == 0 && mends(item.segment) && !self.fresh.contains(&item)
     }
 
-    /// A repair symbol that was asked for is lost, or came wrong: then its block is fetched without them.
-    pub(super) fn lost_symbol(&mut self, item: Item, wrong: bool) {
-        let Some(repairs) = &mut self.repairs else { return };
-        repairs.lost(item.segment);
-        if wrong {
-            repairs.give_up(repairs.repair.symbol_of(item.segment).0);
+    /// A repair symbol that was asked for is lost. So is one in whose place something came that nobody in the group sealed:
+    /// any stranger can send that, and the symbol may still come.
+    pub(super) fn lost_symbol(&mut self, item: Item) {
+        if let Some(repairs) = &mut self.repairs {
+            repairs.lost(item.segment);
         }
     }
 
     /// There are no symbols for the block of this one: it is fetched without them.
     pub(super) fn no_symbol(&mut self, item: Item) {
         self.asks.remove(item);
-        self.lost_symbol(item, true);
+        if let Some(repairs) = &mut self.repairs {
+            repairs.lost(item.segment);
+            repairs.give_up(repairs.repair.symbol_of(item.segment).0);
+        }
     }
 
     /// A repair symbol came. It can't be checked; what is decoded from it is.
@@ -101,7 +103,7 @@ impl Fetch {
         Some(missing)
     }
 
-    /// Decodes a block, if there are symbols enough. What does not pass its check is asked for itself.
+    /// Decodes a block, if there are symbols enough. A segment that does not pass its check is asked for itself.
     fn decode(&mut self, block: u32, missing: &[u32], store: &mut impl Store) {
         let (Some(repairs), Some(layout)) = (&mut self.repairs, self.layout) else { return };
         let Some(symbols) = repairs.enough(block) else { return };
@@ -122,7 +124,7 @@ impl Fetch {
             let found = &decoded[at..at + bytes(segment)];
             if self.shape.check(content(segment), found) != Check::Right {
                 self.counts.wrong += 1;
-                repairs.give_up(block);
+                repairs.spoiled(block);
                 return;
             }
         }

@@ -7,11 +7,11 @@ mod mending;
 mod types;
 
 use super::asks::{Ask, Asks};
-use super::held::Held;
+use super::buffered::Buffered;
+use super::leader_election::LeaderElection;
 use super::order::Segments;
 use super::repairs::Repairs;
 use super::shape::Shape;
-use super::turns::Turns;
 use super::window::{self, Window};
 use crate::names::NameError;
 use crate::objects::object::keys::{GroupKey, KeyRing};
@@ -33,7 +33,7 @@ const MOST_AGAIN: Duration = Duration::from_secs(8);
 const REACH: u32 = 2048;
 /// The longest response time is that of the last one to two of these.
 const SLOWEST_FOR: Duration = Duration::from_secs(2);
-/// How much faster than a window in a response time the asks may leave.
+/// Rate of leaving Interests, over a window in a response time.
 const PACE: f64 = 2.0;
 /// Asks of this long may leave at once.
 const BURST: Duration = Duration::from_millis(1);
@@ -65,9 +65,9 @@ pub struct Fetch {
     have: Segments,
     /// All that ever were.
     checked: u64,
-    /// What an earlier run had, and is not checked again yet.
+    /// Segments of an earlier run that are not checked again yet.
     claimed: Segments,
-    /// What to ask for again, and when it was asked for last, if a switch may still wait for that.
+    /// Segments to ask for again, and when each was asked for last, if a switch may still wait for that.
     again: BTreeMap<Item, Option<Instant>>,
     fresh: HashSet<Item>,
     repairs: Option<Repairs>,
@@ -81,12 +81,12 @@ pub struct Fetch {
     next: u32,
     asks: Asks,
     window: Window,
-    turns: Turns,
+    election: LeaderElection,
     /// Asks that may leave now, when they were earned, and whether others wait.
     tokens: f64,
     earned: Instant,
     starved: bool,
-    /// What is new waits for another to ask for it.
+    /// New segments wait for another subscriber to ask for them.
     held_back: bool,
     /// All is out or here: what is lost has no gap behind it.
     ending: bool,
@@ -96,19 +96,19 @@ pub struct Fetch {
     slowest: [Duration; 2],
     slowest_since: Instant,
     silences: u32,
-    held: Held,
+    buffered: Buffered,
     /// Since when all that came had a key that is not here.
     keyless_since: Option<Instant>,
     heard: Instant,
     progress: Instant,
-    /// What `counts.wrong` was then.
+    /// Value of `counts.wrong` then.
     wrong_before: u64,
     refusals: u32,
     refused_since: Option<Instant>,
     gone: HashMap<Item, u8>,
     gone_since: Option<Instant>,
     outcome: Option<Outcome>,
-    /// What happened so far.
+    /// Counters so far.
     pub counts: Counts,
 }
 
@@ -126,7 +126,7 @@ impl Fetch {
         now: Instant,
     ) -> Result<Fetch, NameError> {
         let mut names = LevelNames::new(&manifest.name, &manifest.version, Shape::levels(manifest))?;
-        // What was given on in order can't be read back, and decoding needs it.
+        // Segments given on in order can't be read back, and decoding needs them.
         let repair = manifest.repair.zip(manifest.layout).filter(|_| settings.repair && !settings.ordered);
         if repair.is_some() {
             names = names.with_repair()?;
@@ -158,7 +158,7 @@ impl Fetch {
             next: begin,
             asks: Asks::default(),
             window: Window::new(settings.round_trip),
-            turns: Turns::new(settings.seed),
+            election: LeaderElection::new(settings.seed),
             tokens: window::FIRST,
             earned: now,
             starved: false,
@@ -168,7 +168,7 @@ impl Fetch {
             slowest: [settings.round_trip, Duration::ZERO],
             slowest_since: now,
             silences: 0,
-            held: Held::default(),
+            buffered: Buffered::default(),
             keyless_since: None,
             heard: now,
             progress: now,
@@ -182,7 +182,7 @@ impl Fetch {
         })
     }
 
-    /// How it ended, once it has.
+    /// Outcome, once the fetch has ended.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
@@ -192,17 +192,17 @@ impl Fetch {
         Segments::from_ranges(self.have.ranges().chain(self.claimed.ranges()))
     }
 
-    /// How many segments of content are there and checked.
+    /// Number of segments of content that are there and checked.
     pub fn checked(&self) -> u64 {
         self.checked
     }
 
-    /// How many packets of data were wrong since the last that was right.
+    /// Number of packets of data that were wrong since the last that was right.
     pub fn wrong_of_late(&self) -> u64 {
         self.counts.wrong - self.wrong_before
     }
 
-    /// How many segments may be out, and are.
+    /// Limit and number of outstanding segments.
     pub fn window(&self) -> (usize, usize) {
         (self.window.allowed(), self.asks.len())
     }
@@ -217,7 +217,7 @@ impl Fetch {
     /// # Panics
     /// It does.
     pub fn check_budgets(&self) {
-        self.held.check_budgets();
+        self.buffered.check_budgets();
         if let Some(repairs) = &self.repairs {
             repairs.check_budgets();
         }
@@ -250,7 +250,7 @@ impl Fetch {
             self.keys.add(*key)?;
         }
         self.keyless_since = None;
-        for (item, (header, payload)) in self.held.take_sealed() {
+        for (item, (header, payload)) in self.buffered.take_sealed() {
             if self.is_behind(item) {
                 continue;
             }
@@ -276,11 +276,11 @@ impl Fetch {
         // A few at once cost one wake-up.
         let tokens = (window::FIRST / 2.0 - self.tokens).max(0.0);
         let paced = self.starved.then(|| self.earned + Duration::from_secs_f64(tokens / self.rate()));
-        let turn = if self.held_back { self.turns.waits_until(self.earned) } else { None };
-        [paced, turn, self.asks.next_timer(), gap, self.held.next_timer(), give_up].into_iter().flatten().min()
+        let wait = if self.held_back { self.election.waits_until(self.earned) } else { None };
+        [paced, wait, self.asks.next_timer(), gap, self.buffered.next_timer(), give_up].into_iter().flatten().min()
     }
 
-    /// What to send now. `store` gives what an earlier run had.
+    /// Adds the Interests to send now. `store` gives the segments of an earlier run.
     pub fn poll(&mut self, now: Instant, store: &mut impl Store, out: &mut Vec<Header>) {
         if self.outcome.is_some() {
             return;
@@ -332,9 +332,9 @@ impl Fetch {
         self.counts.interests += out.len() as u64;
     }
 
-    /// How many segments may be out. While what comes can't be opened for want of its key, which the publisher tells on
-    /// another way, there is no use in asking for more of it, and that way may need the room. One may be out: who forges an
-    /// epoch, or has caches of what was before, is found out by it.
+    /// Limit of outstanding segments. While Data can't be opened for want of its key, which the publisher gives on
+    /// another path, there is no use in asking for more of it, and that path may need the room. One may be out: a
+    /// forged epoch, or a cache of an earlier one, is found out by it.
     fn allowed(&self, now: Instant) -> usize {
         let keyless = self.keyless_since.map(|since| now.saturating_duration_since(since));
         if keyless.is_some_and(|time| time > self.longest().max(LEAST_AGAIN)) { 1 } else { self.window.allowed() }
@@ -349,7 +349,7 @@ impl Fetch {
     fn earn(&mut self, now: Instant) {
         let rate = self.rate();
         let earned = rate * now.saturating_duration_since(self.earned).as_secs_f64();
-        // What a host that wakes late could have sent meanwhile.
+        // Burst that a host that wakes late could have sent meanwhile.
         let most = (rate * BURST.as_secs_f64()).max(window::FIRST);
         self.tokens = (self.tokens + earned).min(most);
         self.earned = now;
@@ -361,7 +361,7 @@ impl Fetch {
         time.saturating_mul(1 << self.silences.min(10)).min(MOST_AGAIN)
     }
 
-    /// How old an ask must be for a gap to tell of a loss (RFC 9002 6.1.2's factor).
+    /// Age from which an outstanding segment before a gap counts as lost (RFC 9002 6.1.2's factor).
     fn gap_after(&self) -> Duration {
         self.longest() * 9 / 8
     }
@@ -377,7 +377,7 @@ impl Fetch {
             self.outcome = Some(Outcome::Silent);
             return;
         }
-        for item in self.held.late(now) {
+        for item in self.buffered.late(now) {
             self.past_caches(item);
         }
         let next = self.asks.next();
@@ -419,13 +419,13 @@ impl Fetch {
     /// An ask was not answered, while later ones were.
     fn lost(&mut self, number: u64, now: Instant) {
         if self.window.lost(number, self.asks.next()) {
-            self.turns.resign(self.longest(), now);
+            self.election.resign(self.longest(), now);
         }
     }
 
     fn again(&mut self, ask: Ask) {
         if ask.item.level == REPAIR {
-            return self.lost_symbol(ask.item, ask.wrong);
+            return self.lost_symbol(ask.item);
         }
         if ask.wrong {
             self.fresh.insert(ask.item);
@@ -434,10 +434,10 @@ impl Fetch {
         self.entrust(ask.item);
     }
 
-    /// What came was wrong, and may be what caches have: it is asked for past them.
+    /// Its Data were wrong, and may be in caches: it is asked for past them.
     fn past_caches(&mut self, item: Item) {
         if item.level == REPAIR {
-            return self.lost_symbol(item, true);
+            return self.lost_symbol(item);
         }
         self.fresh.insert(item);
         self.again.insert(item, None);
@@ -466,7 +466,7 @@ impl Fetch {
                     return Some((node, Again::No));
                 }
             }
-            if self.turns.waits_until(now).is_some() {
+            if self.election.waits_until(now).is_some() {
                 self.held_back = true;
                 return None;
             }
@@ -481,8 +481,8 @@ impl Fetch {
         }
     }
 
-    /// What to ask for again first: hashes, then content. A live stream's content waits for its block's hashes, which say
-    /// whether there is such a segment.
+    /// Segment to ask for again first: hashes, then content. A live stream's content waits for its block's hashes,
+    /// which say whether there is such a segment.
     fn next_again(&self) -> Option<Item> {
         let hashes = self.again.range(Item { level: 1, segment: 0 }..).map(|(item, _)| item).next();
         let waits =
@@ -498,7 +498,7 @@ impl Fetch {
             REPAIR => !self.asks.has(item) && self.repairs.as_ref().is_none_or(|r| !r.wants(item.segment)),
             _ => self.shape.knows(item),
         };
-        kept || !self.has(item) || self.held.has(item) || self.is_behind(item)
+        kept || !self.has(item) || self.buffered.has(item) || self.is_behind(item)
     }
 
     /// Whether it is behind what is given on in order.
@@ -526,7 +526,7 @@ impl Fetch {
             } else if self.claimed.contains(self.cursor) {
                 match self.shape.needs(item) {
                     None => self.check_claimed(item.parent().0.segment, store),
-                    // What was claimed is checked when its hashes are there.
+                    // A claimed segment is checked when its hashes are there.
                     Some(_) if self.queue_nodes(item) => return None,
                     Some(_) => self.cursor += 1,
                 }
@@ -558,7 +558,7 @@ impl Fetch {
         if self.settings.ordered || u32::from(ahead) < SEGMENTS_PER_INTEREST || foremost <= self.cursor {
             return;
         }
-        // What it said is a response time old when the next Interest is there.
+        // The other's position is a response time old when the next Interest is there.
         let to = foremost.saturating_add(self.pace.max(window / 2));
         let item = Item { level: 0, segment: to };
         if self.shape.has(item) && !self.claimed.contains(to) && !self.is_there(item) && !self.asks.has(item) {
@@ -573,7 +573,7 @@ impl Fetch {
         let before = self.nodes.len();
         let mut below = item;
         while let Some(node) = self.shape.needs(below) {
-            let out = self.asks.has(node) || self.again.contains_key(&node) || self.held.has(node);
+            let out = self.asks.has(node) || self.again.contains_key(&node) || self.buffered.has(node);
             if out || self.nodes.contains(&node) {
                 break;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How to fetch, where to, and what came of it.
+//! Settings, outcomes and counters of a fetch.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -16,16 +16,16 @@ pub trait Store {
     fn read(&mut self, segment: u32, bytes: usize) -> Option<Vec<u8>>;
 }
 
-/// How to fetch.
+/// Settings of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// What is not answered is asked for again after so many smoothed response times.
+    /// Unanswered segments are asked for again after so many smoothed response times.
     pub beta: f64,
     /// A gap tells of a loss too.
     pub gaps: bool,
     /// Segments are given on in order.
     pub ordered: bool,
-    /// What is lost is mended with repair symbols, if the object has any and segments are not given on in order.
+    /// Lost segments are mended with repair symbols, if the object has any and segments are not given on in order.
     pub repair: bool,
     /// Without anything right for so long it ends.
     pub give_up: Duration,
@@ -35,7 +35,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// How it ended.
+/// Outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything is there.
@@ -44,11 +44,11 @@ pub enum Outcome {
     Silent,
     /// The network or the publisher said again and again that there is no such thing: the Nack's code.
     Refused(u8),
-    /// What came can't be kept.
+    /// Received content can't be kept.
     Store(String),
 }
 
-/// What happened.
+/// Counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Segments asked for, each time counted.

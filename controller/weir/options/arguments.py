@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Common parts of the commands' parsers: their look, numbers with a range, and how a command ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from ..dataplane.base import DataPlaneError
+from ..text import printable
+
+DONE, FAILED, WRONG_CALL = 0, 1, 2
+EXIT_STATUS = "exit status: 0 done, 1 failed, 2 wrong call."
+
+
+def command(name: str, description: str, example: str) -> argparse.ArgumentParser:
+    """The parser of `weir NAME`, with its examples below the options."""
+    return argparse.ArgumentParser(
+        prog=f"weir {name}",
+        description=description,
+        epilog=example,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A whole number in that range."""
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text, 0)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text}: must be {least} .. {most}")
+        return value
+
+    return convert
+
+
+def count(text: str) -> int:
+    """A whole number above 0, in decimal."""
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds") from None
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text}: must be above 0")
+    return value
+
+
+def end(name: str, work: Callable[[], int]) -> int:
+    """The exit status of a command's work; its errors become one line. A ValueError is a wrong call: SettingsError,
+    GainError, FleetError."""
+    try:
+        status = work()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # whoever read our output has seen enough; what is still buffered has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except ValueError as error:
+        said, status = str(error), WRONG_CALL
+    except DataPlaneError as error:
+        said, status = str(error), FAILED
+    except OSError as error:
+        said, status = f"{error.filename or ''}: {error.strerror}", FAILED
+    print(f"weir {name}: {printable(said)}", file=sys.stderr)
+    return status
