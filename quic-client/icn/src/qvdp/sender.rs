@@ -107,6 +107,18 @@ impl Sender {
         self.give_waiting(now, send);
     }
 
+    /// Answers the lowest Interest without a datagram, if none was answered so far: then the other side knows that its Interests
+    /// arrive, and asks for as much as it has credit for.
+    pub(super) fn answer_first(&mut self, now: Instant, counts: &mut Counts, send: &mut Send) {
+        if self.next == 0
+            && let Some(segment) = self.take_interest(now)
+        {
+            self.passed.push_back(segment..segment + 1);
+            counts.bare_sent += 1;
+            send(segment, flags::BARE, &[]);
+        }
+    }
+
     fn give_waiting(&mut self, now: Instant, send: &mut Send) {
         while !self.waiting.is_empty() {
             let Some(segment) = self.take_interest(now) else { return };
