@@ -52,6 +52,9 @@ pub struct Options {
     /// Take only what this publisher signed: the key that weir-icn publish prints
     #[arg(long, value_parser = public_key, value_name = "KEY", help_heading = "Trust")]
     publisher: Option<PublicKey>,
+    /// Take no manifest that was signed longer ago than this, in seconds (0: any age)
+    #[arg(long, default_value_t = 86_400, value_name = "S", help_heading = "Trust")]
+    max_age: u64,
     /// Begin anew: don't go on with OUTPUT.part
     #[arg(long)]
     restart: bool,
