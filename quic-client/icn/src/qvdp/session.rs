@@ -66,6 +66,8 @@ pub(super) struct Session<A> {
     proven: bool,
     /// Bytes that may be sent to the other side before it has answered.
     unproven_bytes: u64,
+    /// The last Interest asked for nothing but what is too far ahead: the other side took forged Data for this side's.
+    pub(super) asked_too_far: bool,
     /// Something happened since its last turn.
     pub(super) touched: bool,
     /// The deadline that the table knows of it.
@@ -96,6 +98,7 @@ impl<A: Copy> Session<A> {
             is_opener: false,
             proven: false,
             unproven_bytes: 0,
+            asked_too_far: false,
             touched: false,
             deadline: None,
             held_bytes: 0,
@@ -191,7 +194,7 @@ impl<A: Copy> Session<A> {
                 let mut send = |segment: u64, flags: u8, payload: &[u8]| {
                     sink.packet(&Header::data(name, segment as u32, flags), payload);
                 };
-                self.sender.interest(header, now, counts, &mut send);
+                self.asked_too_far = self.sender.interest(header, now, counts, &mut send);
                 if self.is_opener {
                     self.sender.answer_first(now, counts, &mut send);
                 }
@@ -210,7 +213,8 @@ impl<A: Copy> Session<A> {
                 counts.nacks += 1;
                 let fresh = self.opened_at.is_some_and(|at| now < at + FRESH);
                 self.receiver.nack(header, now, counts, &mut |bytes, ecn| sink.datagram(application, bytes, ecn));
-                if header.code == nack::NO_SUCH_NAME && !self.is_opening() && !fresh && self.doubt_at.is_none() {
+                let out_of_step = matches!(header.code, nack::NO_SUCH_NAME | nack::NO_SUCH_SEGMENT);
+                if out_of_step && !self.is_opening() && !fresh && self.doubt_at.is_none() {
                     self.doubts += 1;
                     self.doubt_at = Some(now + DOUBT_AGAIN);
                     return self.doubts >= DOUBTS;

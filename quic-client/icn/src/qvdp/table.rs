@@ -142,9 +142,13 @@ impl<A: Copy> Table<A> {
             return Outcome::Gone(id);
         }
         session.touch(&mut self.touched);
+        let too_far = std::mem::take(&mut session.asked_too_far);
         if session.held_bytes != session.receiver.held_bytes() {
             self.account(id);
             self.make_room(now, sink);
+        }
+        if too_far {
+            self.refuse(header, Why::TooFar, now, sink);
         }
         Outcome::Taken
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The converters with a switch between them, in virtual time.
 
+mod forged;
 mod switch;
 mod unproven;
 mod world;
