@@ -311,6 +311,7 @@ pub fn subscriber(data: &[u8]) {
         top: if live { Vec::new() } else { tree.top().to_vec() },
         publisher: [9; 32],
         repair,
+        issued_s: None,
     };
     let mut names = LevelNames::new(&name, &manifest.version, 2).expect("short");
     let mut encoders = Vec::new();
@@ -483,7 +484,7 @@ pub fn publisher(data: &[u8]) {
         drawn += 1;
         Ok([drawn; 32])
     };
-    let mut publisher = Publisher::new(name, key, 30_000, source.byte() % 2 == 0, draw);
+    let mut publisher = Publisher::new(name, key, 30_000, source.byte() % 2 == 0, draw, || 1);
     let repaired = source.byte() % 2 == 0;
     if repaired {
         publisher = publisher.with_repair();
@@ -546,7 +547,8 @@ mod tests {
         let hashes = layout.map_or(0, |l| l.hashes(l.levels)) as usize;
         let name = Name::new("/weir/files/film").unwrap();
         let (version, top) = (version_of(&[3; 32]), vec![[7; 32]; hashes]);
-        let manifest = Manifest { name, version, layout, top, publisher: [9; 32], repair: None }.text().unwrap();
+        let manifest =
+            Manifest { name, version, layout, top, publisher: [9; 32], repair: None, issued_s: None }.text().unwrap();
         let keys = vec![GroupKey { epoch: 1, first_segment: 0, secret: Secret([1; 32]) }];
         let welcome = Answer::Welcome { manifest, signature: [5; 64], begin: bytes as u32, keys: keys.clone() };
         let mut lines: Vec<_> = [welcome, Answer::Keys(keys), Answer::Error("no".to_owned())]
