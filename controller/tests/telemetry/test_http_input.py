@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weir.telemetry.prometheus import MetricsServer
@@ -53,6 +53,8 @@ def ask(port: int, request: bytes) -> bytes:
     return answer
 
 
+@example(request=b"GET /metrics HTTP/1.0\r\nAccept: text/plain;version=a\r\n\r\n")
+@example(request=b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text;version=9\r\n\r\n")
 @given(request=st.binary(max_size=200) | requests())
 def test_any_request(port: int, request: bytes) -> None:
     with contextlib.redirect_stderr(io.StringIO()) as log:
