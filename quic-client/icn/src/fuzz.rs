@@ -2,6 +2,7 @@
 //! Entry points of fuzzers: the targets `icn_*` of `quic-client/fuzz`, and a bounded run in the tests. Each takes any
 //! bytes, and panics where the code under test panics or breaks one of its promises.
 
+use crate::face::read_frame;
 use crate::names::Name;
 use crate::objects::cache::Cache;
 use crate::objects::object::keys::{GroupKey, KeyRing};
@@ -77,6 +78,24 @@ pub fn packet(data: &[u8]) {
     for cut in 0..HEADER_BYTES + payload.len() {
         assert!(Header::read(&data[..cut]).is_err(), "cut at {cut}");
     }
+}
+
+/// Any bytes as an Ethernet frame: read as the packet in it.
+pub fn frame(data: &[u8]) {
+    const ETHERNET_BYTES: usize = 14;
+    let inside = data.get(ETHERNET_BYTES..).and_then(|packet| Header::read(packet).ok());
+    let read = read_frame(data);
+    assert_eq!(read, inside);
+    if let Some((_, payload)) = read {
+        let padded = [data, &[0; 46]].concat();
+        assert_eq!(read_frame(&padded), read, "padding is no payload");
+        assert!(ETHERNET_BYTES + HEADER_BYTES + payload.len() <= data.len());
+    }
+}
+
+/// Any bytes as the secret of session tickets, and as the name of a ticket's key.
+pub fn tickets(data: &[u8]) {
+    crate::commands::group::tickets::fuzz(data);
 }
 
 /// Any bytes as a name: taken as it stands, or refused.
@@ -570,6 +589,22 @@ mod tests {
                 (head[0], head[28], head[29]) = (1 << 4 | kind, 0, length);
             }
             packet(&data);
+        }
+
+        #[test]
+        fn frames(data in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..5, length in 0u8..170) {
+            let mut data = data;
+            frame(&data);
+            if let Some(head) = data.get_mut(14..14 + HEADER_BYTES) {
+                (head[0], head[28], head[29]) = (1 << 4 | kind, 0, length);
+            }
+            frame(&data);
+        }
+
+        #[test]
+        fn ticket_keys(data in prop::collection::vec(any::<u8>(), 0..60), digits in "[0-9a-fA-F]{60,66}\n?") {
+            tickets(&data);
+            tickets(digits.as_bytes());
         }
 
         #[test]
