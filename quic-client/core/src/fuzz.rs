@@ -510,7 +510,7 @@ impl Exchange {
             let mut down = Vec::new();
             for mut packet in up.1.iter().cloned() {
                 let info = quiche::RecvInfo { from: Self::CLIENT, to: Self::SERVER };
-                // What is wrong with it is in the server's own error.
+                // The server reports its fault by closing.
                 let _ = self.server.recv(&mut packet, info);
             }
             while let Ok((len, _)) = self.server.send(&mut up.0[..]) {

@@ -217,8 +217,8 @@ pub fn fuzz(data: &[u8]) {
     const MOST_BYTES: usize = 64 << 10;
     let Some((length, data)) = data.split_first() else { return };
     let gather = |frame_bytes: usize| {
-        let room = Room::new(MOST_BYTES);
-        let gathering = std::pin::pin!(Whole::gather(Frames(data.chunks(frame_bytes)), MOST_BYTES, &room));
+        let budget = ByteBudget::new(MOST_BYTES);
+        let gathering = std::pin::pin!(BufferedMessage::gather(Frames(data.chunks(frame_bytes)), MOST_BYTES, &budget));
         match gathering.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(whole) => whole.map(|whole| whole.message().to_vec()).map_err(|refused| refused.code()),
             Poll::Pending => unreachable!("all of it is there"),
