@@ -9,8 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from weirlab.report.model import Report
 from weirlab.scenario.schema import Schema
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.keeping import Keeping
@@ -89,9 +88,6 @@ class Topology(ABC):
         return []
 
     @abstractmethod
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
-        """Print the figures of a results folder, the comparisons and the checks."""
-
-    @abstractmethod
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        """The HTML page of a results folder. Raises ResultsError, SamplesError."""
+    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
+        """The report of a results folder; its figures, which take the samples of all runs, only if `drawn`. Raises
+        ResultsError, SamplesError."""

@@ -73,8 +73,8 @@ def test_receivers_and_sizes(tmp_path):
         "Goodput and time over receivers",
         "Goodput and time over file sizes",
         "Who merged what",
-        "What the runs say together",
-        "What was asked, and what came out",
+        "<h2>Comparisons of runs</h2>",
+        "<h2>Targets</h2>",
         "do not say whether over sizes or over rounds",
     ):
         assert words in page

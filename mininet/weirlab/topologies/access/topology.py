@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
+from weirlab.report.model import Report
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.access import metrics as figures
 from weirlab.topologies.access.schema import AccessSchema
@@ -43,12 +42,7 @@ class Access(Topology):
             words += f", best path {100 * metrics['best_path_rate']:.1f} %, regret {metrics['regret_ms']:.1f} ms"
         return words + (f", silence {metrics['stall_ms']:.0f} ms" if metrics["stall_ms"] is not None else "")
 
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
+    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
         from weirlab.topologies.access.report import page
 
-        page.print_table(folder, summary, console)
-
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        from weirlab.topologies.access.report import page
-
-        return page.page(folder.meta, summary, page.read_variants(folder, summary))
+        return page.report(folder, summary, drawn)

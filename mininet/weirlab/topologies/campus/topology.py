@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from weirlab.lab.kernels import bmv2_environment
+from weirlab.report.model import Report
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Recorded, Spec, Topology
 from weirlab.topologies.campus import metrics as figures
@@ -80,12 +79,7 @@ class Campus(Topology):
 
         return list(page.asked_documents(summary))
 
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
+    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
         from weirlab.topologies.campus.report import page
 
-        page.print_table(folder, summary, console)
-
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        from weirlab.topologies.campus.report import page
-
-        return page.page(folder, summary)
+        return page.report(folder, summary, drawn)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from weirlab.report.model import Report
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.edge import metrics as figures
@@ -46,12 +45,7 @@ class Edge(Topology):
 
         return page.asked_documents(folder, summary)
 
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
+    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
         from weirlab.topologies.edge.report import page
 
-        page.print_table(folder, summary, console)
-
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        from weirlab.topologies.edge.report import page
-
-        return page.page(folder, summary)
+        return page.report(folder, summary, drawn)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was run, in words, and whether the runs are sound."""
+"""Settings of the runs in words, and their checks."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines, plain
+from weirlab.report import results
+from weirlab.report.model import Check, State
+from weirlab.report.words import count, plain
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.metrics import (
     DELAY_OUTSIDE_FLOOR_MS,
@@ -14,6 +16,7 @@ from weirlab.topologies.dumbbell.metrics import (
 from weirlab.topologies.dumbbell.senders import compared, under_test
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
+LIMITS_SOURCE = "mininet/weirlab/topologies/dumbbell/metrics.py"
 P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
 
 
@@ -111,20 +114,20 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     return f"{name}: {', '.join(f'{k} {plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"
 
 
-def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
-    lines = failed_lines(summary)
+def checks(summary: Summary) -> list[Check]:
+    """The checks, passed or failed, and missing runs."""
+    found = results.run_checks(summary)
     for metric, name, what, limit in (
         (
             "delay_outside_percent",
-            "Where the delay arose",
+            "Place of the delay",
             f"of the queueing delay was in other queues than the one under test, where it was over "
             f"{DELAY_OUTSIDE_FLOOR_MS:g} ms there",
             DELAY_OUTSIDE_LIMIT_PERCENT,
         ),
         (
             "unmeasured_percent",
-            "Whether all was measured",
+            "Measured packets",
             "of the packets at the queue under test were not measured",
             UNMEASURED_LIMIT_PERCENT,
         ),
@@ -137,11 +140,10 @@ def check_lines(summary: Summary) -> list[str]:
         ]
         if known:
             passed = sum(value <= limit for value in known)
-            lines.append(
-                f"{name}: {passed} of {count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % {what} "
-                f"(limit {limit:g} %)."
-            )
-    return lines + chance_lines(summary)
+            value = f"{passed} of {count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % {what}"
+            state = State.PASSED if passed == len(summary.runs) else State.PARTIAL
+            found.append(Check(name, state, value, f"{limit:g} %", LIMITS_SOURCE))
+    return found + results.chance_checks(summary)
 
 
 def _counts(metrics: Mapping[str, Any]) -> bool:

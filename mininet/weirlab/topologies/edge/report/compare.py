@@ -26,7 +26,7 @@ HEADS = {
     "unicast": ("goodput, ratio", "time, s more"),
     "sizes": ("time, s for 1 MB", "R² of time over size", "variance of goodput"),
     "beta": ("asked again, 20 over 4", "best beta", "best inside, of the ends", "default, of the best"),
-    "asked": ("measured", "asked for", "the paper's", "met"),
+    "asked": ("measured", "target", "the paper's", "met"),
 }
 VARIANCE_NOTE = (
     "Huang et al. give four variances of goodput for four rounds with different numbers of devices, and do not say "

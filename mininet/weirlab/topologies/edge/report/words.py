@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was run, in words, and whether the runs are sound."""
+"""Settings of the runs in words, and their checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines
+from weirlab.report import results
+from weirlab.report.model import Check
+from weirlab.report.words import count
 from weirlab.store.folder import Summary
 from weirlab.topologies.edge.deploy import LOCAL
 
@@ -79,13 +81,12 @@ def way_in_words(spec: Mapping[str, Any]) -> str:
     return words if carrying["gaps"] else words + ", asking again by the timer alone"
 
 
-def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
-    lines = failed_lines(summary)
-    if summary.runs:
-        passed = sum(not run.failures for run in summary.runs)
-        lines.append(
-            f"Whether the runs are sound: {passed} of {count(len(summary.runs), 'run')} passed; every receiver has the "
-            f"publisher's bytes, no switch dropped a packet for its form."
-        )
-    return lines + chance_lines(summary)
+def checks(summary: Summary) -> list[Check]:
+    """The checks, passed or failed, and missing runs."""
+    found = [
+        *results.run_checks(summary),
+        *results.soundness(
+            summary, "every receiver has the publisher's bytes, no switch dropped a packet for its form."
+        ),
+    ]
+    return found + results.chance_checks(summary)
