@@ -13,10 +13,6 @@ Rows = Sequence[tuple[str | None, str, str, int]]
 NOTHING = "\N{EN DASH}"  # shown where a run has nothing to measure a figure by
 
 
-RUN_FAILED, TARGET_MISSED, RUN_MISSING = "RUN FAILED", "TARGET MISSED", "MISSING"
-BAD = (RUN_FAILED, RUN_MISSING)
-
-
 @dataclass(frozen=True)
 class Variant:
     """A column of the table: its label, what was run, its runs and their series by seed, and how it is drawn."""
