@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation writes into one folder: report.md, the page, the pictures and the small tables.
+"""Files of an evaluation in one folder: report.md, the page, the pictures and the small tables.
 
 Text, page and the front page's picture are made of what the tables say, so that they can be made again from them alone:
 `./run evaluate --from docs/results/evaluation`.
 
-What the text and the page say is the suite's own: matrix/ for matrices, envelope/ for envelopes, cc/ for congestion
-controls.
+Each suite builds its own report: matrix/ for matrices, envelope/ for envelopes, cc/ for congestion controls.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
 
 
 def missing_notes(plan: Plan, rows: Iterable[RunRow]) -> list[Block]:
-    """What is missing of the whole suite, if anything."""
+    """A note on missing runs of the whole suite, if there are any."""
     there = {(row.scenario, row.variant, row.seed, row.setting if plan.points else None) for row in rows}
     missing = [
         run
@@ -168,7 +167,7 @@ def write(out: Path, files: Mapping[str, str | bytes], found: SuiteReport, said:
 
 
 def about(plan: Plan) -> dict[str, dict[str, Any]]:
-    """What the scenario files say, for readers."""
+    """Title, description and paper of each scenario, from its file."""
     return {
         scenario.name: {"title": scenario.title, "description": scenario.description, "paper": scenario.paper}
         for group in plan.groups
@@ -204,7 +203,7 @@ def is_whole(plan: Plan, args: argparse.Namespace) -> bool:
 
 
 def missing_words(plan: Plan, missing: Sequence[Run]) -> str:
-    """What is missing, by variant, in a line."""
+    """Missing runs by variant, in a line."""
     by_variant: dict[str, int] = {}
     for run in missing:
         variant = plan.variant(run.variant)

@@ -7,7 +7,7 @@ the program itself and may have marks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -148,7 +148,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """A check of runs. `source` is the file that sets the target."""
+    """A check of runs. `source` is the module that sets the target."""
 
     name: str
     state: State
@@ -217,12 +217,20 @@ class Report:
 
 
 def table(
-    heads: Sequence[str | Column], rows: Iterable[Sequence[str | Cell]], layout: Layout = Layout.AUTO, note: str = ""
+    heads: Sequence[str | Column],
+    rows: Iterable[Sequence[str | Cell]],
+    layout: Layout = Layout.AUTO,
+    note: str = "",
+    words: Container[int] = (),
 ) -> Table:
-    """A table of texts; the first head is the corner, the first text of each row its head."""
+    """A table of texts; the first head is the corner, the first text of each row its head. Columns at the places in
+    `words` wrap."""
     corner, *columns = heads
     lines = [Row(text_of(head), [as_cell(cell) for cell in cells]) for head, *cells in rows]
-    found = [column if isinstance(column, Column) else Column(column) for column in columns]
+    found = [
+        column if isinstance(column, Column) else Column(column, wraps=place in words)
+        for place, column in enumerate(columns, start=1)
+    ]
     return Table(found, lines, text_of(corner), note, layout)
 
 

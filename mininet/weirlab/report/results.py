@@ -22,6 +22,7 @@ from weirlab.report.model import (
     Only,
     Paragraph,
     Preformatted,
+    Prose,
     Report,
     Row,
     Section,
@@ -31,7 +32,8 @@ from weirlab.report.model import (
     Terms,
 )
 from weirlab.report.words import NOTHING, Rows, Variant, anywhere, count, estimated, measured, paper_figure, shown
-from weirlab.store.folder import Summary
+from weirlab.store.documents import read_json
+from weirlab.store.folder import ResultsFolder, Summary
 
 CORNER = "mean over seeds ± 95 %"
 INTERVAL_NOTE = "Mean over seeds ± half the width of its 95 % interval (Student's t)."
@@ -40,6 +42,23 @@ INTERVAL_NOTE = "Mean over seeds ± half the width of its 95 % interval (Student
 def report(facts: Mapping[str, Any], counts: str, blocks: Sequence[Block]) -> Report:
     """The report of a scenario; `counts` says how many runs there are."""
     return Report(facts["title"], [Paragraph(counts), *blocks], " ".join(facts["description"].split()))
+
+
+def specs_of(folder: ResultsFolder, summary: Summary) -> dict[str, dict[str, Any]]:
+    """Each variant's spec, as the lab had it."""
+    return {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
+
+
+def run_counts(summary: Summary) -> str:
+    seeds = {run.seed for run in summary.runs}
+    return ", ".join(
+        [count(len(summary.variants), "variant"), count(len(seeds), "seed"), count(len(summary.runs), "run")]
+    )
+
+
+def common(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The lines that all variants have."""
+    return [line for line in lines[0] if all(line in others for others in lines)] if lines else []
 
 
 def figures(
@@ -76,13 +95,18 @@ def ratios(
     return Table(columns, lines if found else [], corner, note, Layout.EQUAL)
 
 
-def settings(summary: str, common: Sequence[str], terms: Sequence[Term]) -> Folded:
+def settings(summary: str, shared: Sequence[str], terms: Sequence[Term]) -> Folded:
     """Settings of the runs, in common and by variant: folded, since results come first."""
-    return Folded(summary, [Bullets(common), Terms(terms)])
+    return Folded(summary, [Bullets(shared), Terms(terms)])
 
 
 def variant_terms(variants: Sequence[Variant], words: Callable[[Variant], str]) -> list[Term]:
     return [Term(variant.label, words(variant), variant.hue) for variant in variants]
+
+
+def set_in(rule: Callable[..., Any]) -> Paragraph:
+    """The place where targets are set: the module of the function that applies them."""
+    return Paragraph(Prose(f"Targets are set in `{rule.__module__}`."), faint=True)
 
 
 def run_checks(summary: Summary) -> list[Check]:
@@ -96,7 +120,7 @@ def run_checks(summary: Summary) -> list[Check]:
 
 
 def soundness(summary: Summary, conditions: str) -> list[Check]:
-    """How many runs fulfil the topology's conditions; none if there are no runs."""
+    """The number of runs that fulfil the topology's conditions; nothing if there are no runs."""
     if not summary.runs:
         return []
     passed = sum(not run.failures for run in summary.runs)
@@ -150,7 +174,7 @@ def closing(meta: Mapping[str, Any], checks: Sequence[Check], definitions: Mappi
     ]
     return [
         Section("Checks", [Checks(checks)]),
-        Only(Medium.HTML, [Section("How to repeat it", repeat)]),
+        Only(Medium.HTML, [Section("Repeating the runs", repeat)]),
         meanings(definitions),
     ]
 

@@ -87,7 +87,9 @@ class Topology(ABC):
         """What was asked of all runs together, and whether it is met: documents for `--json`. Raises ResultsError."""
         return []
 
-    @abstractmethod
     def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
-        """The report of a results folder; its figures, which take the samples of all runs, only if `drawn`. Raises
-        ResultsError, SamplesError."""
+        """The report of a results folder, by `report/page.py` beside this object's own module; its figures, which take
+        the samples of all runs, only if `drawn`. Raises ResultsError, SamplesError."""
+        page = import_module(f"{type(self).__module__.rpartition('.')[0]}.report.page")
+        found: Report = page.report(folder, summary, drawn)
+        return found

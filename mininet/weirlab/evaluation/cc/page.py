@@ -5,54 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
-
+from weirlab.evaluation.cc import text
 from weirlab.evaluation.cc.analysis import PAPER_GROUPS, Bench, ScenarioResult
 from weirlab.evaluation.cc.claims import claims_of
 from weirlab.evaluation.cc.plots import LEGEND_COLUMNS, curves_plot, fairness_plot, front_plot, group_plot
-from weirlab.evaluation.cc.text import (
-    CHOICE_HEADS,
-    CHOICE_WORDS,
-    CLAIM_WORDS,
-    CURVE_WORDS,
-    DUEL_HEADS,
-    DUEL_WORDS,
-    FAIR_WORDS,
-    FIGURES,
-    FRIENDLY_WORDS,
-    FRONT_HEADS,
-    FRONT_WORDS,
-    INTRODUCTION,
-    METHOD,
-    ORDER_HEADS,
-    OUTSIDE_WORDS,
-    PAPERS,
-    WISH_HEADS,
-    WISH_WORDS,
-    behind_told,
-    by_scenario,
-    choice_rows,
-    columns_of,
-    curve_table,
-    duel_rows,
-    elsewhere_words,
-    figure_rows,
-    friendly_table,
-    front_rows,
-    order_rows,
-    outside_table,
-    run_counts,
-    shared_alone,
-    title_of,
-    wish_rows,
-)
 from weirlab.evaluation.shared.claims import missed, targets
 from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
 from weirlab.evaluation.shared.pages import SuiteReport, choice
+from weirlab.evaluation.shared.pages import drawn as drawn_report
 from weirlab.report import plots, results
 from weirlab.report.model import (
     Block,
-    Column,
     Figure,
     Folded,
     Layout,
@@ -76,61 +39,60 @@ PLANE_WORDS = (
 
 def suite_report(bench: Bench, notes: Sequence[Block] = ()) -> SuiteReport:
     """Report and picture."""
-    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
-        picture = plots.png(front_plot(bench, png_colour), plots.PNG_DPI)
-    with mpl.rc_context(plots.STYLE):
-        found = report(bench, notes, drawn=True)
-    return SuiteReport(PAGE, found, {PICTURE: picture})
+    return drawn_report(PAGE, PICTURE, lambda: front_plot(bench, png_colour), lambda: report(bench, notes, drawn=True))
 
 
 def report(bench: Bench, notes: Sequence[Block] = (), drawn: bool = False) -> Report:
     """`notes` stand at the top: missing runs, runs that were left out. Without `drawn` the page has no plots."""
-    counts = run_counts(bench)
+    counts = text.run_counts(bench)
     of_page = Prose(f"{counts}, in the exact lab. Command: `./run evaluate --suite cc`.")
     alt = "Table 3 by loss, and all scenarios beside BBR"
     svg = plots.svg(front_plot(bench, page_colour), "front", alt) if drawn else ""
     claims = claims_of(bench)
-    open_cases = missed([claim for claim in claims if claim.variant != PAPERS])
-    choices = _words_table(CHOICE_HEADS, choice_rows(bench), 2)
-    wishes = wish_rows(bench)
-    definitions = {name: ALL_METRICS[name] for name, _, _ in FIGURES if name in ALL_METRICS}
+    open_cases = missed([claim for claim in claims if claim.variant != text.PAPERS])
+    choices = table(text.CHOICE_HEADS, text.choice_rows(bench), Layout.DENSE, words=range(2, 6))
+    definitions = {name: ALL_METRICS[name] for name, _, _ in text.FIGURES if name in ALL_METRICS}
     return Report(
         TITLE,
         [
             *notes,
             Only(Medium.HTML, [Paragraph(of_page)]),
-            Only(Medium.MARKDOWN, [Paragraph(Prose(INTRODUCTION.format(counts=counts)))]),
+            Only(Medium.MARKDOWN, [Paragraph(Prose(text.INTRODUCTION.format(counts=counts)))]),
             Section(
                 "Choice of a control",
                 [
-                    Paragraph(Prose(CHOICE_WORDS)),
+                    Paragraph(Prose(text.CHOICE_WORDS)),
                     choices,
-                    *([Paragraph(Prose(WISH_WORDS)), _words_table(WISH_HEADS, wishes, 1)] if wishes else []),
+                    _part("", text.WISH_WORDS, text.WISH_HEADS, text.wish_rows(bench), wraps=(1, 2)),
                     Figure(alt, "Right: better is up and to the left.", svg, PICTURE),
                 ],
             ),
-            Section("Method", [Paragraph(Prose(text)) for text in (METHOD, *elsewhere_words(bench))]),
-            Section("Targets", [*targets(claims), Paragraph(CLAIM_WORDS), Only(Medium.MARKDOWN, open_cases)]),
+            Section("Method", [Paragraph(Prose(words)) for words in (text.METHOD, *text.elsewhere_words(bench))]),
+            Section(
+                "Targets",
+                [
+                    *targets(claims),
+                    Paragraph(text.CLAIM_WORDS),
+                    results.set_in(claims_of),
+                    Only(Medium.MARKDOWN, open_cases),
+                ],
+            ),
             _curves(bench, drawn),
             _fairness(bench, drawn),
-            _part("Friendliness", FRIENDLY_WORDS, *friendly_table(bench)),
-            _part("On the front", FRONT_WORDS, FRONT_HEADS, front_rows(bench)),
-            _part("Wins, ties and losses", DUEL_WORDS, DUEL_HEADS, duel_rows(bench)),
-            _part("Decisions outside the training", OUTSIDE_WORDS, *outside_table(bench)),
+            _part("Friendliness", text.FRIENDLY_WORDS, *text.friendly_table(bench)),
+            _part("On the front", text.FRONT_WORDS, text.FRONT_HEADS, text.front_rows(bench)),
+            text.duels_section(bench),
+            _part("Decisions outside the training", text.OUTSIDE_WORDS, *text.outside_table(bench)),
             Only(Medium.HTML, [_planes(bench, drawn), results.meanings(definitions)]),
             Only(Medium.MARKDOWN, [_figures(bench)]),
         ],
     )
 
 
-def _words_table(heads: Sequence[str], rows: Sequence[Sequence[str]], first: int) -> Block:
-    """A table whose columns hold words, from the column `first` on."""
-    columns = [Column(head, wraps=True) if place >= first else head for place, head in enumerate(heads)]
-    return table(columns, rows, Layout.DENSE)
-
-
-def _part(heading: str, words: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Section:
-    return Section(heading, [Paragraph(Prose(words)), table(heads, rows, Layout.DENSE)] if rows else [])
+def _part(
+    heading: str, words: str, heads: Sequence[str], rows: Sequence[Sequence[str]], wraps: Sequence[int] = ()
+) -> Section:
+    return Section(heading, [Paragraph(Prose(words)), table(heads, rows, Layout.DENSE, words=wraps)] if rows else [])
 
 
 def _curves(bench: Bench, drawn: bool) -> Section:
@@ -138,24 +100,25 @@ def _curves(bench: Bench, drawn: bool) -> Section:
     tables: list[Block] = []
     for group in PAPER_GROUPS:
         scenarios = bench.groups.get(group, [])
-        for metric, words, decimals in FIGURES[:3] if scenarios else ():
-            heads, rows = curve_table(bench, scenarios, metric, decimals)
-            tables += [Paragraph(f"{title_of(bench, group)}: {words}"), table(heads, rows)]
+        for metric, words, decimals in text.FIGURES[:3] if scenarios else ():
+            heads, rows = text.curve_table(bench, scenarios, metric, decimals)
+            tables += [Paragraph(f"{text.title_of(bench, group)}: {words}"), table(heads, rows)]
     figure = curves_plot(bench) if drawn else None
     alt = "Throughput and RTT by loss and by flows"
     caption = "Above: two flows, by loss. Below: at 2.5 % loss, by the number of flows. Ours are thick."
     drawing = [Figure(alt, caption, plots.svg(figure, "curves", alt))] if figure else []
-    found = [*drawing, _words_table(ORDER_HEADS, order_rows(bench), 1), Only(Medium.MARKDOWN, tables)]
-    return Section("Table 3, as the paper's Fig. 9 and 10", [Paragraph(CURVE_WORDS), *found] if tables else [])
+    orders = table(text.ORDER_HEADS, text.order_rows(bench), Layout.DENSE, words=(1, 2))
+    found: list[Block] = [Paragraph(text.CURVE_WORDS), *drawing, orders, Only(Medium.MARKDOWN, tables)]
+    return Section("Table 3, as the paper's Fig. 9 and 10", found if tables else [])
 
 
 def _fairness(bench: Bench, drawn: bool) -> Section:
-    scenarios = shared_alone(bench)
+    scenarios = text.shared_alone(bench)
     if not scenarios:
         return Section("", [])
-    found: list[Block] = [Paragraph(FAIR_WORDS)]
-    for metric, words, decimals in FIGURES[6:8]:
-        found += [Paragraph(f"{words}:"), table(*by_scenario(bench, scenarios, metric, decimals), Layout.DENSE)]
+    found: list[Block] = [Paragraph(text.FAIR_WORDS)]
+    for metric, words, decimals in text.FIGURES[6:8]:
+        found += [Paragraph(f"{words}:"), table(*text.by_scenario(bench, scenarios, metric, decimals), Layout.DENSE)]
     if drawn:
         caption = "Jain's index over time, means over seeds. Ours are thick; hollow: the kernel's TCP."
         svg = plots.svg(fairness_plot(bench, scenarios), "fairness", "Jain's index over time")
@@ -173,7 +136,7 @@ def _planes(bench: Bench, drawn: bool) -> Section:
 
 
 def _group(bench: Bench, group: str, scenarios: Sequence[ScenarioResult], drawn: bool) -> Section:
-    title = title_of(bench, group)
+    title = text.title_of(bench, group)
     alt = f"Delay and throughput: {title}"
     drawing = plots.svg(group_plot(bench, scenarios), f"plane-{group}", alt) if drawn else ""
     return Section(
@@ -183,18 +146,17 @@ def _group(bench: Bench, group: str, scenarios: Sequence[ScenarioResult], drawn:
 
 def _scenario(bench: Bench, scenario: ScenarioResult) -> Section:
     """Figures of each control, and its place in the plane."""
-    heads: list[str | Column] = [
-        "",
-        *(words for _, words, _ in columns_of(scenario)),
-        Column("in the plane", wraps=True),
-    ]
+    heads = ["", *(words for _, words, _ in text.columns_of(scenario)), "in the plane"]
     names = [control for control in bench.there if control in scenario.figures]
     rows = [
-        [name, *cells, behind_told(scenario, name)]
-        for name, (_, *cells) in zip(names, figure_rows(bench, scenario), strict=True)
+        [name, *cells, text.behind_told(scenario, name)]
+        for name, (_, *cells) in zip(names, text.figure_rows(bench, scenario), strict=True)
     ]
     about = " ".join(scenario.about.get("description", "").split())
-    return Section(f"{scenario.name}: {scenario.title}", [Paragraph(about), table(heads, rows, Layout.DENSE)])
+    return Section(
+        f"{scenario.name}: {scenario.title}",
+        [Paragraph(about), table(heads, rows, Layout.DENSE, words=(len(heads) - 1,))],
+    )
 
 
 def _figures(bench: Bench) -> Section:
@@ -203,9 +165,9 @@ def _figures(bench: Bench) -> Section:
         tables = [
             Section(
                 f"{scenario.name}: {scenario.title}",
-                [table(["", *(words for _, words, _ in columns_of(scenario))], figure_rows(bench, scenario))],
+                [table(["", *(words for _, words, _ in text.columns_of(scenario))], text.figure_rows(bench, scenario))],
             )
             for scenario in scenarios
         ]
-        groups.append(Section(title_of(bench, group), tables))
+        groups.append(Section(text.title_of(bench, group), tables))
     return Section("Figures", groups)

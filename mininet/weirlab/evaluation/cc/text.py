@@ -30,14 +30,14 @@ from weirlab.evaluation.cc.analysis import (
     share_of_best,
 )
 from weirlab.evaluation.cc.claims import CUBIC
+from weirlab.evaluation.shared import duels
 from weirlab.evaluation.shared.words import geometric_mean
-from weirlab.report.model import Prose
+from weirlab.report.model import Prose, Section
 from weirlab.report.words import NOTHING, count, fixed, shown
 from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_FLOOR_MS, DELAY_OUTSIDE_LIMIT_PERCENT
 
 FIFO = "fifo"
 PAPERS = "pbq-paper"  # the paper to the letter: shown beside ours, whatever it is
-VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 ENOUGH = 0.95  # throughput over the most that counts as enough where the least delay is asked for
 ALONE = 1.01  # how much better the second must be for both to be named
 LONG_AGO = "from 10 s after the last start"
@@ -80,7 +80,7 @@ def run_counts(bench: Bench) -> str:
 
 
 def elsewhere_words(bench: Bench) -> list[str]:
-    """How much packets waited in other queues than the bottleneck's: one paragraph, or none."""
+    """Delay in other queues than the bottleneck's: one paragraph, or none."""
     found = []
     for scenario in bench.scenarios:
         for row in scenario.rows:
@@ -125,7 +125,7 @@ def situations(bench: Bench) -> list[tuple[str, str, list[ScenarioResult]]]:
 
 
 def choice_rows(bench: Bench) -> list[list[str]]:
-    """Which control to choose where, under CHOICE_HEADS."""
+    """The best control of each group and queue, under CHOICE_HEADS."""
     rows = []
     for group, queue, scenarios in situations(bench):
         shares = shares_of(scenarios)
@@ -150,7 +150,7 @@ WISH_WORDS = (
 
 
 def wish_rows(bench: Bench) -> list[list[str]]:
-    """Which control shares best, under WISH_HEADS."""
+    """The control that shares best, under WISH_HEADS."""
     fair = [s for s in shared_alone(bench) if s.group == FAIRNESS]
     friendly = [s for s in bench.groups.get(FRIENDLINESS, [])]
     even, kept = {}, {}
@@ -202,7 +202,7 @@ CURVE_WORDS = (
 
 
 def point_of(scenario: ScenarioResult) -> str:
-    """What a scenario of Table 3 is along its curve: a loss in %, or a number of flows."""
+    """Place of a scenario of Table 3 along its curve: a loss in %, or a number of flows."""
     return scenario.name.rpartition("-")[2].replace("_", ".")
 
 
@@ -312,8 +312,8 @@ def by_scenario(
 
 
 FRIENDLY_WORDS = (
-    "What the neighbours, flows of kernel TCP, have beside one flow of each control: in Mbit/s, and in brackets over "
-    f"what the same neighbours have beside a TCP CUBIC flow (`{CUBIC}`)."
+    "Goodput of the neighbours, flows of kernel TCP, beside one flow of each control: in Mbit/s, and in brackets over "
+    f"that of the same neighbours beside a TCP CUBIC flow (`{CUBIC}`)."
 )
 
 
@@ -340,7 +340,7 @@ FRONT_WORDS = "In how many scenarios each control is on the front of delay and t
 
 
 def front_rows(bench: Bench) -> list[list[str]]:
-    """How often each control is where, under FRONT_HEADS."""
+    """Counts of scenarios by each control's place, under FRONT_HEADS."""
 
     def of(count: int, states: Sequence[bool | None]) -> str:
         return f"{count} of {len(states)}" if states else NOTHING
@@ -358,28 +358,18 @@ def front_rows(bench: Bench) -> list[list[str]]:
     return rows
 
 
-DUEL_HEADS = ("", "peer", "wins", "ties", "trades", "losses", "unclear", "no interval")
-DUEL_WORDS = (
-    "Seed by seed against each peer, counted by scenario. Win: less delay or more throughput, and as good in the "
-    "other; trade: better in one, worse in the other; tie: the whole interval of the ratio is within 5 % of 1, in "
-    "both; unclear: the runs do not decide at least one of them. The intervals are not corrected for their number: "
-    "one in twenty would report a difference where there is none."
-)
-
-
-def duel_rows(bench: Bench) -> list[list[str]]:
-    """One line a control of ours and peer, under DUEL_HEADS."""
-    rows = []
-    for ours in bench.ours:
-        for peer in (c for c in bench.there if c != ours):
-            counts = duel_counts(bench.scenarios, ours, peer)
-            if any(counts.values()):
-                rows.append([ours, peer, *(str(counts[key]) for key in VERDICTS)])
-    return rows
+def duels_section(bench: Bench) -> Section:
+    """Each control of ours beside each other control."""
+    caution = (
+        "The intervals are not corrected for their number: one in twenty would report a difference where there is none."
+    )
+    pairs = [(ours, peer) for ours in bench.ours for peer in bench.there if peer != ours]
+    counted = [(ours, peer, duel_counts(bench.scenarios, ours, peer)) for ours, peer in pairs]
+    return duels.section(counted, "throughput", caution)
 
 
 def duel_counts(scenarios: Iterable[ScenarioResult], ours: str, peer: str) -> dict[str, int]:
-    found = dict.fromkeys(VERDICTS, 0)
+    found = dict.fromkeys(duels.VERDICTS, 0)
     for scenario in scenarios:
         duel = scenario.duels.get((ours, peer))
         if duel is not None and duel.delay.mean is not None and duel.throughput.mean is not None:
@@ -424,7 +414,7 @@ def figure_rows(bench: Bench, scenario: ScenarioResult) -> list[list[str]]:
 
 
 def behind_told(scenario: ScenarioResult, control: str) -> str:
-    """How far a control is behind the front, and who beats it; for readers of the page."""
+    """Distance of a control from the front, and the controls that beat it."""
     standing = scenario.standings.get(control)
     if standing is None:
         return NOTHING

@@ -5,31 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
-
-from weirlab.evaluation.envelope.analysis import OURS, Envelope, ScenarioCurves
+from weirlab.evaluation.envelope import text
+from weirlab.evaluation.envelope.analysis import OURS, Envelope, ScenarioCurves, analyse
 from weirlab.evaluation.envelope.plots import legend_plot, planes_plot, ratios_plot
-from weirlab.evaluation.envelope.text import (
-    CLAIM_HEADS,
-    EACH_HEADS,
-    INTRODUCTION,
-    METHOD,
-    PEER_HEADS,
-    SIDE_BY_SIDE,
-    claim_rows,
-    columns_of,
-    each_rows,
-    figure_rows,
-    group_title,
-    peer_rows,
-    run_counts,
-)
 from weirlab.evaluation.shared.looks import png_colour
 from weirlab.evaluation.shared.pages import SuiteReport, choice
+from weirlab.evaluation.shared.pages import drawn as drawn_report
 from weirlab.report import plots, results
 from weirlab.report.model import (
     Block,
-    Column,
     Figure,
     Folded,
     Layout,
@@ -58,16 +42,14 @@ CURVES_WORDS = (
 
 def suite_report(envelope: Envelope, notes: Sequence[Block] = ()) -> SuiteReport:
     """Report and picture."""
-    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
-        picture = plots.png(ratios_plot(envelope, png_colour), plots.PNG_DPI)
-    with mpl.rc_context(plots.STYLE):
-        found = report(envelope, notes, drawn=True)
-    return SuiteReport(PAGE, found, {PICTURE: picture})
+    return drawn_report(
+        PAGE, PICTURE, lambda: ratios_plot(envelope, png_colour), lambda: report(envelope, notes, drawn=True)
+    )
 
 
 def report(envelope: Envelope, notes: Sequence[Block] = (), drawn: bool = False) -> Report:
     """`notes` stand at the top: missing runs, runs that were left out. Without `drawn` the page has no plots."""
-    counts = run_counts(envelope)
+    counts = text.run_counts(envelope)
     alt = "Ours beside the best single-queue peer, by scenario"
     ratios = Figure(
         alt,
@@ -75,16 +57,16 @@ def report(envelope: Envelope, notes: Sequence[Block] = (), drawn: bool = False)
         plots.svg(ratios_plot(envelope), "ratios", alt) if drawn else "",
         PICTURE,
     )
-    claims = table(wrapping(CLAIM_HEADS, (1, 6)), claim_rows(envelope), Layout.DENSE)
+    claims = table(text.CLAIM_HEADS, text.claim_rows(envelope), Layout.DENSE, words=(1, 6))
     return Report(
         TITLE,
         [
             *notes,
             Only(Medium.HTML, [Paragraph(Prose(f"{counts}. Command: `./run evaluate --suite envelope`."))]),
-            Only(Medium.MARKDOWN, [Paragraph(Prose(INTRODUCTION.format(counts=counts)))]),
+            Only(Medium.MARKDOWN, [Paragraph(Prose(text.INTRODUCTION.format(counts=counts)))]),
             ratios,
-            Paragraph(Prose(METHOD)),
-            Section("Targets", [claims]),
+            Paragraph(Prose(text.METHOD)),
+            Section("Targets", [claims, results.set_in(analyse)]),
             *(_beside(envelope, ours) for ours in envelope.of_kind(OURS)),
             Only(Medium.HTML, [_curves(envelope, drawn), results.meanings(METRICS)]),
             Only(Medium.MARKDOWN, [_figures(envelope)]),
@@ -92,18 +74,13 @@ def report(envelope: Envelope, notes: Sequence[Block] = (), drawn: bool = False)
     )
 
 
-def wrapping(heads: Sequence[str], places: Sequence[int]) -> list[str | Column]:
-    """Heads of columns, of which those at `places` hold words."""
-    return [Column(head, wraps=True) if place in places else head for place, head in enumerate(heads)]
-
-
 def _beside(envelope: Envelope, ours: str) -> Section:
     """A discipline of ours beside the best peer, and beside each."""
-    each: list[Block] = [Paragraph(EACH_WORDS), table(EACH_HEADS, each_rows(envelope, ours), Layout.DENSE)]
+    each: list[Block] = [Paragraph(EACH_WORDS), table(text.EACH_HEADS, text.each_rows(envelope, ours), Layout.DENSE)]
     return Section(
         Prose(f"`{ours}` beside the best single-queue peer"),
         [
-            table(PEER_HEADS, peer_rows(envelope, ours), Layout.DENSE),
+            table(text.PEER_HEADS, text.peer_rows(envelope, ours), Layout.DENSE),
             Section(Prose(f"`{ours}` beside each discipline"), each),
         ],
     )
@@ -112,7 +89,7 @@ def _beside(envelope: Envelope, ours: str) -> Section:
 def _curves(envelope: Envelope, drawn: bool) -> Section:
     legend = plots.svg(legend_plot(envelope.variants), "legend", "Legend") if drawn else ""
     groups: list[Block] = [
-        Section(group_title(group), [_scenario(envelope, scenario, drawn) for scenario in scenarios], group)
+        Section(text.group_title(group), [_scenario(envelope, scenario, drawn) for scenario in scenarios], group)
         for group, scenarios in envelope.groups.items()
     ]
     return Section(
@@ -133,12 +110,12 @@ def _scenario(envelope: Envelope, scenario: ScenarioCurves, drawn: bool) -> Sect
 
 
 def _settings_table(scenario: ScenarioCurves, few: bool = False) -> Table:
-    heads = ["", "setting", *(words for _, words, _ in columns_of(scenario))]
-    return table(wrapping(heads, (1,)), figure_rows(scenario, few), Layout.DENSE)
+    heads = ["", "setting", *(words for _, words, _ in text.columns_of(scenario))]
+    return table(heads, text.figure_rows(scenario, few), Layout.DENSE, words=(1,))
 
 
 def _figures(envelope: Envelope) -> Section:
-    words = f"Means over seeds, at {' and '.join(SIDE_BY_SIDE)} or at all settings where there is neither."
+    words = f"Means over seeds, at {' and '.join(text.SIDE_BY_SIDE)} or at all settings where there is neither."
     scenarios = [
         Section(f"{scenario.name}: {scenario.title}", [_settings_table(scenario, few=True)])
         for scenario in envelope.scenarios

@@ -5,27 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
-
+from weirlab.evaluation.matrix import text
 from weirlab.evaluation.matrix.analysis import COMPARED, OURS, Matrix, ScenarioResult
 from weirlab.evaluation.matrix.plots import front_plot, group_plot, steps_plot
-from weirlab.evaluation.matrix.text import (
-    INTRODUCTION,
-    VARIANTS,
-    VERDICTS,
-    batches_told,
-    duel_counts,
-    figure_of,
-    losses,
-    lower_target,
-    run_counts,
-    sections,
-    summary_caption,
-    summary_table,
-    targets_section,
-)
+from weirlab.evaluation.shared import duels
 from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
 from weirlab.evaluation.shared.pages import SuiteReport, choice
+from weirlab.evaluation.shared.pages import drawn as drawn_report
 from weirlab.evaluation.shared.ratios import NEAR
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
 from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS
@@ -67,11 +53,12 @@ def suite_report(
     matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[Block] = (), later: Sequence[str] = ()
 ) -> SuiteReport:
     """Report and the front page's picture."""
-    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
-        picture = plots.png(front_plot(matrix, png_colour), plots.PNG_DPI)
-    with mpl.rc_context(plots.STYLE):
-        found = report(matrix, over_time, notes, later, drawn=True)
-    return SuiteReport(PAGE, found, {FRONT_PLOT: picture})
+    return drawn_report(
+        PAGE,
+        FRONT_PLOT,
+        lambda: front_plot(matrix, png_colour),
+        lambda: report(matrix, over_time, notes, later, drawn=True),
+    )
 
 
 def report(
@@ -91,24 +78,27 @@ def report(
         svg,
         FRONT_PLOT,
     )
-    counts = run_counts(matrix)
+    counts = text.run_counts(matrix)
     of_page = Prose(
         f"{counts}. Figures are means over seeds ± half the width of the 95 % interval (Student's t). Command: "
         "`./run evaluate`."
     )
-    goals = targets_section(matrix)
-    summary: list[Block] = [summary_table(matrix), Paragraph(Prose(summary_caption(matrix)), faint=True)]
+    goals = text.targets_section(matrix)
+    summary: list[Block] = [text.summary_table(matrix), Paragraph(Prose(text.summary_caption(matrix)), faint=True)]
     return Report(
         TITLE,
         [
             *notes,
             Only(Medium.HTML, [Paragraph(of_page)]),
-            Only(Medium.MARKDOWN, [Paragraph(Prose(INTRODUCTION.format(counts=counts)))]),
-            *(Paragraph(Prose(text)) for text in batches_told(matrix, later)),
-            Only(Medium.MARKDOWN, [Paragraph(Prose(VARIANTS))]),
+            Only(Medium.MARKDOWN, [Paragraph(Prose(text.INTRODUCTION.format(counts=counts)))]),
+            *(Paragraph(Prose(words)) for words in text.batches_told(matrix, later)),
+            Only(Medium.MARKDOWN, [Paragraph(Prose(text.VARIANTS))]),
             front,
-            Section("Over all scenarios", [*summary, Only(Medium.MARKDOWN, [lower_target(matrix), losses(matrix)])]),
-            Only(Medium.MARKDOWN, [goals, *sections(matrix, over_time)]),
+            Section(
+                "Over all scenarios",
+                [*summary, Only(Medium.MARKDOWN, [text.lower_target(matrix), text.losses(matrix)])],
+            ),
+            Only(Medium.MARKDOWN, [goals, *text.sections(matrix, over_time)]),
             Only(Medium.HTML, [*_planes(matrix, drawn), _steps(matrix, drawn), _duels(matrix), goals]),
             Only(Medium.HTML, [results.meanings(METRICS)]),
         ],
@@ -140,15 +130,15 @@ def _group(matrix: Matrix, group: str, scenarios: Sequence[ScenarioResult], draw
     drawing = plots.svg(group_plot(scenarios, there), f"plane-{group}", alt) if drawn else ""
     terms = [Term(s.name, f"{s.title}. {' '.join(s.about.get('description', '').split())}".rstrip()) for s in scenarios]
     tables = [
-        _figures(scenarios, there, metric, text, decimals)
-        for metric, text, decimals in GROUP_FIGURES
+        _figures(scenarios, there, metric, words, decimals)
+        for metric, words, decimals in GROUP_FIGURES
         if any(s.mean(v, metric) is not None for s in scenarios for v in there)
     ]
     return Section(title, [Figure(alt, svg=drawing), Folded("Figures", [Terms(terms), *tables])], group)
 
 
 def _figures(
-    scenarios: Sequence[ScenarioResult], variants: Sequence[str], metric: str, text: str, decimals: int
+    scenarios: Sequence[ScenarioResult], variants: Sequence[str], metric: str, words: str, decimals: int
 ) -> Table:
     fronts = metric in (DELAY, GOODPUT)
     rows: list[list[str | Cell]] = [
@@ -156,7 +146,7 @@ def _figures(
             scenario.name,
             *(
                 Cell(
-                    shown(figure_of(scenario, variant, metric), decimals),
+                    shown(text.figure_of(scenario, variant, metric), decimals),
                     strong=fronts and variant in scenario.fronts["all"],
                 )
                 for variant in variants
@@ -164,7 +154,7 @@ def _figures(
         ]
         for scenario in scenarios
     ]
-    return table(["", *variants], rows, Layout.EQUAL, f"{text}; bold: on the front" if fronts else text)
+    return table(["", *variants], rows, Layout.EQUAL, f"{words}; bold: on the front" if fronts else words)
 
 
 def _steps(matrix: Matrix, drawn: bool) -> Section:
@@ -186,9 +176,9 @@ def _duels(matrix: Matrix) -> Section:
         for peer in COMPARED:
             cells = []
             for group in (None, *groups):
-                counts = duel_counts(matrix, ours, peer, group)
-                text = "/".join(str(counts[key]) for key in VERDICTS[:-1]) if any(counts.values()) else NOTHING
-                cells.append(Cell(text, f"{counts['untold']} untold" if counts["untold"] else ""))
+                counts = text.duel_counts(matrix, ours, peer, group)
+                shares = "/".join(str(counts[key]) for key in duels.VERDICTS[:-1]) if any(counts.values()) else NOTHING
+                cells.append(Cell(shares, f"{counts['untold']} untold" if counts["untold"] else ""))
             if any(cell.text != NOTHING for cell in cells):
                 rows.append([f"{ours} against {peer}", *cells])
     words = (
@@ -198,4 +188,4 @@ def _duels(matrix: Matrix) -> Section:
         "for their number."
     )
     heads = ["", "all", *(GROUP_WORDS.get(group, group) for group in groups)]
-    return Section("Wins / ties / trades / losses / unclear", [Paragraph(words), table(heads, rows, Layout.DENSE)])
+    return Section("Wins / ties / trades / text.losses / unclear", [Paragraph(words), table(heads, rows, Layout.DENSE)])

@@ -15,17 +15,19 @@ from weirlab.evaluation.matrix.analysis import (
     STARVED,
     Matrix,
     ScenarioResult,
+    analyse,
     oscillates,
 )
+from weirlab.evaluation.shared import duels
 from weirlab.evaluation.shared.claims import missed, targets
 from weirlab.evaluation.shared.ratios import SAME, both_known, paired, paired_difference, paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
 from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean
 from weirlab.metrics.estimate import Estimate, student_t95
+from weirlab.report import results
 from weirlab.report.model import Block, Bullets, Figure, Medium, Only, Paragraph, Prose, Section, Table, table
 from weirlab.report.words import NOTHING, count, paper_figure, shown
 
-VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 TABLE2_ROWS = (
     (GOODPUT, "goodput, total, Mbit/s", 3),
     ("goodput_per_flow_mean_kbit_s", "goodput per endpoint, kbit/s", 1),
@@ -73,7 +75,7 @@ def front_counts(matrix: Matrix, variant: str, kind: str) -> tuple[int, int, int
 
 
 def duel_counts(matrix: Matrix, ours: str, peer: str, group: str | None = None) -> dict[str, int]:
-    found = dict.fromkeys(VERDICTS, 0)
+    found = dict.fromkeys(duels.VERDICTS, 0)
     for duel in matrix.duels:
         if (duel.ours, duel.peer) == (ours, peer) and group in (None, duel.group):
             found[duel.verdict or "untold"] += 1
@@ -109,7 +111,7 @@ def _names(variants: Sequence[str]) -> str:
 
 
 def _again(matrix: Matrix, variant: str, number: int) -> str:
-    """How a discipline's second measurement agrees with its first."""
+    """Agreement of a discipline's second measurement with its first."""
     said = []
     for metric, words, decimals in (
         (DELAY, "queue delay", 2),
@@ -260,7 +262,7 @@ def summary_table(matrix: Matrix) -> Table:
 
 
 def summary_caption(matrix: Matrix) -> str:
-    """What the summary's columns mean."""
+    """Meaning of the summary's columns."""
     caption = (
         "Over all scenarios: geometric means of the ratios to pie of the same seed; for Jain's index the mean "
         "difference. Packets lost are those that the queue dropped or a link lost, as a share of those that reached "
@@ -299,12 +301,18 @@ def steps_in_time(matrix: Matrix, variant: str) -> str:
 
 def targets_section(matrix: Matrix) -> Section:
     return Section(
-        "Targets", [*targets(matrix.claims), Paragraph(CLAIM_WORDS), Only(Medium.MARKDOWN, missed(matrix.claims))]
+        "Targets",
+        [
+            *targets(matrix.claims),
+            Paragraph(CLAIM_WORDS),
+            results.set_in(analyse),
+            Only(Medium.MARKDOWN, missed(matrix.claims)),
+        ],
     )
 
 
 def lower_target(matrix: Matrix) -> Section:
-    """Who is clearly better, `auto` or pie with a lower target."""
+    """Scenarios in which `auto`, or pie with a lower target, is clearly better."""
     both = [s for s in matrix.scenarios if {"auto", "pie-5ms"} <= set(s.standings["all"])]
     heading = Prose("`auto` beside pie at 5 ms")
     if not both:
@@ -335,7 +343,7 @@ def lower_target(matrix: Matrix) -> Section:
 
 
 def losses(matrix: Matrix) -> Section:
-    """What less delay costs in packets, and where marks would have done."""
+    """Cost of less delay in packets, and scenarios where marks would have done."""
     found = []
     for ours in (v for v in OURS if v in matrix.variants):
         lost = lost_over_pie(matrix, ours)
@@ -440,24 +448,13 @@ def _fronts(matrix: Matrix) -> Section:
 
 
 def _duels(matrix: Matrix) -> Section:
-    rows = []
-    for ours in OURS:
-        for peer in COMPARED:
-            counts = duel_counts(matrix, ours, peer)
-            if any(counts.values()):
-                rows.append([ours, peer, *(str(counts[key]) for key in VERDICTS)])
     told = sum((d.delay_verdict is not None) + (d.goodput_verdict is not None) for d in matrix.duels)
-    words = (
-        "Seed by seed against each peer, counted by scenario. Win: less delay or more goodput, and as good in the "
-        "other; trade: better in one, worse in the other; tie: the whole interval of the ratio is within 5 % of 1, in "
-        "both; unclear: the runs do not decide at least one of them; no interval: there is one seed only."
-    )
     caution = (
         f"These are {told} verdicts, each from a 95 % interval of its own and none corrected for their number: where "
         "there is no difference at all, one in twenty would still report one. Read the counts, not single verdicts."
     )
-    counts_table = table(["", "peer", "wins", "ties", "trades", "losses", "unclear", "no interval"], rows)
-    return Section("Wins, ties and losses", [Paragraph(words), Paragraph(caution), counts_table])
+    counted = [(ours, peer, duel_counts(matrix, ours, peer)) for ours in OURS for peer in COMPARED]
+    return duels.section(counted, "goodput", caution)
 
 
 def _steps(matrix: Matrix) -> Section:

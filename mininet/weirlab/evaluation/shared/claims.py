@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures to reach, and whether they are: a claim holds in each of its cases, or in a wanted share of them. Pure."""
+"""Targets, and whether they are reached: a claim holds in each of its cases, or in a wanted share of them. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure to reach. `met` is None where nothing was measured, or too little to show it or the contrary."""
+    """A target. `met` is None where nothing was measured, or too little to show it or the contrary."""
 
     variant: str
     text: str

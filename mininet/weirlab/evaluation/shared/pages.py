@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import matplotlib as mpl
+from matplotlib.figure import Figure as MplFigure
+
 from weirlab.evaluation.shared.words import GROUP_WORDS
-from weirlab.report import html, markdown
+from weirlab.report import html, markdown, plots
 from weirlab.report.model import Choice, Report
 
 TEXT = "report.md"
@@ -25,6 +28,14 @@ class SuiteReport:
         """Page, text and pictures, by name."""
         report = replace(self.report, footer=footer)
         return {self.page: html.render(report), TEXT: markdown.render(report), **self.pictures}
+
+
+def drawn(page: str, picture: str, plot: Callable[[], MplFigure], build: Callable[[], Report]) -> SuiteReport:
+    """A report whose page has plots in the reader's colours; `picture` is the file of `plot` in the light scheme."""
+    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
+        image = plots.png(plot(), plots.PNG_DPI)
+    with mpl.rc_context(plots.STYLE):
+        return SuiteReport(page, build(), {picture: image})
 
 
 def choice(groups: Iterable[str], titles: Mapping[str, str] = GROUP_WORDS) -> Choice:

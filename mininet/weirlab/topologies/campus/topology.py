@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from weirlab.lab.kernels import bmv2_environment
-from weirlab.report.model import Report
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Recorded, Spec, Topology
 from weirlab.topologies.campus import metrics as figures
@@ -78,8 +77,3 @@ class Campus(Topology):
         from weirlab.topologies.campus.report import page
 
         return list(page.asked_documents(summary))
-
-    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
-        from weirlab.topologies.campus.report import page
-
-        return page.report(folder, summary, drawn)

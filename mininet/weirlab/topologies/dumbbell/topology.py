@@ -8,8 +8,6 @@ from typing import Any
 
 from weirlab import paths
 from weirlab.lab.kernels import LabError, bmv2_environment
-from weirlab.report.model import Report
-from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.dumbbell import metrics as figures
 from weirlab.topologies.dumbbell.schema import DumbbellSchema
@@ -57,8 +55,3 @@ class Dumbbell(Topology):
     def headline(self, metrics: dict[str, Any]) -> str:
         delay_ms, goodput_mbit_s = (metrics[key] for key in ("queue_delay_mean_ms", "goodput_total_mbit_s"))
         return f"queue delay {delay_ms:.2f} ms, goodput {goodput_mbit_s:.3f} Mbit/s"
-
-    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
-        from weirlab.topologies.dumbbell.report import page
-
-        return page.report(folder, summary, drawn)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weirlab.report.model import Report
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.edge import metrics as figures
@@ -44,8 +43,3 @@ class Edge(Topology):
         from weirlab.topologies.edge.report import page
 
         return page.asked_documents(folder, summary)
-
-    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
-        from weirlab.topologies.edge.report import page
-
-        return page.report(folder, summary, drawn)

@@ -19,10 +19,10 @@ from weirlab.topologies.access.report.compare import beside_peers, heads_of, nam
 from weirlab.topologies.access.report.plots import all_plots, kind, one_of_each
 from weirlab.topologies.access.report.words import (
     checks,
-    in_words,
     pair_in_words,
     path_names,
     run_counts,
+    spec_in_words,
     variant_in_words,
 )
 from weirlab.topologies.access.samples import read_samples
@@ -96,7 +96,7 @@ PEERS_NOTE = (
 def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
     """The figures, the comparisons with peers, the plots if `drawn`, the checks."""
     facts = folder.meta["scenario"]
-    specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
+    specs = results.specs_of(folder, summary)
     variants = read_variants(folder, summary) if drawn else []
     hues = {variant.label: variant.hue for variant in variants}
     definitions = {**METRICS, **{f"tasks_on_{name}": f"tasks that began on {name}" for name in path_names(specs)}}
@@ -108,7 +108,11 @@ def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
     if variants:
         words = results.variant_terms(one_of_each(variants), variant_in_words)
         found.append(
-            results.settings("Settings: links, flows, and each variant", in_words(list(specs.values())), words)
+            results.settings(
+                "Settings: links, flows, and each variant",
+                results.common(list(map(spec_in_words, specs.values()))),
+                words,
+            )
         )
         found += [Section(heading, [Figure(heading, text, svg)]) for _, heading, text, svg in all_plots(variants)]
     found += [results.by_seed(BY_SEED, summary), *results.closing(folder.meta, checks(summary), definitions)]

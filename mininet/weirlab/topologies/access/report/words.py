@@ -38,19 +38,9 @@ def path_names(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def run_counts(specs: Sequence[Mapping[str, Any]], summary: Summary) -> str:
-    seeds = sorted({run.seed for run in summary.runs})
     tasks = sorted({spec["client"]["requests"] for spec in specs})
     of = f" of {count(tasks[0], 'task')} each" if len(tasks) == 1 else ""
-    return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, "
-        f"{count(len(summary.runs), 'run')}{of}, in virtual time. The same seed draws the same delays for all variants."
-    )
-
-
-def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What all runs have in common, a sentence for each part."""
-    told = [spec_in_words(spec) for spec in specs]
-    return [line for line in told[0] if all(line in other for other in told)]
+    return f"{results.run_counts(summary)}{of}, in virtual time. The same seed draws the same delays for all variants."
 
 
 def spec_in_words(spec: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,6 @@ from weirlab.report.model import (
     table,
 )
 from weirlab.report.words import anywhere, estimated, shown
-from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
 from weirlab.topologies.campus.asked import (
     ALL,
@@ -51,6 +50,7 @@ COLUMNS = (
     ("unfinished_files", "file not whole in time", 0),
     ("wrong_files", "wrong files", 0),
 )
+TARGETS = "Targets"
 ASKED_NOTE = (
     "Everything on, over the same seed's run of another variant: mean over seeds ± 95 %. A target is met or missed if "
     "the whole interval says so, else it is open."
@@ -76,7 +76,7 @@ def compared(summary: Summary) -> dict[str, dict[int, Mapping[str, Any]]]:
 
 
 def asked_documents(summary: Summary) -> list[dict[str, Any]]:
-    """What was asked, for `--json`."""
+    """Targets of each case, for `--json`."""
     return as_documents(compared(summary))
 
 
@@ -84,15 +84,15 @@ def tables(summary: Summary) -> Iterable[tuple[str, str, Table]]:
     """Heading, note and table of each comparison, and of the variants' figures."""
     found = compared(summary)
     targets = [[aim.words, shown(value, 3), aim.bounds, verdict] for aim, value, verdict in answers(found)]
-    yield "Targets", ASKED_NOTE, table(["", "found", "target", "verdict"], targets)
+    yield TARGETS, ASKED_NOTE, table(["", "found", "target", "verdict"], targets)
     lines, before = [], ""
     for variant, metric, alone, together, over in in_company(found):
         words, _, decimals = APPLICATIONS[metric]
         name = variant.removeprefix("alone-") if variant != before else ""
         lines.append([name, words, shown(alone, decimals), shown(together, decimals), shown(over, 2)])
         before = variant
-    heads: list[str | Column] = ["", Column("figure", wraps=True), "alone", "all together", "together over alone"]
-    yield "Each system alone and in company", IN_COMPANY_NOTE, table(heads, lines)
+    heads = ["", "figure", "alone", "all together", "together over alone"]
+    yield "Each system alone and in company", IN_COMPANY_NOTE, table(heads, lines, words=(1,))
     if ALL in found and (variants := left_out(found)):
         rows = [
             Row(words, [Cell(shown(difference(found[ALL], found[v], metric), decimals)) for v in variants])
@@ -135,10 +135,12 @@ def worse_lines(summary: Summary) -> list[str]:
 def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
     """Drawings if `drawn`, targets, the effect of each system, the figures of each variant, the checks."""
     facts = folder.meta["scenario"]
-    specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
+    specs = results.specs_of(folder, summary)
     found: list[Block] = [*_drawings(folder, summary, specs)] if drawn else []
     found += [
-        Section(heading, [Paragraph(note, faint=True), one]) for heading, note, one in tables(summary) if one.rows
+        Section(heading, [Paragraph(note, faint=True), one, *([results.set_in(answers)] if heading == TARGETS else [])])
+        for heading, note, one in tables(summary)
+        if one.rows
     ]
     found += [
         Section("Systems that make another worse", [Bullets(worse_lines(summary))]),

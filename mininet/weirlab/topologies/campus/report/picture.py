@@ -52,11 +52,11 @@ MOST_WIDTH, LEAST_WIDTH = 9.0, 1.0
 
 
 Passed = Mapping[tuple[str, str], Mapping[str, int]]
-"""What an interface sent and received, by node and device."""
+"""Bytes that an interface sent and received, by node and device."""
 
 
 def receivers_together(passed: Passed, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
-    """What the receivers of each site had, as if they had one interface."""
+    """Counts of the receivers of each site together."""
     found = {}
     for site in SITES:
         names = [each.name for each in receivers_of(spec) if each.site == site]
@@ -107,6 +107,6 @@ def picture(counts: Passed, spec: Mapping[str, Any], title: str) -> str:
 
 
 def _bytes(counts: Mapping[str, int], sends: bool) -> tuple[int, int]:
-    """What went away from the origin over a link, and what went towards it."""
+    """Bytes that a link carried away from the origin, and towards it."""
     down, up = counts["sent_bytes"], counts["received_bytes"]
     return (down, up) if sends else (up, down)

@@ -35,7 +35,7 @@ QUEUES = {
     **{(switch_of(site), str(WIFI_PORT)): f"Wi-Fi {site} down" for site in SITES},
     (switch_of(SITES[0]), str(OFFICE_PORT)): "office",
 }
-"""What queues are, by what the controller calls them."""
+"""Names of queues for readers, by the controller's names."""
 
 
 def queue_name(device: str, port: str) -> str:
@@ -47,15 +47,11 @@ def queue_name(device: str, port: str) -> str:
 
 
 def run_counts(summary: Summary) -> str:
-    seeds = {run.seed for run in summary.runs}
-    return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')}, "
-        "in virtual time."
-    )
+    return f"{results.run_counts(summary)}, in virtual time."
 
 
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """What all variants have in common, a sentence for each part."""
+    """Settings that all variants have in common, a sentence for each part."""
     backbone, cell, wifi, tether, receivers = (spec[k] for k in ("backbone", "cell", "wifi", "tether", "receivers"))
     rates = [rate for _, rate in cell["rates"]]
     flows = spec["neighbours"]
@@ -82,7 +78,7 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
 
 
 def has_in_words(has: Mapping[str, Any]) -> str:
-    """Which systems a variant has."""
+    """Systems of a variant."""
     tuned = ", tuned by one controller" if has["aqm"] == "law" and has["tune"] else ""
     paths = "a network chosen for each request" if has["paths"] == "choice" else f"{has['paths']} only"
     traffic = "" if has["traffic"] == "all" else f"; no traffic but {TRAFFIC_WORDS[has['traffic']]}"

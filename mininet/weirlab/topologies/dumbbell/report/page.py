@@ -7,7 +7,6 @@ from typing import Any
 from weirlab.report import results
 from weirlab.report.model import Block, Figure, Report, Section, SideBySide
 from weirlab.report.words import Variant, anywhere
-from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS, METRICS
 from weirlab.topologies.dumbbell.report.compare import RATIOS, beside_ebpf, comparisons
@@ -81,7 +80,7 @@ ROWS: tuple[tuple[str | None, str, str, int], ...] = (
 def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
     """The figures, the comparisons with kernel PIE and with eBPF if they were run, the plots if `drawn`, the checks."""
     facts = folder.meta["scenario"]
-    specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
+    specs = results.specs_of(folder, summary)
     variants = read_variants(folder, summary) if drawn else []
     hues = {variant.label: variant.hue for variant in variants}
     plots = _plots(variants, facts)

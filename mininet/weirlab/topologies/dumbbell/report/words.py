@@ -12,20 +12,19 @@ from weirlab.topologies.dumbbell.metrics import (
     DELAY_OUTSIDE_FLOOR_MS,
     DELAY_OUTSIDE_LIMIT_PERCENT,
     UNMEASURED_LIMIT_PERCENT,
+    failures,
 )
 from weirlab.topologies.dumbbell.senders import compared, under_test
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
-LIMITS_SOURCE = "mininet/weirlab/topologies/dumbbell/metrics.py"
 P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
 
 
 def run_counts(facts: Mapping[str, Any], summary: Summary) -> str:
-    seeds = sorted({run.seed for run in summary.runs})
     return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')} "
-        f"of {facts['duration_s']:g} s of virtual time each; the first {facts['warmup_s']:g} s are left out of every "
-        f"figure. The excess is over {facts['reference_target_ms']:g} ms for all."
+        f"{results.run_counts(summary)} of {facts['duration_s']:g} s of virtual time each; the first "
+        f"{facts['warmup_s']:g} s are left out of every figure. The excess is over {facts['reference_target_ms']:g} ms "
+        f"for all."
     )
 
 
@@ -42,7 +41,7 @@ KINDS = {
 
 
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """What was run, a sentence for each part. Flows under test differ between the variants, which say what they are."""
+    """Settings of a run, a sentence for each part. Variants name their flows under test themselves."""
     lines = []
     for group, flow in enumerate(spec["flows"]):
         tested = compared(spec) and group in under_test(spec)
@@ -142,7 +141,7 @@ def checks(summary: Summary) -> list[Check]:
             passed = sum(value <= limit for value in known)
             value = f"{passed} of {count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % {what}"
             state = State.PASSED if passed == len(summary.runs) else State.PARTIAL
-            found.append(Check(name, state, value, f"{limit:g} %", LIMITS_SOURCE))
+            found.append(Check(name, state, value, f"{limit:g} %", failures.__module__))
     return found + results.chance_checks(summary)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs say together, as lines of a table: over receivers, over sizes, over beta."""
+"""Comparisons of runs, as lines of a table: over receivers, over sizes, over beta."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -88,7 +88,7 @@ def over_beta_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[L
 
 
 def asked_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[Line]:
-    """What was asked of the runs, what came out, and whether it is met."""
+    """Targets, figures, and whether the targets are met."""
     found = answers(points)
     rates = {point.rate_mbit_s for point in points}
     lines = []

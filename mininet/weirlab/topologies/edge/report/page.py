@@ -8,7 +8,6 @@ from typing import Any
 from weirlab.report import results
 from weirlab.report.model import Block, Cell, Column, Figure, Folded, Paragraph, Report, Row, Section, Table, Term
 from weirlab.report.words import anywhere, estimated, paper_figure, shown
-from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.edge.across import Point, points_of
 from weirlab.topologies.edge.asked import answers, as_documents
@@ -23,7 +22,7 @@ from weirlab.topologies.edge.report.compare import (
     tables,
 )
 from weirlab.topologies.edge.report.plots import all_plots
-from weirlab.topologies.edge.report.words import checks, in_words, run_counts, way_in_words
+from weirlab.topologies.edge.report.words import checks, run_counts, spec_in_words, way_in_words
 
 COLUMNS = (
     ("goodput_mean_mbit_s", "goodput, Mbit/s", 3),
@@ -54,11 +53,6 @@ BY_SEED = (
 )
 
 
-def specs_of(folder: ResultsFolder, summary: Summary) -> dict[str, dict[str, Any]]:
-    """Each variant's spec, as the lab was told it."""
-    return {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
-
-
 def points(specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> list[Point]:
     return points_of(specs, ((run.variant, run.seed, run.metrics) for run in summary.runs))
 
@@ -70,11 +64,14 @@ def columns(summary: Summary) -> list[tuple[str, str, int]]:
 
 def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
     """Targets, plots if `drawn`, comparisons between runs, the figures of each variant, the checks."""
-    facts, specs = folder.meta["scenario"], specs_of(folder, summary)
+    facts, specs = folder.meta["scenario"], results.specs_of(folder, summary)
     paper, every = facts["paper"], points(specs, summary)
-    targets = lines_table("target", HEADS["asked"], asked_lines(every, paper))
+    targets = lines_table("figure", HEADS["asked"], asked_lines(every, paper))
     found: list[Block] = [
-        Section("Targets", [targets, Paragraph(ASKED_NOTE if targets.rows else "", faint=True)]),
+        Section(
+            "Targets",
+            [targets, *([Paragraph(ASKED_NOTE, faint=True), results.set_in(answers)] if targets.rows else [])],
+        ),
         *(
             Section(heading, [Figure(heading, text, svg)])
             for _, heading, text, svg in (all_plots(every, paper) if drawn else ())
@@ -100,9 +97,9 @@ def lines_table(corner: str, heads: Sequence[str], lines: Sequence[Line]) -> Tab
 
 
 def asked_documents(folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
-    """What was asked, case by case, for `--json`."""
+    """Targets of each case, for `--json`."""
     paper = folder.meta["scenario"]["paper"]
-    return as_documents(answers(points(specs_of(folder, summary), summary)), partial(paper_figure_of, paper))
+    return as_documents(answers(points(results.specs_of(folder, summary), summary)), partial(paper_figure_of, paper))
 
 
 def cells_of(summary: Summary, paper: Mapping[str, Any], label: str) -> Iterable[tuple[str, str]]:
@@ -118,5 +115,7 @@ def _settings(specs: Mapping[str, Mapping[str, Any]]) -> Folded:
         ways.setdefault(label.split(",")[0], way_in_words(spec))
     terms = [Term(way, text) for way, text in ways.items()]
     return results.settings(
-        "Settings: links, switches, and each way to carry the file", in_words(list(specs.values())), terms
+        "Settings: links, switches, and each way to carry the file",
+        results.common(list(map(spec_in_words, specs.values()))),
+        terms,
     )

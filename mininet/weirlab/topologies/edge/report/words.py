@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the runs in words, and their checks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from weirlab.report import results
@@ -18,17 +18,7 @@ WAY_WORDS = {
 
 
 def run_counts(summary: Summary) -> str:
-    seeds = {run.seed for run in summary.runs}
-    return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')}, "
-        f"in virtual time. All receivers start at the same moment."
-    )
-
-
-def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What all runs have in common, a sentence for each part."""
-    told = [spec_in_words(spec) for spec in specs]
-    return [line for line in told[0] if all(line in other for other in told)] if told else []
+    return f"{results.run_counts(summary)}, in virtual time. All receivers start at the same moment."
 
 
 def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
@@ -61,7 +51,7 @@ def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
 
 
 def way_in_words(spec: Mapping[str, Any]) -> str:
-    """How a variant brings the file to the receivers."""
+    """Transport of the file in a variant."""
     carrying = spec["carrying"]
     words = WAY_WORDS[carrying["carry"]]
     if carrying["carry"] == "unicast-names":
