@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from page_outline import whole
 from rich.console import Console
 
@@ -121,7 +122,7 @@ def on_a_terminal(report, width=20_000):
 
 def unmarked(line):
     """A line of Markdown as its reader sees it."""
-    return re.sub(r"\\([\\`*\[\]<_|])", r"\1", line)
+    return re.sub(r"\\([\\`*\[\]<_|#>+.)-])", r"\1", line)
 
 
 def tables_in(report, medium):
@@ -232,6 +233,16 @@ def test_sections_of_a_group_can_be_hidden():
     assert '<section data-group="g">' in page
     assert page.count("<script>") == 1
     assert "<script>" not in html.render(Report("t", []))
+
+
+@pytest.mark.parametrize(
+    "text", ["# a", "> a", "+ a", "- a", "* a", "1. a", "2) a", "*a*", "_a_", "a_b_c", "`a`", "[a](b)", "<b>", "a * b"]
+)
+def test_plain_text_is_no_mark_of_markdown(text):
+    blocks = [block.type for block in MarkdownIt("commonmark").parse(markdown.render(Report("t", [Paragraph(text)])))]
+    assert blocks.count("paragraph_open") == 1
+    page = MarkdownIt("commonmark").render(markdown.render(Report("t", [Paragraph(text)])))
+    assert f"<p>{escaping.escape(text, quote=False)}</p>" in page
 
 
 def test_a_row_that_is_left_out_on_a_terminal_is_counted():

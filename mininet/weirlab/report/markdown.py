@@ -28,7 +28,9 @@ from weirlab.report.model import (
 )
 
 LICENCE = "<!-- SPDX-License-Identifier: Apache-2.0 -->"
-MARKS = re.compile(r"[\\`*\[\]<]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+MARKS = re.compile(r"[\\`\[\]<]|\*(?=\S)|(?<=\S)\*|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+LINE_MARKS = re.compile(r"^(\d*)([#>+*-]|(?<=\d)[.)](?=\s|$))")
+"""A heading, a quotation or an item of a list at the beginning of a paragraph."""
 
 
 def render(report: Report) -> str:
@@ -48,7 +50,8 @@ def _rendered(blocks: Iterable[Block], level: int) -> Iterator[str]:
     for block in blocks:
         match block:
             case Paragraph():
-                yield inline(block.text)
+                text = inline(block.text)
+                yield text if isinstance(block.text, Prose) else LINE_MARKS.sub(r"\1\\\2", text)
             case Bullets():
                 yield _bullets(map(inline, block.items))
             case Terms():
