@@ -132,14 +132,19 @@ class SideBySide:
 
 
 class State(Enum):
-    """Outcome of a check; its value is the prefix of the check's line."""
+    """Outcome of a check. Upper case: also the prefix of its line."""
 
-    PASSED = ""
-    PARTIAL = " "
+    PASSED = "passed"
+    PARTIAL = "partial"
+    """Passed in some of the runs; the others have checks of their own."""
     NOTE = "NOTE"
     TARGET_MISSED = "TARGET MISSED"
     RUN_FAILED = "RUN FAILED"
     MISSING = "MISSING"
+
+    @property
+    def prefix(self) -> str:
+        return self.value if self.value.isupper() else ""
 
     @property
     def is_failure(self) -> bool:
@@ -158,7 +163,7 @@ class Check:
 
     @property
     def line(self) -> str:
-        parts = [part for part in (self.state.value.strip(), self.name, self.value) if part]
+        parts = [part for part in (self.state.prefix, self.name, self.value) if part]
         return ": ".join(parts) + (f" (limit {self.target})" if self.target else "")
 
 
