@@ -39,6 +39,7 @@ def test_the_text_has_every_figure_to_reach_and_the_papers_beside_ours(matrix):
     text = results_md(matrix)
     for claim in matrix.claims:
         assert f"| {claim.variant} | {claim.text} | {claim.limit} | {claim.measured} |" in text
+    assert f"`{analyse.__module__}`" in text, "the place where targets are set"
     (table2,) = [t for t in tables(text) if {"pie", "p4-tuned"} <= set(t[0])]
     (pies,) = [row for row in table2 if row[0] == "*Cao et al.*" and "*4.14*" in row]
     assert pies[table2[0].index("pie")] == "*4.14*"

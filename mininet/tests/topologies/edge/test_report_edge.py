@@ -16,6 +16,7 @@ from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store.folder import ResultsFolder, runs_json, summarise
 from weirlab.topologies.edge.across import Point
+from weirlab.topologies.edge.asked import answers
 from weirlab.topologies.edge.report.page import points
 from weirlab.topologies.edge.report.plots import over_receivers, some_of, switches_of, who_merged_what
 from weirlab.topologies.registry import topology_of
@@ -79,6 +80,7 @@ def test_receivers_and_sizes(tmp_path):
         "do not say whether over sizes or over rounds",
     ):
         assert words in page
+    assert f"<code>{answers.__module__}</code>" in page, "the place where targets are set"
     assert "edge1" in page
 
 
