@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from weirlab.metrics.estimate import estimate
+from weirlab.report import markdown
+from weirlab.report.model import table
 from weirlab.report.words import shown
 from weirtrain.settings import Start
 
@@ -48,16 +50,13 @@ def as_markdown(found: Mapping[str, np.ndarray]) -> str:
     """The table of names and their scores [episodes, COLUMNS]: means, and differences from the first one, episode by
     episode, with half the width of the 95 % interval."""
     titles = [title for title, _ in COLUMNS]
-    lines = [
-        "| | " + " | ".join([*titles, *(f"{title}: less the first's" for title in titles)]) + " |",
-        "|---" * (2 * len(COLUMNS) + 1) + "|",
-    ]
     first = next(iter(found.values()))
+    rows = []
     for name, scores in found.items():
         means = [f"{mean:.{digits}f}" for mean, (_, digits) in zip(scores.mean(axis=0), COLUMNS, strict=True)]
         apart = [
             shown(estimate((scores - first)[:, n].tolist()), digits) if scores is not first else ""
             for n, (_, digits) in enumerate(COLUMNS)
         ]
-        lines.append(f"| {name} | " + " | ".join([*means, *apart]) + " |")
-    return "\n".join(lines) + "\n"
+        rows.append([name, *means, *apart])
+    return markdown.table(table(["", *titles, *(f"{title}: less the first's" for title in titles)], rows)) + "\n"

@@ -183,7 +183,8 @@ def page(curves: Curves, episodes: int, episode_s: float) -> str:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import markup, plots, words
+    from weirlab.report import html, plots, words
+    from weirlab.report.model import Figure, Report, table
 
     title = "Our PPO beside stable-baselines3's"
     seeds = len(curves["ours"])
@@ -191,7 +192,6 @@ def page(curves: Curves, episodes: int, episode_s: float) -> str:
         f"{episodes} episodes of {episode_s:g} virtual seconds on Table 2's link; a thin line for each seed ({seeds}), "
         "a thick one for their mean. Made by ./run train crosscheck."
     )
-    parts = markup.heading({"title": title, "description": told})
     with pyplot.rc_context(plots.STYLE):
         figure, ax = pyplot.subplots(figsize=(7, 3))
         for place, (name, trainings) in enumerate(curves.items()):
@@ -202,11 +202,10 @@ def page(curves: Curves, episodes: int, episode_s: float) -> str:
         ax.set_xlabel("decisions learnt from")
         ax.set_title("Reward of an interval (Eq. 3), mean of an episode")
         ax.legend(frameon=False)
-        parts.append(markup.drawing("Reward over decisions", plots.svg(figure, "reward", "Reward over decisions")))
+        caption = "Reward over decisions"
+        drawing = Figure(caption, caption, plots.svg(figure, "reward", caption))
         pyplot.close(figure)
     found = {name: rewards_of_parts(trainings) for name, trainings in curves.items()}
-    rows = [
-        (f"episodes {part}", [(words.shown(found[name][part], 2), "") for name in curves]) for part in found["ours"]
-    ]
-    parts.append(markup.plain_table("Reward of an interval", [NAMES[name] for name in curves], rows))
-    return markup.document(title, parts)
+    rows = [[f"episodes {part}", *(words.shown(found[name][part], 2) for name in curves)] for part in found["ours"]]
+    rewards = table(["Reward of an interval", *(NAMES[name] for name in curves)], rows)
+    return html.render(Report(title, [drawing, rewards], told))

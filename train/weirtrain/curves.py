@@ -45,9 +45,10 @@ def page(rows: Rows, validations: Rows, facts: dict[str, Any]) -> str:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import markup, plots
+    from weirlab.report import html, plots
+    from weirlab.report.model import Block, Figure, Report, Section, table
 
-    parts = markup.heading(facts)
+    parts: list[Block] = []
     with pyplot.rc_context(plots.STYLE):
         if validations:
             title = "Reward without noise in episodes that are not learnt from; the best is the result"
@@ -56,7 +57,7 @@ def page(rows: Rows, validations: Rows, facts: dict[str, Any]) -> str:
                     color=plots.STAND_INS["ink"], marker=".")  # fmt: skip
             ax.set_xlabel("updates")
             ax.set_title(title)
-            parts.append(markup.drawing("", plots.svg(figure, "validation", title)))
+            parts.append(Figure(title, svg=plots.svg(figure, "validation", title)))
             pyplot.close(figure)
         for name, title in PLOTS.items():
             figure, ax = pyplot.subplots(figsize=(7, 2.2))
@@ -66,13 +67,13 @@ def page(rows: Rows, validations: Rows, facts: dict[str, Any]) -> str:
             ax.set_xlabel("decisions learnt from")
             ax.ticklabel_format(axis="y", scilimits=(-1, 4))  # the page keeps two decimals of a label
             ax.set_title(title)
-            parts.append(markup.drawing("", plots.svg(figure, name.replace("_", "-"), title)))
+            parts.append(Figure(title, svg=plots.svg(figure, name.replace("_", "-"), title)))
             pyplot.close(figure)
-    parts += ["<h2>Settings</h2>", markup.plain_table("Setting", ["value"], settings(facts["Settings"]))]
-    return markup.document(facts["title"], parts)
+    parts.append(Section("Settings", [table(["Setting", "value"], settings(facts["Settings"]))]))
+    return html.render(Report(facts["title"], parts, facts["description"]))
 
 
-def settings(found: dict[str, Any], group: str = "") -> list[tuple[str, list[tuple[str, str]]]]:
+def settings(found: dict[str, Any], group: str = "") -> list[tuple[str, str]]:
     """A row for each setting, by its name in Profile.changed."""
     rows = []
     for name, value in found.items():
@@ -80,5 +81,5 @@ def settings(found: dict[str, Any], group: str = "") -> list[tuple[str, list[tup
             rows += settings(value, f"{group}{name}.")
         else:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            rows.append((group + name, [(text, "")]))
+            rows.append((group + name, text))
     return rows

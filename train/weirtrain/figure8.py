@@ -99,9 +99,10 @@ def page(runs: Runs, facts: Mapping[str, str]) -> str:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import markup, plots, words
+    from weirlab.report import html, plots, words
+    from weirlab.report.model import Block, Figure, Report, table
 
-    parts = markup.heading(facts)
+    parts: list[Block] = []
     with pyplot.rc_context(plots.STYLE):
         for name, title in PLOTS.items():
             figure, ax = pyplot.subplots(figsize=(7, 2.6))
@@ -114,16 +115,15 @@ def page(runs: Runs, facts: Mapping[str, str]) -> str:
             ax.set_xlabel("decisions learnt from")
             ax.set_title(title)
             ax.legend(frameon=False)
-            parts.append(markup.drawing(f"{title}: mean over seeds and its 95 % interval",
-                                        plots.svg(figure, name.replace("_", "-"), title)))  # fmt: skip
+            svg = plots.svg(figure, name.replace("_", "-"), title)
+            parts.append(Figure(title, f"{title}: mean over seeds and its 95 % interval", svg))
             pyplot.close(figure)
     found = results(runs)
     rows = [
-        (title, [(words.shown(found[kind][name], digits), "") for kind in runs])
-        for name, (title, digits) in FIGURES.items()
+        [title, *(words.shown(found[kind][name], digits) for kind in runs)] for name, (title, digits) in FIGURES.items()
     ]
-    parts.append(markup.plain_table("Figure", [f"{KINDS[kind]}, {len(runs[kind])} seeds" for kind in runs], rows))
-    return markup.document(facts["title"], parts)
+    heads = ["Figure", *(f"{KINDS[kind]}, {len(runs[kind])} seeds" for kind in runs)]
+    return html.render(Report(facts["title"], [*parts, table(heads, rows)], facts["description"]))
 
 
 def bands(trainings: Sequence[Rows], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weirlab.report import markdown
+from weirlab.report.model import Prose, table
 from weirtrain.profiles import PROFILES, Profile
 
 ENOUGH = 0.97
@@ -59,15 +61,12 @@ def row(name: str, trained: dict[str, float], judged: dict[str, float]) -> dict[
 
 def as_markdown(rows: Sequence[dict[str, Any]], reference: dict[str, Any]) -> str:
     """The table, and the choice under it."""
-    lines = [
-        "| setting | " + " | ".join(title for title, _ in COLUMNS.values()) + " |",
-        "|---" * (len(COLUMNS) + 1) + "|",
-    ]
     chosen = best(rows, reference)
+    rows_shown = []
     for line in [{"setting": REFERENCE} | reference, *rows]:
         cells = [f"{line[key]:.{digits}f}" if key in line else "" for key, (_, digits) in COLUMNS.items()]
-        name = f"**{line['setting']}**" if line is chosen else line["setting"]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+        rows_shown.append([Prose(f"**{line['setting']}**") if line is chosen else line["setting"], *cells])
+    heads = ["setting", *(title for title, _ in COLUMNS.values())]
     told = f"{ENOUGH:g} of {REFERENCE}'s goodput"
-    lines += ["", f"Shortest RTT with at least {told}: {chosen['setting']}" if chosen else f"None has {told}."]
-    return "\n".join(lines) + "\n"
+    choice = f"Shortest RTT with at least {told}: {chosen['setting']}" if chosen else f"None has {told}."
+    return f"{markdown.table(table(heads, rows_shown))}\n\n{choice}\n"

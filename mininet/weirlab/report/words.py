@@ -11,8 +11,6 @@ from weirlab.store.folder import RunResult, Summary
 # Rows of a table: metric, label, unit, decimals; a None starts a group.
 Rows = Sequence[tuple[str | None, str, str, int]]
 NOTHING = "\N{EN DASH}"  # shown where a run has nothing to measure a figure by
-RUN_FAILED, TARGET_MISSED, RUN_MISSING = "RUN FAILED", "TARGET MISSED", "MISSING"
-BAD = (RUN_FAILED, RUN_MISSING)  # beginnings of lines about runs without figures, or with doubtful ones
 
 
 @dataclass(frozen=True)
@@ -40,30 +38,6 @@ def fixed(value: float, decimals: int) -> str:
     """So many decimals, and no minus before a zero."""
     text = f"{value:.{decimals}f}"
     return text if float(text) else text.removeprefix("-")
-
-
-def failed_lines(summary: Summary) -> list[str]:
-    """Missing runs, and the checks that failed."""
-    lines = [
-        f"{RUN_MISSING}: {variant}, seed {seed} was planned and has no result" for variant, seed in summary.missing
-    ]
-    lines += [f"{RUN_FAILED}: {line}" for line in summary.failures]
-    return lines + [f"{TARGET_MISSED}: {line}" for line in summary.missed]
-
-
-def chance_lines(summary: Summary) -> list[str]:
-    """A note on the variants whose seeds changed nothing."""
-    same = []
-    for label, metrics in summary.variants.items():
-        spreads = [value.sd for value in metrics.values() if value.sd is not None]
-        if spreads and not any(spreads):
-            same.append(label)
-    if not same:
-        return []
-    return [
-        f"NOTE: {', '.join(same)}: every seed gave the same figures; nothing in these runs was left to chance, so "
-        f"their interval of zero says nothing about other starts."
-    ]
 
 
 def paper_figure(paper: Mapping[str, Any], label: str, metric: str) -> str:

@@ -13,22 +13,24 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from weirlab import paths
 from weirlab.lab.kernels import ExactLab, HostLab, Job, Lab, LabError, PackagedLab, UmlLab, open_lab
 from weirlab.lab.machine import MachineError, first_lab
-from weirlab.report.terminal import print_chunks, result_cells
+from weirlab.report import results as report_parts
+from weirlab.report import terminal
+from weirlab.report.model import Report
 from weirlab.run.progress import told
 from weirlab.run.runner import RunError, finish, gather_samples
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store import atomic
 from weirlab.store.folder import ResultsFolder, Summary, summarise
+from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.report.first import delay_picture
 from weirlab.topologies.registry import topology_of
 
@@ -147,8 +149,9 @@ def print_figures(results: ResultsFolder, summary: Summary, notes: Sequence[str]
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)  # a pipe has no width of its own
-    console.print(f"\n[bold]{escape(facts['title'])}[/bold]")
     corner = f"{facts['duration_s'] - facts['warmup_s']:g} s, after {facts['warmup_s']:g} s of start"
-    print_chunks(console, corner, list(summary.variants), partial(result_cells, ROWS, summary, {}))
+    definitions = {metric: ALL_METRICS[metric] for metric, *_ in ROWS if metric}
+    figures = report_parts.figures(ROWS, definitions, {"paper": {}}, summary, {})
+    terminal.render(Report(facts["title"], [replace(figures, corner=corner)]), console)
     for line in (*notes, "", f"The picture: {results.path / PICTURE}", ""):
         console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -9,8 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from weirlab.report.model import Report
 from weirlab.scenario.schema import Schema
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.keeping import Keeping
@@ -88,10 +87,9 @@ class Topology(ABC):
         """Requirements on all runs together, and whether they are met: documents for `--json`. Raises ResultsError."""
         return []
 
-    @abstractmethod
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
-        """Print the figures of a results folder, the comparisons and the checks."""
-
-    @abstractmethod
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        """The HTML page of a results folder. Raises ResultsError, SamplesError."""
+    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
+        """The report of a results folder, by `report/page.py` beside this object's own module; its figures, which take
+        the samples of all runs, only if `drawn`. Raises ResultsError, SamplesError."""
+        page = import_module(f"{type(self).__module__.rpartition('.')[0]}.report.page")
+        found: Report = page.report(folder, summary, drawn)
+        return found

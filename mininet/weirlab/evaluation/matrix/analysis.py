@@ -206,7 +206,7 @@ def _duel(scenario: ScenarioResult, ours: str, peer: str) -> Duel | None:
 
 
 def _claims(scenarios: Sequence[ScenarioResult]) -> Iterable[Claim]:
-    """The figures to reach. Ratios are held against their limits with their intervals, fronts and steps by the mean."""
+    """Targets. Ratios are held against their limits with their intervals, fronts and steps by the mean."""
     loads = [scenario for scenario in scenarios if scenario.group in LOADS]
     for ours in OURS:
         for metric, words in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Styles of disciplines and congestion controls in all suites' pictures: marks, colours, files."""
+"""Styles of disciplines and congestion controls in all suites' pictures: marks, colours, panels."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SAME = 0.01
 
 
 def behind(point: tuple[float, float], others: Iterable[tuple[float, float]]) -> float:
-    """Distance of a point (delay in ms, goodput) from the front that the others make; 0 if none has more."""
+    """Distance of a point (delay in ms, goodput) behind the front that the others make; 0 if no other has more."""
     delay_ms, goodput = max(point[0], DELAY_FLOOR_MS), point[1]
     found = 0.0
     for other_ms, other_goodput in ((max(at[0], DELAY_FLOOR_MS), at[1]) for at in others):

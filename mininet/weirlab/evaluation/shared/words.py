@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from weirlab.evaluation.shared.rows import COMPLETION, DELAY, GOODPUT, JAIN, LOSS, MARKS, P99
 
@@ -37,9 +37,3 @@ def geometric_mean(values: Iterable[float]) -> float | None:
     """None where there are no values. Values must be above 0."""
     logs = [math.log(value) for value in values]
     return math.exp(math.fsum(logs) / len(logs)) if logs else None
-
-
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; what would end a cell is told otherwise."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

@@ -52,7 +52,7 @@ CAPTIONS = {
         "one's. Bold: mean over seeds; faint: each seed. What is below 1 ms is left out of the logarithmic scale.",
     ),
     "best": (
-        "How often the best path was taken",
+        "Share of tasks on the best path",
         f"Share of tasks on the best path, over {RUNNING_ROUNDS} tasks and all seeds.",
     ),
     "paths": (

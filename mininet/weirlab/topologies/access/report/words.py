@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of the runs in words, and whether they are sound."""
+"""Settings of the runs in words, and their checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.report.words import Variant, chance_lines, count, failed_lines, plain
+from weirlab.report import results
+from weirlab.report.model import Check, State
+from weirlab.report.words import Variant, count, plain
 from weirlab.scenario.policies import WEIGHTS
 from weirlab.store.folder import Summary
 
@@ -36,19 +38,9 @@ def path_names(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def run_counts(specs: Sequence[Mapping[str, Any]], summary: Summary) -> str:
-    seeds = sorted({run.seed for run in summary.runs})
     tasks = sorted({spec["client"]["requests"] for spec in specs})
     of = f" of {count(tasks[0], 'task')} each" if len(tasks) == 1 else ""
-    return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, "
-        f"{count(len(summary.runs), 'run')}{of}, in virtual time. The same seed draws the same delays for all variants."
-    )
-
-
-def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Common settings of all runs, a sentence for each part."""
-    told = [spec_in_words(spec) for spec in specs]
-    return [line for line in told[0] if all(line in other for other in told)]
+    return f"{results.run_counts(summary)}{of}, in virtual time. The same seed draws the same delays for all variants."
 
 
 def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
@@ -105,16 +97,16 @@ def variant_in_words(variant: Variant) -> str:
     return f"{strategy}, {words}{': ' if options else ''}{', '.join(options)}{standby}"
 
 
-def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
-    lines = failed_lines(summary)
-    if summary.runs:
-        passed = sum(not run.failures for run in summary.runs)
-        lines.append(
-            f"Whether the runs are sound: {passed} of {count(len(summary.runs), 'run')} passed; every task told of and "
-            f"complete, none faster than its round's RTT, the client's events in order."
-        )
-        forbidden = sum(run.metrics["migration_allowed"] == 0 for run in summary.runs)
-        if forbidden:
-            lines.append(f"NOTE: in {count(forbidden, 'run')} the server forbade migration.")
-    return lines + chance_lines(summary)
+def checks(summary: Summary) -> list[Check]:
+    """The checks, passed or failed, and missing runs."""
+    found = [
+        *results.run_checks(summary),
+        *results.soundness(
+            summary,
+            "every task is reported and complete, none faster than its round's RTT, the client's events in order.",
+        ),
+    ]
+    forbidden = sum(run.metrics["migration_allowed"] == 0 for run in summary.runs)
+    if forbidden:
+        found.append(Check(f"in {count(forbidden, 'run')} the server forbade migration.", State.NOTE))
+    return found + results.chance_checks(summary)

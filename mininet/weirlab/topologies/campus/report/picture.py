@@ -56,7 +56,7 @@ Passed = Mapping[tuple[str, str], Mapping[str, int]]
 
 
 def receivers_together(passed: Passed, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
-    """Bytes of the receivers of each site, as if they had one interface."""
+    """Counts of the receivers of each site together."""
     found = {}
     for site in SITES:
         names = [each.name for each in receivers_of(spec) if each.site == site]
@@ -107,6 +107,6 @@ def picture(counts: Passed, spec: Mapping[str, Any], title: str) -> str:
 
 
 def _bytes(counts: Mapping[str, int], sends: bool) -> tuple[int, int]:
-    """Bytes away from the origin over a link, and bytes towards it."""
+    """Bytes that a link carried away from the origin, and towards it."""
     down, up = counts["sent_bytes"], counts["received_bytes"]
     return (down, up) if sends else (up, down)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timeline of a run: the phone's delays, actions of switches and queues, with the events."""
+"""Timeline of a run: the phone's transfers, the switches, the queues and the controller, with the events."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ INTERESTS = {"interests_forwarded": "asked on", "interests_joined": "merged", "i
 """Actions of a switch on an Interest, by the names of its counter."""
 INTEREST_HUES = ("path-2", "path-1", "path-5")
 GOES = {"request": "1", "download": "D", "upload": "^"}
-"""Marks of the phone's connections where they move to another network."""
+"""Marks of the phone's connections where they migrate to another network."""
 GOES_WORDS = {"request": "requests", "download": "download", "upload": "upload"}
 GOES_HUES = {"request": "ink", "download": "path-4", "upload": "path-6"}
 
@@ -38,7 +38,7 @@ def hue_of(label: str, place: int) -> str:
 
 
 def chosen(labels: list[str]) -> list[str]:
-    """Variants to draw: more than three hide each other."""
+    """Variants that are drawn: more than three hide each other."""
     return [label for label in SHOWN if label in labels] or labels[:3]
 
 
@@ -53,8 +53,8 @@ def rate_mbit_s(course: Course, end_s: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def each_second(counts: Sequence[tuple[float, Mapping[str, int]]], cell: str) -> tuple[np.ndarray, np.ndarray]:
-    """Growth of a cell of a switch's counter in a second, between two readings, at the later one (s). A switch that was
-    started again counts from 0."""
+    """Increments of a cell of a switch's counter per second, between two readings, at the later one (s). A switch that
+    restarted counts from 0."""
     times = np.array([t_us for t_us, _ in counts]) / 1e6
     values = np.array([float(packets.get(cell, 0)) for _, packets in counts])
     if len(times) < 2:
@@ -126,7 +126,7 @@ def timeline(samples: Mapping[str, Samples], spec: Mapping[str, Any]) -> str:
             for place, label in enumerate(labels)
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=3)
-        return svg(figure, "timeline", "What happened in the course of a run")
+        return svg(figure, "timeline", "Timeline of a run")
 
 
 def _requests(ax: Axes, samples: Samples, label: str, hue: str) -> None:

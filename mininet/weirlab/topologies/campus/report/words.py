@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of the runs in words, and whether they are sound."""
+"""Settings of the runs in words, and their checks."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines
+from weirlab.report import results
+from weirlab.report.model import Check
+from weirlab.report.words import count
 from weirlab.store.folder import Summary
 from weirlab.topologies.campus.sites import FIRST_RECEIVER_PORT, OFFICE_PORT, SITES, UP, WIFI_PORT, switch_of
 
@@ -33,7 +35,7 @@ QUEUES = {
     **{(switch_of(site), str(WIFI_PORT)): f"Wi-Fi {site} down" for site in SITES},
     (switch_of(SITES[0]), str(OFFICE_PORT)): "office",
 }
-"""Names of queues, by the controller's names."""
+"""Names of queues for readers, by the controller's names."""
 
 
 def queue_name(device: str, port: str) -> str:
@@ -45,15 +47,11 @@ def queue_name(device: str, port: str) -> str:
 
 
 def run_counts(summary: Summary) -> str:
-    seeds = {run.seed for run in summary.runs}
-    return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')}, "
-        "in virtual time."
-    )
+    return f"{results.run_counts(summary)}, in virtual time."
 
 
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """Common settings of all variants, a sentence for each part."""
+    """Settings that all variants have in common, a sentence for each part."""
     backbone, cell, wifi, tether, receivers = (spec[k] for k in ("backbone", "cell", "wifi", "tether", "receivers"))
     rates = [rate for _, rate in cell["rates"]]
     flows = spec["neighbours"]
@@ -89,13 +87,14 @@ def has_in_words(has: Mapping[str, Any]) -> str:
     return f"{AQM_WORDS[has['aqm']]}{tuned}; {paths}; {windows}; uploads by {has['upload_cc']}; {names}{traffic}"
 
 
-def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
-    lines = failed_lines(summary)
-    if summary.runs:
-        passed = sum(not run.failures for run in summary.runs)
-        lines.append(
-            f"Whether the runs are sound: {passed} of {count(len(summary.runs), 'run')} passed; no request of the "
-            "phone ended without its bytes, every receiver has the publisher's file, every program ended with the run."
-        )
-    return lines + chance_lines(summary)
+def checks(summary: Summary) -> list[Check]:
+    """The checks, passed or failed, and missing runs."""
+    found = [
+        *results.run_checks(summary),
+        *results.soundness(
+            summary,
+            "no request of the phone ended without its bytes, every receiver has the publisher's file, every program "
+            "ended with the run.",
+        ),
+    ]
+    return found + results.chance_checks(summary)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Series for the plots of each run, from its samples."""
+"""Data of the plots, from the samples of each run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ CDF_AT = np.concatenate([np.linspace(0, 0.99, 199), np.linspace(0.99, 0.9999, 25
 
 @dataclass(frozen=True)
 class Series:
-    """Series for the plots of one run: times in s from its start, bins by their middles; NaN where nothing was."""
+    """Data of the plots of one run: times in s from its start, bins by their middles; NaN where nothing was."""
 
     delay_t_s: np.ndarray
     delay_ms: np.ndarray

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of the runs in words, and whether they are sound."""
+"""Settings of the runs in words, and their checks."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines, plain
+from weirlab.report import results
+from weirlab.report.model import Check, State
+from weirlab.report.words import count, plain
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.metrics import (
     DELAY_OUTSIDE_FLOOR_MS,
     DELAY_OUTSIDE_LIMIT_PERCENT,
     UNMEASURED_LIMIT_PERCENT,
+    failures,
 )
 from weirlab.topologies.dumbbell.senders import compared, under_test
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
@@ -18,11 +21,10 @@ P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
 
 
 def run_counts(facts: Mapping[str, Any], summary: Summary) -> str:
-    seeds = sorted({run.seed for run in summary.runs})
     return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')} "
-        f"of {facts['duration_s']:g} s of virtual time each; the first {facts['warmup_s']:g} s are left out of every "
-        f"figure. The excess is over {facts['reference_target_ms']:g} ms for all."
+        f"{results.run_counts(summary)} of {facts['duration_s']:g} s of virtual time each; the first "
+        f"{facts['warmup_s']:g} s are left out of every figure. The excess is over {facts['reference_target_ms']:g} ms "
+        f"for all."
     )
 
 
@@ -39,8 +41,7 @@ KINDS = {
 
 
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """Description of the runs, a sentence for each part. Flows under test differ between the variants, which say what
-    they are."""
+    """Settings of a run, a sentence for each part. Variants name their flows under test themselves."""
     lines = []
     for group, flow in enumerate(spec["flows"]):
         tested = compared(spec) and group in under_test(spec)
@@ -112,20 +113,20 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     return f"{name}: {', '.join(f'{k} {plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"
 
 
-def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
-    lines = failed_lines(summary)
+def checks(summary: Summary) -> list[Check]:
+    """The checks, passed or failed, and missing runs."""
+    found = results.run_checks(summary)
     for metric, name, what, limit in (
         (
             "delay_outside_percent",
-            "Where the delay arose",
+            "Place of the delay",
             f"of the queueing delay was in other queues than the one under test, where it was over "
             f"{DELAY_OUTSIDE_FLOOR_MS:g} ms there",
             DELAY_OUTSIDE_LIMIT_PERCENT,
         ),
         (
             "unmeasured_percent",
-            "Whether all was measured",
+            "Measured packets",
             "of the packets at the queue under test were not measured",
             UNMEASURED_LIMIT_PERCENT,
         ),
@@ -138,11 +139,10 @@ def check_lines(summary: Summary) -> list[str]:
         ]
         if known:
             passed = sum(value <= limit for value in known)
-            lines.append(
-                f"{name}: {passed} of {count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % {what} "
-                f"(limit {limit:g} %)."
-            )
-    return lines + chance_lines(summary)
+            value = f"{passed} of {count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % {what}"
+            state = State.PASSED if passed == len(summary.runs) else State.PARTIAL
+            found.append(Check(name, state, value, f"{limit:g} %", failures.__module__))
+    return found + results.chance_checks(summary)
 
 
 def _counts(metrics: Mapping[str, Any]) -> bool:

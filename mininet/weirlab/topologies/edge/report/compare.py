@@ -26,7 +26,7 @@ HEADS = {
     "unicast": ("goodput, ratio", "time, s more"),
     "sizes": ("time, s for 1 MB", "R² of time over size", "variance of goodput"),
     "beta": ("asked again, 20 over 4", "best beta", "best inside, of the ends", "default, of the best"),
-    "asked": ("measured", "asked for", "the paper's", "met"),
+    "asked": ("measured", "target", "the paper's", "met"),
 }
 VARIANCE_NOTE = (
     "Huang et al. give four variances of goodput for four rounds with different numbers of devices, and do not say "
@@ -88,7 +88,7 @@ def over_beta_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[L
 
 
 def asked_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[Line]:
-    """Requirements on the runs, their figures, and whether they are met."""
+    """Targets, figures, and whether the targets are met."""
     found = answers(points)
     rates = {point.rate_mbit_s for point in points}
     lines = []

@@ -27,7 +27,7 @@ CAPTIONS = {
         "95 % interval; a line for each file size.",
     ),
     "sent": (
-        "What the publisher sent, over receivers",
+        "Bytes from the publisher, over receivers",
         "Bytes that left the publisher over the file's size, mean over seeds with its 95 % interval; 1 is one copy "
         "without headers. Both axes are logarithmic.",
     ),
@@ -39,11 +39,11 @@ CAPTIONS = {
     ),
     "beta": (
         "Beta",
-        "What is asked for again, and goodput, over beta, in smoothed response times: mean over seeds with its 95 % "
+        "Repeated Interests and goodput, over beta, in smoothed response times: mean over seeds with its 95 % "
         "interval; a line for each loss. The paper's share that is asked for again is at 20 a quarter of that at 4.",
     ),
     "merged": (
-        "Who merged what",
+        "Interests merged by each switch",
         "Packets at each switch, mean over seeds; whiskers: each part's 95 % interval. Above: Interests that came, "
         "by what became of them. Below: Data that came, and the copies that were sent of it.",
     ),

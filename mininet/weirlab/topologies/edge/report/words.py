@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of the runs in words, and whether they are sound."""
+"""Settings of the runs in words, and their checks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines
+from weirlab.report import results
+from weirlab.report.model import Check
+from weirlab.report.words import count
 from weirlab.store.folder import Summary
 from weirlab.topologies.edge.deploy import LOCAL
 
@@ -16,17 +18,7 @@ WAY_WORDS = {
 
 
 def run_counts(summary: Summary) -> str:
-    seeds = {run.seed for run in summary.runs}
-    return (
-        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')}, "
-        f"in virtual time. All receivers start at the same moment."
-    )
-
-
-def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Common settings of all runs, a sentence for each part."""
-    told = [spec_in_words(spec) for spec in specs]
-    return [line for line in told[0] if all(line in other for other in told)] if told else []
+    return f"{results.run_counts(summary)}, in virtual time. All receivers start at the same moment."
 
 
 def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
@@ -59,7 +51,7 @@ def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
 
 
 def way_in_words(spec: Mapping[str, Any]) -> str:
-    """Way of a variant's file to the receivers."""
+    """Transport of the file in a variant."""
     carrying = spec["carrying"]
     words = WAY_WORDS[carrying["carry"]]
     if carrying["carry"] == "unicast-names":
@@ -79,13 +71,12 @@ def way_in_words(spec: Mapping[str, Any]) -> str:
     return words if carrying["gaps"] else words + ", asking again by the timer alone"
 
 
-def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
-    lines = failed_lines(summary)
-    if summary.runs:
-        passed = sum(not run.failures for run in summary.runs)
-        lines.append(
-            f"Whether the runs are sound: {passed} of {count(len(summary.runs), 'run')} passed; every receiver has the "
-            f"publisher's bytes, no switch dropped a packet for its form."
-        )
-    return lines + chance_lines(summary)
+def checks(summary: Summary) -> list[Check]:
+    """The checks, passed or failed, and missing runs."""
+    found = [
+        *results.run_checks(summary),
+        *results.soundness(
+            summary, "every receiver has the publisher's bytes, no switch dropped a packet for its form."
+        ),
+    ]
+    return found + results.chance_checks(summary)
