@@ -12,9 +12,9 @@ from weir.names.switch import Count
 from weir.names.text import prefix_bits, route_bits
 from weir.p4runtime.client import Update
 from weir.p4runtime.entities import Call, CloneSession, MulticastGroup, TableEntry
+from weir.p4runtime.labels import describe_action
 from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import P4RuntimeError
-from weir.p4runtime.words import describe_action
 from weir.programs import EDGE, ICN, PID_DELAY
 from weir.programs.base import QuotaUsed
 from weir.programs.names import Fill, Names

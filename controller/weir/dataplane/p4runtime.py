@@ -22,9 +22,9 @@ from ..gains import GainError, Gains, Value
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Standing, Update, WriteError
 from ..p4runtime.connection import Tls, parse_address
 from ..p4runtime.entities import DigestConfig, TableEntry
+from ..p4runtime.labels import describe_action
 from ..p4runtime.messages import Message
 from ..p4runtime.values import P4RuntimeError
-from ..p4runtime.words import describe_action
 from ..programs.base import PORT_MAX, DigestReader, PortLaw, Program
 from ..switch import config as configuration
 from ..switch.deploy import KINDS, deploy

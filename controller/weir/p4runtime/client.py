@@ -27,10 +27,10 @@ from ..text import printable
 from .codec import decode, encode
 from .connection import Tls, parse_address, tls_parts, why_not
 from .entities import Entity, TableEntry
+from .labels import describe
 from .messages import METHODS, Message, code_name, rpc, v1
 from .p4info import P4Info, Resource
 from .values import Data, P4RuntimeError, decode_data, from_bytes, to_bytes
-from .words import describe
 
 BATCH = 500
 """Updates in one write: well below gRPC's 4 MB, and a device that stops in the middle has lost little."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entities of a P4Runtime device, by names. Pure data; `codec` makes messages of it and back, `words` text.
+"""Entities of a P4Runtime device, by names. Pure data; `codec` makes messages of it and back, `labels` text.
 
 In a read, a name or index of None asks for all, and a table entry without match or action asks for all entries of its
 table; a part that is None (counter, meter) is not asked for.

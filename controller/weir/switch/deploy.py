@@ -10,9 +10,9 @@ from .. import programs
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Update, WriteError
 from ..p4runtime.codec import encode
 from ..p4runtime.entities import CloneSession, MulticastGroup, TableEntry
+from ..p4runtime.labels import describe, describe_action
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
-from ..p4runtime.words import describe, describe_action
 from ..programs.base import Program
 from . import plan, program
 from .config import Config

@@ -21,9 +21,9 @@ from ..p4runtime.entities import (
     RegisterEntry,
     TableEntry,
 )
+from ..p4runtime.labels import SECRET_PARAMS, describe_action, describe_key
 from ..p4runtime.p4info import P4Info, Resource, Table
 from ..p4runtime.values import P4RuntimeError
-from ..p4runtime.words import SECRET_PARAMS, describe_action, describe_key
 from ..programs.base import NameTables
 from ..text import printable
 

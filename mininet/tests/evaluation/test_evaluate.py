@@ -28,7 +28,7 @@ from weirlab.run.progress import duration
 from weirlab.run.scenarios import load_scenario, read_scenarios
 from weirlab.scenario.errors import ScenarioError
 from weirlab.store.cache import Cache, Kept, seal
-from weirlab.topologies.dumbbell.keeping import KEEPING, SOURCES
+from weirlab.topologies.dumbbell.cache_key import KEEPING, SOURCES
 from weirlab.topologies.dumbbell.metrics import failures
 
 REPO = paths.clone()

@@ -21,7 +21,7 @@ from weirlab.run.series import Series, name_of, words_of
 from weirlab.run.work import compute_metrics, measure
 from weirlab.scenario.model import Run
 from weirlab.store.cache import seal
-from weirlab.topologies.keeping import FLOOR_BYTES
+from weirlab.topologies.cache_key import FLOOR_BYTES
 from weirlab.topologies.registry import topology_of
 
 # Runs as they end, each with its figures or its error, and its seconds.

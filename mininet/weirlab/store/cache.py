@@ -4,7 +4,7 @@
     runs/KE/KEY/            a finished run; it appears by rename, whole or not at all
       spec.json             what the lab was told
       samples.jsonl.gz      what it measured
-      ...                   what else its topology keeps (weirlab/topologies/keeping.py)
+      ...                   what else its topology keeps (weirlab/topologies/cache_key.py)
       run.json              sealed: wall and virtual seconds, what the key is made of, size and digest of each file
       metrics-METRICSKEY.json
                             sealed: figures of exactly these samples

@@ -8,7 +8,7 @@
       runs/VARIANT/seed-N/
         spec.json                   what the lab was told
         samples.jsonl[.gz]          what it measured (the topology's samples.py says how to read it)
-        stdout, stderr, log-*, ...  what else the topology keeps (its keeping.py)
+        stdout, stderr, log-*, ...  what else the topology keeps (its cache_key.py)
         summary.json                the metrics
 
 A run comes here whole, from the cache; its samples are the same file there and here, where both are on one file system.

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from weirlab.scenario.schema import Schema
 from weirlab.store.folder import ResultsFolder, Summary
-from weirlab.topologies.keeping import Keeping
+from weirlab.topologies.cache_key import Keeping
 from weirlab.topologies.watching import Watch
 
 Spec = Mapping[str, Any]
@@ -38,8 +38,8 @@ class Topology(ABC):
 
     @property
     def keeping(self) -> Keeping:
-        """Rules for keeping its finished runs: `KEEPING` of the module `keeping` beside this object's own."""
-        module = import_module(f"{type(self).__module__.rpartition('.')[0]}.keeping")
+        """Rules for keeping its finished runs: `KEEPING` of the module `cache_key` beside this object's own."""
+        module = import_module(f"{type(self).__module__.rpartition('.')[0]}.cache_key")
         found: Keeping = module.KEEPING
         return found
 

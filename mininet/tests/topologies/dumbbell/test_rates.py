@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weirlab import paths
 from weirlab.lab import rates
 from weirlab.lab.rates import Capacity, RateFileError, followed, mean_mbit_s, over_run, parse
-from weirlab.topologies.dumbbell.course import capacity_bits
+from weirlab.topologies.dumbbell.step_response import capacity_bits
 
 PACKET_MBIT = rates.FULL_PACKET_BYTES * 8 / 1e6
 STEPS = st.lists(

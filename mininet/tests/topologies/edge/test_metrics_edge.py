@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.metrics.samples import SamplesError
-from weirlab.topologies.edge.across import (
+from weirlab.topologies.edge.cross_run_stats import (
     alike,
     beside_unicast,
     fall_of_mean,

@@ -43,8 +43,8 @@ from weirlab.evaluation.cc.text import (
     title_of,
     wish_rows,
 )
-from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
 from weirlab.evaluation.shared.pages import FILTER, STYLE, TIGHT, claims_html, group_boxes, prose, table
+from weirlab.evaluation.shared.styles import legend_plot, page_colour, png_colour
 from weirlab.report import markup, plots
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 

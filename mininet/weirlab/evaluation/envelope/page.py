@@ -23,8 +23,8 @@ from weirlab.evaluation.envelope.text import (
     peer_rows,
     run_counts,
 )
-from weirlab.evaluation.shared.looks import png_colour
 from weirlab.evaluation.shared.pages import FILTER, STYLE, TIGHT, group_boxes, prose, table
+from weirlab.evaluation.shared.styles import png_colour
 from weirlab.report import markup, plots
 from weirlab.topologies.dumbbell.metrics import METRICS
 

@@ -15,8 +15,8 @@ from weirlab.evaluation.envelope.analysis import (
     ScenarioCurves,
 )
 from weirlab.evaluation.envelope.curves import Interval
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.evaluation.shared.rows import Setting
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate
 from weirlab.report.words import NOTHING, count, shown
 

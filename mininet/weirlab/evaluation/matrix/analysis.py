@@ -58,7 +58,7 @@ STARVED = 0.95  # goodput below that share of pie's
 FRONT_SHARE = 0.8
 NO_FRONT = ("long",)  # groups whose scenarios have few disciplines: no front to be on
 SETTLED_SHARE = 0.9
-OSCILLATES_ABOVE = 6.0  # peak over floor; noise alone gives 2 to 5 (course.py of the dumbbell)
+OSCILLATES_ABOVE = 6.0  # peak over floor; noise alone gives 2 to 5 (step_response.py of the dumbbell)
 LOADS = ("table2", "flows")  # the groups that most claims are about
 
 

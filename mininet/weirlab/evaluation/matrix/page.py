@@ -24,11 +24,11 @@ from weirlab.evaluation.matrix.text import (
     summary_caption,
     summary_rows,
 )
-from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS
 from weirlab.evaluation.shared.pages import FILTER, STYLE, claims_html, group_boxes, prose
 from weirlab.evaluation.shared.ratios import NEAR
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS
+from weirlab.evaluation.shared.styles import legend_plot, page_colour, png_colour
 from weirlab.report import markup, plots
 from weirlab.report.words import NOTHING, shown
 from weirlab.topologies.dumbbell.metrics import METRICS

@@ -18,9 +18,9 @@ from weirlab.evaluation.matrix.analysis import (
     oscillates,
 )
 from weirlab.evaluation.shared.claims import missed, told
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.evaluation.shared.ratios import SAME, both_known, paired, paired_difference, paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate, student_t95
 from weirlab.report.words import NOTHING, count, paper_figure, shown
 
@@ -477,8 +477,8 @@ def _steps(matrix: Matrix) -> list[str]:
         "## After a step",
         "Settled: from then on the delay stays below one and a half times the target and the link carries nine tenths "
         "of its capacity, both as means over half a second, for a second without a break and for nine tenths of the "
-        "rest (`mininet/weirlab/topologies/dumbbell/course.py` has the definition). Where it never does, the whole "
-        "phase counts. A discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer.",
+        "rest (`mininet/weirlab/topologies/dumbbell/step_response.py` has the definition). Where it never does, the "
+        "whole phase counts. A discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer.",
     ]
     for metric, words, decimals in (
         ("settled_share", "Share of the steps that settled within 2 s or 10 round trips", 2),

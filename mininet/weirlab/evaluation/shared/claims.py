@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weirlab.evaluation.shared.words import markdown
+from weirlab.evaluation.shared.labels import markdown
 from weirlab.metrics.estimate import Estimate
 from weirlab.report.words import shown
 

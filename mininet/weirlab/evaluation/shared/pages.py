@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from weirlab.evaluation.shared.claims import Claim, cases_told
-from weirlab.evaluation.shared.words import GROUP_WORDS
+from weirlab.evaluation.shared.labels import GROUP_WORDS
 from weirlab.report import markup
 
 FILTER = """

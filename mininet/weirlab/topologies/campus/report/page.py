@@ -16,7 +16,11 @@ from weirlab.report.terminal import print_checks
 from weirlab.report.words import NOTHING, anywhere, estimated, shown
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
-from weirlab.topologies.campus.asked import (
+from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
+from weirlab.topologies.campus.report.picture import picture
+from weirlab.topologies.campus.report.plots import chosen, timeline
+from weirlab.topologies.campus.report.words import check_lines, has_in_words, in_words, run_counts
+from weirlab.topologies.campus.requirements import (
     ALL,
     ALONE,
     APPLICATIONS,
@@ -28,10 +32,6 @@ from weirlab.topologies.campus.asked import (
     in_company,
     left_out,
 )
-from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
-from weirlab.topologies.campus.report.picture import picture
-from weirlab.topologies.campus.report.plots import chosen, timeline
-from weirlab.topologies.campus.report.words import check_lines, has_in_words, in_words, run_counts
 from weirlab.topologies.campus.samples import read_samples
 
 Line = tuple[str, Sequence[tuple[str, str]]]

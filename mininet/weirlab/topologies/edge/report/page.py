@@ -16,8 +16,7 @@ from weirlab.report.terminal import print_checks
 from weirlab.report.words import anywhere, estimated, paper_figure, shown
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
-from weirlab.topologies.edge.across import Point, points_of
-from weirlab.topologies.edge.asked import answers, as_documents
+from weirlab.topologies.edge.cross_run_stats import Point, points_of
 from weirlab.topologies.edge.metrics import METRICS
 from weirlab.topologies.edge.report.compare import (
     ASKED_NOTE,
@@ -30,6 +29,7 @@ from weirlab.topologies.edge.report.compare import (
 )
 from weirlab.topologies.edge.report.plots import all_plots
 from weirlab.topologies.edge.report.words import check_lines, in_words, run_counts, way_in_words
+from weirlab.topologies.edge.requirements import answers, as_documents
 
 COLUMNS = (
     ("goodput_mean_mbit_s", "goodput, Mbit/s", 3),

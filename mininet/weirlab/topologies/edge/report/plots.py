@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from weirlab.report.plots import DASHES, MARKERS, STAND_INS, STYLE, log_ticks, svg
-from weirlab.topologies.edge.across import Point, alike
+from weirlab.topologies.edge.cross_run_stats import Point, alike
 from weirlab.topologies.edge.report.compare import kilobytes
 from weirlab.topologies.edge.report.paper import HUANG, paper_points
 

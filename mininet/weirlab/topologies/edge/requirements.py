@@ -14,7 +14,7 @@ from typing import Any
 
 from weirlab.metrics.estimate import Estimate
 from weirlab.report.words import count
-from weirlab.topologies.edge.across import (
+from weirlab.topologies.edge.cross_run_stats import (
     UNICAST_NAMES,
     Point,
     alike,
