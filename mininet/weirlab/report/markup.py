@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from weirlab.metrics.estimate import Estimate
+from weirlab.report.labels import BAD, NOTHING, TARGET_MISSED, Rows, Variant, estimated, measured, paper_figure, shown
 from weirlab.report.plots import HUES, INKS
-from weirlab.report.words import BAD, NOTHING, TARGET_MISSED, Rows, Variant, estimated, measured, paper_figure, shown
 from weirlab.store.folder import Summary
 
 CSS = """

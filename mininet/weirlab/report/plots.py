@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import Variant
+from weirlab.report.labels import Variant
 
 # One hue for each discipline, sender, strategy, window rule or path in every plot, light and dark scheme; after Okabe
 # and Ito, told apart by lightness too.

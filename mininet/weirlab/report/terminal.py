@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import BAD, TARGET_MISSED, Rows, estimated, measured, paper_figure, shown
+from weirlab.report.labels import BAD, TARGET_MISSED, Rows, estimated, measured, paper_figure, shown
 from weirlab.store.folder import Summary
 
 

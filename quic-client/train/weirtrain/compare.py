@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weirlab.metrics.estimate import estimate
-from weirlab.report.words import shown
+from weirlab.report.labels import shown
 from weirtrain.settings import Start
 
 # Validations have those from 0, and those from 1000 and 2000 chose the numbers of the rule.

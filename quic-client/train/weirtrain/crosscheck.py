@@ -183,7 +183,7 @@ def page(curves: Curves, episodes: int, episode_s: float) -> str:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import markup, plots, words
+    from weirlab.report import labels, markup, plots
 
     title = "Our PPO beside stable-baselines3's"
     seeds = len(curves["ours"])
@@ -206,7 +206,7 @@ def page(curves: Curves, episodes: int, episode_s: float) -> str:
         pyplot.close(figure)
     found = {name: rewards_of_parts(trainings) for name, trainings in curves.items()}
     rows = [
-        (f"episodes {part}", [(words.shown(found[name][part], 2), "") for name in curves]) for part in found["ours"]
+        (f"episodes {part}", [(labels.shown(found[name][part], 2), "") for name in curves]) for part in found["ours"]
     ]
     parts.append(markup.plain_table("Reward of an interval", [NAMES[name] for name in curves], rows))
     return markup.document(title, parts)

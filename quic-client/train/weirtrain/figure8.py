@@ -99,7 +99,7 @@ def page(runs: Runs, facts: Mapping[str, str]) -> str:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import markup, plots, words
+    from weirlab.report import labels, markup, plots
 
     parts = markup.heading(facts)
     with pyplot.rc_context(plots.STYLE):
@@ -119,7 +119,7 @@ def page(runs: Runs, facts: Mapping[str, str]) -> str:
             pyplot.close(figure)
     found = results(runs)
     rows = [
-        (title, [(words.shown(found[kind][name], digits), "") for kind in runs])
+        (title, [(labels.shown(found[kind][name], digits), "") for kind in runs])
         for name, (title, digits) in FIGURES.items()
     ]
     parts.append(markup.plain_table("Figure", [f"{KINDS[kind]}, {len(runs[kind])} seeds" for kind in runs], rows))

@@ -10,7 +10,7 @@ from scenario_checks import SHIPPED, TOML_VALUE, check_any_value, check_mistake,
 
 from weirlab.run.scenarios import load_scenario
 from weirlab.topologies.access.drive import OPTIONS, client_command, server_command
-from weirlab.topologies.access.report.words import spec_in_words
+from weirlab.topologies.access.report.labels import spec_in_words
 
 GOOD = """\
 [scenario]

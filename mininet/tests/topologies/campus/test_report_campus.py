@@ -12,6 +12,7 @@ from rich.console import Console
 
 from weirlab.run.page import print_table, write_html
 from weirlab.store.folder import ResultsFolder, RunResult, summarise
+from weirlab.topologies.campus.report.labels import QUEUES
 from weirlab.topologies.campus.report.picture import BOXES, LINKS, picture, receivers_together
 from weirlab.topologies.campus.report.plots import (
     BIN_S,
@@ -23,7 +24,6 @@ from weirlab.topologies.campus.report.plots import (
     rate_mbit_s,
     timeline,
 )
-from weirlab.topologies.campus.report.words import QUEUES
 from weirlab.topologies.campus.samples import read_samples
 from weirlab.topologies.campus.sites import watched
 from weirlab.topologies.registry import topology_of

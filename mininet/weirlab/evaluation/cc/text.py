@@ -32,7 +32,7 @@ from weirlab.evaluation.cc.analysis import (
 from weirlab.evaluation.cc.claims import CUBIC, claims_of
 from weirlab.evaluation.shared.claims import missed, told
 from weirlab.evaluation.shared.labels import geometric_mean, markdown
-from weirlab.report.words import NOTHING, count, fixed, shown
+from weirlab.report.labels import NOTHING, count, fixed, shown
 from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_FLOOR_MS, DELAY_OUTSIDE_LIMIT_PERCENT
 
 FIFO = "fifo"

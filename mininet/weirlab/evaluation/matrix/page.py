@@ -30,7 +30,7 @@ from weirlab.evaluation.shared.ratios import NEAR
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
 from weirlab.evaluation.shared.styles import legend_plot, page_colour, png_colour
 from weirlab.report import markup, plots
-from weirlab.report.words import NOTHING, shown
+from weirlab.report.labels import NOTHING, shown
 from weirlab.topologies.dumbbell.metrics import METRICS
 
 PAGE, FRONT_PLOT = "matrix.html", "front.png"

@@ -22,7 +22,7 @@ from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS, geometric_mea
 from weirlab.evaluation.shared.ratios import SAME, both_known, paired, paired_difference, paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
 from weirlab.metrics.estimate import Estimate, student_t95
-from weirlab.report.words import NOTHING, count, paper_figure, shown
+from weirlab.report.labels import NOTHING, count, paper_figure, shown
 
 VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 TABLE2_ROWS = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from weirlab.evaluation.shared.labels import markdown
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import shown
+from weirlab.report.labels import shown
 
 
 @dataclass(frozen=True)

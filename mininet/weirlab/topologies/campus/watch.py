@@ -16,7 +16,7 @@ from weir.telemetry.source import parsed
 from weir.telemetry.top import Screen
 from weir.telemetry.view import View
 from weirlab.topologies.campus.commands import flow_name, there_is
-from weirlab.topologies.campus.report.words import QUEUES, queue_name
+from weirlab.topologies.campus.report.labels import QUEUES, queue_name
 from weirlab.topologies.watching import Watch
 
 OVER_US = 1e6

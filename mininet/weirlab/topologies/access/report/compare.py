@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import NOTHING, paper_figure, shown
+from weirlab.report.labels import NOTHING, paper_figure, shown
 from weirlab.store.folder import Summary
 from weirlab.topologies.access.peers import relative
 

@@ -14,16 +14,15 @@ from rich.console import Console
 from rich.markup import escape
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report import markup, plots, words
+from weirlab.report import labels, markup, plots
+from weirlab.report.labels import Variant
 from weirlab.report.plots import HUES
 from weirlab.report.terminal import print_checks, print_chunks, result_cells
-from weirlab.report.words import Variant
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
 from weirlab.topologies.access.metrics import METRICS
 from weirlab.topologies.access.report.compare import beside_peers, heads_of, named, relative_cell
-from weirlab.topologies.access.report.plots import all_plots, kind, one_of_each
-from weirlab.topologies.access.report.words import (
+from weirlab.topologies.access.report.labels import (
     check_lines,
     in_words,
     pair_in_words,
@@ -31,6 +30,7 @@ from weirlab.topologies.access.report.words import (
     run_counts,
     variant_in_words,
 )
+from weirlab.topologies.access.report.plots import all_plots, kind, one_of_each
 from weirlab.topologies.access.samples import read_samples
 
 ROWS: tuple[tuple[str | None, str, str, int], ...] = (
@@ -168,7 +168,7 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         _peers_table(facts, specs, summary),
         markup.what_ran(in_words(list(specs.values())) if variants else [], one_of_each(variants), variant_in_words),
         *(f"<h2>{heading}</h2>{markup.drawing(caption, text)}" for _, heading, caption, text in drawn),
-        markup.by_seed([row for row in BY_SEED if words.anywhere(summary, row[0])], summary),
+        markup.by_seed([row for row in BY_SEED if labels.anywhere(summary, row[0])], summary),
         markup.checks(lines),
         markup.repeat(meta),
         markup.definitions(meanings),

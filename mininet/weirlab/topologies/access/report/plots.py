@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from weirlab.metrics.estimate import estimate
+from weirlab.report.labels import Variant
 from weirlab.report.plots import PATH_HUES, STAND_INS, STYLE, inside, legend, log_ticks, svg
-from weirlab.report.words import Variant
 from weirlab.topologies.access.metrics import PTO_LEAST_MS, at_best, last_heard, pseudo_regrets_ms, regrets_ms, silence
 from weirlab.topologies.access.peers import choosing
 from weirlab.topologies.access.samples import Samples, Tasks, Truth

@@ -12,14 +12,14 @@ from rich.table import Table
 
 from weirlab.metrics.estimate import Estimate
 from weirlab.report import markup
+from weirlab.report.labels import NOTHING, anywhere, estimated, shown
 from weirlab.report.terminal import print_checks
-from weirlab.report.words import NOTHING, anywhere, estimated, shown
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
 from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
+from weirlab.topologies.campus.report.labels import check_lines, has_in_words, in_words, run_counts
 from weirlab.topologies.campus.report.picture import picture
 from weirlab.topologies.campus.report.plots import chosen, timeline
-from weirlab.topologies.campus.report.words import check_lines, has_in_words, in_words, run_counts
 from weirlab.topologies.campus.requirements import (
     ALL,
     ALONE,

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from weirlab.report.labels import count
 from weirlab.report.plots import STAND_INS, STYLE, log_ticks, svg
-from weirlab.report.words import count
-from weirlab.topologies.campus.report.words import QUEUES, queue_name
+from weirlab.topologies.campus.report.labels import QUEUES, queue_name
 from weirlab.topologies.campus.samples import Course, Samples
 from weirlab.topologies.campus.sites import PATHS
 

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from weirlab.report.words import Variant, plain
+from weirlab.report.labels import Variant, plain
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
 

@@ -5,7 +5,7 @@ import html
 import re
 
 from weirlab.report import markup
-from weirlab.report.words import anywhere, shown
+from weirlab.report.labels import anywhere, shown
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 

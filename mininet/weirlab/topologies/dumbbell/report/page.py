@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from weirlab.report import markup
+from weirlab.report.labels import Variant, anywhere
 from weirlab.report.terminal import print_checks, print_chunks, ratio_cells, result_cells
-from weirlab.report.words import Variant, anywhere
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS, METRICS
 from weirlab.topologies.dumbbell.report.compare import RATIOS, beside_ebpf, comparisons
 from weirlab.topologies.dumbbell.report.decisions import decision_table, print_decisions
+from weirlab.topologies.dumbbell.report.labels import check_lines, in_words, run_counts, variant_in_words
 from weirlab.topologies.dumbbell.report.paced import by_flow, paced_rows
 from weirlab.topologies.dumbbell.report.plots import all_plots
-from weirlab.topologies.dumbbell.report.words import check_lines, in_words, run_counts, variant_in_words
 
 # The table: metric, label, unit, decimals; a None starts a group.
 ROWS: tuple[tuple[str | None, str, str, int], ...] = (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weirlab.report import plots
+from weirlab.report.labels import Variant
 from weirlab.report.plots import HUES
-from weirlab.report.words import Variant
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST

@@ -4,8 +4,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.report.words import NOTHING as NO_FIGURE
-from weirlab.report.words import count, paper_figure, shown
+from weirlab.report.labels import NOTHING as NO_FIGURE
+from weirlab.report.labels import count, paper_figure, shown
 from weirlab.topologies.edge.cross_run_stats import (
     CROSS_METRICS,
     NOTHING,

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from weirlab.report import markup
+from weirlab.report.labels import anywhere, estimated, paper_figure, shown
 from weirlab.report.terminal import print_checks
-from weirlab.report.words import anywhere, estimated, paper_figure, shown
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.edge.cross_run_stats import Point, points_of
@@ -27,8 +27,8 @@ from weirlab.topologies.edge.report.compare import (
     paper_figure_of,
     tables,
 )
+from weirlab.topologies.edge.report.labels import check_lines, in_words, run_counts, way_in_words
 from weirlab.topologies.edge.report.plots import all_plots
-from weirlab.topologies.edge.report.words import check_lines, in_words, run_counts, way_in_words
 from weirlab.topologies.edge.requirements import answers, as_documents
 
 COLUMNS = (

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines, plain
+from weirlab.report.labels import chance_lines, count, failed_lines, plain
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.metrics import (
     DELAY_OUTSIDE_FLOOR_MS,

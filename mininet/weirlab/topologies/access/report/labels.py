@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.report.words import Variant, chance_lines, count, failed_lines, plain
+from weirlab.report.labels import Variant, chance_lines, count, failed_lines, plain
 from weirlab.scenario.policies import WEIGHTS
 from weirlab.store.folder import Summary
 

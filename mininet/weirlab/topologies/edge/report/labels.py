@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines
+from weirlab.report.labels import chance_lines, count, failed_lines
 from weirlab.store.folder import Summary
 from weirlab.topologies.edge.deploy import LOCAL
 

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from weirlab.report.words import chance_lines, count, failed_lines
+from weirlab.report.labels import chance_lines, count, failed_lines
 from weirlab.store.folder import Summary
 from weirlab.topologies.campus.sites import FIRST_RECEIVER_PORT, OFFICE_PORT, SITES, UP, WIFI_PORT, switch_of
 
