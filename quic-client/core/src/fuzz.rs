@@ -108,7 +108,7 @@ fn config(from: &mut Source) -> ChoiceConfig {
     }
 }
 
-/// Any bytes as what happens to a [`Chooser`]: it takes a usable path whenever there is one, and no other.
+/// Any bytes as events of a [`Chooser`]: it takes a usable path whenever there is one, and no other.
 pub fn choice(data: &[u8]) {
     let mut from = Source(data);
     let mut chooser = Chooser::new(config(&mut from));
@@ -223,8 +223,8 @@ impl Side {
     }
 }
 
-/// Any bytes as what connections receive and read: what `weir` promises on all of them never exceeds their budget, and
-/// what is counted as promised is what was.
+/// Any bytes as arrivals and reads of connections: the windows that `weir` promises on all of them never exceeds their
+/// budget, and the counted promises are the real ones.
 pub fn windows(data: &[u8]) {
     let mut from = Source(data);
     let budget_bytes = 16 * 1024 * (1 + u64::from(from.byte()));

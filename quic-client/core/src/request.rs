@@ -124,7 +124,7 @@ impl Method {
         }
     }
 
-    /// From what is written in a request.
+    /// From the text of a request.
     pub fn parse(text: &str) -> Option<Method> {
         [Method::Get, Method::Post].into_iter().find(|m| m.as_str() == text)
     }

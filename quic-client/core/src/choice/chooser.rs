@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 
-/// A choice, with what explains it.
+/// A choice, with its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// The path to take.

@@ -23,7 +23,7 @@
 //! chooser.finished(&sample, now + sample.tct);
 //! ```
 //!
-//! - [`Strategy`]: what decides; [`strategies`]: one file for each, and the table of their names;
+//! - [`Strategy`]: the decision; [`strategies`]: one file for each, and the table of their names;
 //! - [`models`]: the sliding window, Gaussian and lognormal estimates;
 //! - [`presets`]: weights by application;
 //! - [`regret`]: how a run is judged.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`CongestionControl`]: what a congestion control decides, what it is told and what it is made for.
+//! [`CongestionControl`]: the interface of a congestion control.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ pub struct WayThere {
 pub struct Interval {
     /// Its end.
     pub now: Instant,
-    /// Its true length: at least what was asked for, more if the event loop had no turn in time.
+    /// Its true length: at least the requested one, more if the event loop had no turn in time.
     pub length: Duration,
     /// UDP payload of the packets made.
     pub sent_bytes: u64,
@@ -218,7 +218,7 @@ pub struct Setup {
 ///
 /// A control is pure: it does no I/O and reads no clock. Events are collected over a turn of the event loop and
 /// reported together, with the time of that turn, before the packets of the turn are made. So the new window holds for
-/// the very packets that the acknowledgements make room for. Nothing here can fail: what is out of range is brought
+/// the very packets that the acknowledgements make room for. Nothing here can fail: values out of range are brought
 /// into it, as said at each method.
 ///
 /// ```
@@ -278,17 +278,17 @@ pub trait CongestionControl {
         let _ = samples;
     }
 
-    /// An interval is over. Called once the packets of the turn have left: what is computed here holds none of them up.
+    /// An interval is over. Called once the packets of the turn have left: the computation delays none of them.
     fn on_interval(&mut self, interval: &Interval) {
         let _ = interval;
     }
 
-    /// Whether what the control was told of the last interval is not decided yet. Until it is, no further interval ends.
+    /// Whether a decision on the last interval is pending. Until it is, no further interval ends.
     fn is_undecided(&self) -> bool {
         false
     }
 
-    /// Decides what is not decided yet, if that can be done by now. Called time and again until it is.
+    /// Makes a pending decision, if that can be done by now. Called time and again until it is.
     fn on_wait(&mut self, now: Instant) {
         let _ = now;
     }

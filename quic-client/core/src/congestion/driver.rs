@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Driver`]: puts a control's decisions in force on a quiche connection, and tells it what happens.
+//! [`Driver`]: puts a control's decisions in force on a quiche connection, and reports events to it.
 
 use super::control::{Acked, CongestionControl, Decision, Interval, Lost, RttSamples, Sent, WayThere};
 use quiche::hooks::{self, CongestionState, RttSample};
@@ -170,7 +170,8 @@ impl Driver {
         result
     }
 
-    /// Tells the control what came in since the last turn; to be called once a turn, before packets are made.
+    /// Reports arrivals since the last iteration to the control; to be called once an iteration, before packets are
+    /// made.
     pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
         // A decision that nobody asked for in time is made late, not never.
         if self.ended.is_some() {
@@ -245,8 +246,9 @@ impl Driver {
         self.interval = self.control.interval().map(|length| Running::new(now, length));
     }
 
-    /// Tells the control of an interval that is over, or asks again if it could not decide then, and gives what it decided,
-    /// if it records that. To be called once the packets of the turn have left, so that no decision holds them up.
+    /// Tells the control of an interval that is over, or asks again if it could not decide then, and returns its
+    /// decision, if it records that. To be called once the packets of the turn have left, so that no decision holds
+    /// them up.
     pub fn decide(&mut self, now: Instant) -> Option<Decision> {
         let before = self.control.window_bytes();
         match self.ended.take() {

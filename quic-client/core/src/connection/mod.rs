@@ -42,7 +42,7 @@ pub struct Conn {
     pub opened: Instant,
     /// When its handshake was done.
     pub established: Option<Instant>,
-    /// ECN marks on what was received.
+    /// ECN marks on received packets.
     pub ecn: EcnCounts,
     /// Smoothed RTT over the samples taken.
     pub rtt: RttSummary,
@@ -380,7 +380,7 @@ fn send(
     }
 }
 
-/// Payload: what is sent is never looked at, and its place in the stream is what QUIC itself protects.
+/// Payload: its bytes are never looked at, and QUIC itself protects their order.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// Payload to be put on a stream.

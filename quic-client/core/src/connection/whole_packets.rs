@@ -40,7 +40,7 @@ pub struct Losses {
 pub struct WholePackets {
     payload: u64,
     carries: u64,
-    /// Stream bytes handed over, or handed back by loss, less those sent: what quiche holds, or a little less.
+    /// Stream bytes handed over, or handed back by loss, less those sent: quiche's content, or a little less.
     held: i64,
     losses: Losses,
     window: Option<u64>,
@@ -76,8 +76,8 @@ impl WholePackets {
         self.held -= (doubtful * self.carries) as i64;
     }
 
-    /// Bytes to hand over now, `capacity` being what quiche would take: after an acknowledgement, its window. If the
-    /// peer's flow control leaves less than that, `window_room` is what the window has room for.
+    /// Bytes to hand over now, `capacity` being the bytes that quiche would take: after an acknowledgement, its window.
+    /// If the peer's flow control leaves less than that, `window_room` is what the window has room for.
     pub fn room(&mut self, capacity: usize, window_room: Option<usize>) -> usize {
         let room = window_room.map_or(capacity as u64 + self.written, |room| room as u64);
         let window = self.window.unwrap_or(0).max(room);

@@ -228,8 +228,8 @@ impl Paths {
         }
     }
 
-    /// Does what is due: after datagrams were received, and at the [`Paths::deadline`]. `new_cid` makes a connection ID
-    /// of ours with its reset token; packets to it must reach this connection from then on.
+    /// Handles all that is due: after datagrams were received, and at the [`Paths::deadline`]. `new_cid` makes a
+    /// connection ID of ours with its reset token; packets to it must reach this connection from then on.
     pub fn poll(
         &mut self,
         quic: &mut quiche::Connection,

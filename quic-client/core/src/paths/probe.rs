@@ -65,7 +65,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Begins. `rtt`: what is known of the path's. `timeouts`: quiche's count of them on the path. `before`: it was
+    /// Begins. `rtt`: the path's, where known. `timeouts`: quiche's count of them on the path. `before`: it was
     /// validated before.
     pub fn new(now: Instant, rtt: Option<Duration>, timeouts: usize, before: bool) -> Self {
         // RFC 9002 5.3: the first estimate of the deviation is half the RTT.

@@ -150,7 +150,7 @@ pub struct WindowStep {
     pub scope: Scope,
     /// The window from then on.
     pub window_bytes: u64,
-    /// The new limit less what was received: what may still come.
+    /// The new limit less the received bytes: the bytes that may still come.
     pub promised_bytes: u64,
     /// Received bytes, to the highest offset.
     pub received_bytes: u64,
@@ -292,7 +292,7 @@ impl Windows {
         result
     }
 
-    /// Tells the budget what is promised now: the connection's limit less what was received.
+    /// Tells the budget the promise now: the connection's limit less the received bytes.
     pub fn promised(&mut self, promised_bytes: u64) {
         self.budget.borrow_mut().promise(self.share, promised_bytes);
     }
@@ -337,7 +337,7 @@ impl Windows {
         let (want, part) = match u.scope {
             Scope::Connection => {
                 self.conn_demand_bytes = self.conn.observe(u.now, u.received_bytes, u.rtt);
-                // A sender at most doubles what it has sent, in each round trip, whatever the estimates say.
+                // A sender at most doubles its sent bytes, in each round trip, whatever the estimates say.
                 let most = (u.received_bytes + FIRST_FLIGHT_BYTES) as f64 * self.conn.gain();
                 self.conn_demand_bytes = self.conn_demand_bytes.min(most as u64);
                 let want = with_slack(u.scope, held + self.conn_demand_bytes).min(held + most as u64);

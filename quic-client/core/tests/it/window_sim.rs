@@ -181,7 +181,7 @@ pub fn transfer_believing(
         queue.push(Reverse((at, number, event)));
     };
     loop {
-        // The sender sends what it may.
+        // The sender sends as much as it may.
         let mut starved = false;
         while cwnd >= in_flight + PACKET_BYTES {
             let room = |n: usize| left[n].min(limits[n] - sent[n]).min(limit - sent_total);

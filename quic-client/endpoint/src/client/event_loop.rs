@@ -24,7 +24,7 @@ pub const INTERFACES: u64 = u64::MAX - 1;
 /// Subject of errors of the interfaces' list or monitor.
 pub const NETLINK: &str = "network interfaces (rtnetlink)";
 
-/// A flow and what the loop knows of it.
+/// A flow and its state in the loop.
 struct Slot {
     flow: Flow,
     /// Its entry in `timers`.
@@ -33,7 +33,7 @@ struct Slot {
     retired: bool,
 }
 
-/// All flows, their timers, and what is written while they run.
+/// All flows, their timers, and the outputs while they run.
 pub struct EventLoop<'a> {
     context: Context<'a>,
     slots: Vec<Slot>,
@@ -179,7 +179,7 @@ impl<'a> EventLoop<'a> {
         Ok(())
     }
 
-    /// A flow is over: its last lines are written and what it holds is given back.
+    /// A flow is over: its last lines are written and its resources are freed.
     fn retire(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
         self.sample(i, now)?;
         let Slot { flow, timer, retired } = &mut self.slots[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Session`]: what happens in a turn of one connection. Its other parts: `starting`, `transfer` and `ending` for
+//! [`Session`]: one connection in an event-loop iteration. Its other parts: `starting`, `transfer` and `ending` for
 //! tasks, `routes`, `path_events` and `moving` for paths.
 
 mod ending;

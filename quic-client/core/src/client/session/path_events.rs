@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of a session's paths, and what the strategy learns from them.
+//! Changes of a session's paths, and the strategy's samples of them.
 
 use super::Session;
 use super::task::Chosen;

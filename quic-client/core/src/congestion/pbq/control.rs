@@ -126,14 +126,14 @@ impl Pbq {
         }
     }
 
-    /// Eq. 4's exponent for what the policy gave at a window of so many packets.
+    /// Eq. 4's exponent for the policy's output at a window of so many packets.
     fn action(&self, drawn: f64, interval: &Interval, window_packets: f64) -> f64 {
         let bound = self.weights.action_bound;
         let action = drawn.clamp(-1.0, 1.0) * bound;
         let action = self.weights.fairness.map_or(action, |fairness| fairness.step(action, window_packets, bound));
         let growth = self.weights.growth;
         let half = interval.window_bytes / 2;
-        // The application ran out of data: the rate says what it sent, and not what the path can carry.
+        // The application ran out of data: the rate is that of the application, and not of the path.
         let ran_dry = interval.in_flight_bytes < half && interval.lost_bytes == 0;
         let used = interval.most_in_flight_bytes >= half;
         let least = if growth.stays_when_dry() && ran_dry { 0.0 } else { -bound };
@@ -204,14 +204,14 @@ impl Pbq {
         packets.clamp(*bounds.start(), *bounds.end()) * self.packet_bytes
     }
 
-    /// Puts in force what the policy gave.
+    /// Puts the policy's output in force.
     fn put_in_force(&mut self, asked: Asked, mean: f64) {
         let Asked { seen, measured, path_changed } = asked;
         let interval = seen.interval;
         let mut by = if path_changed { By::PathChanged } else { seen.by };
         let Drawn { noise, new } = self.noise.as_mut().map_or(Drawn { noise: 0.0, new: 0.0 }, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
-        // When the policy takes the window back it goes on from what is in force.
+        // When the policy takes the window back it goes on from the window in force.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
         let action = match by {
             By::RttProbe | By::PathChanged => 0.0,
@@ -297,7 +297,7 @@ impl CongestionControl for Pbq {
         if probed || self.path.phase != Phase::Off {
             by = if by == By::Policy { By::RttProbe } else { by };
         }
-        // An interval of a probe says nothing of what the policy did.
+        // An interval of a probe is no evidence about the policy.
         if !probed {
             self.path.history.pop_front();
             self.path.history.push_back(self.weights.normalised(&measured));

@@ -15,7 +15,7 @@ const SERVER: &str = "10.9.9.9:4433";
 /// The stateless reset token of the server's first connection ID. Those of the others are their numbers.
 pub const HANDSHAKE_TOKEN: u128 = 1 << 100;
 
-/// One way of one path: what it does to a datagram.
+/// One way of one path: its effect on a datagram.
 #[derive(Clone)]
 pub struct Link {
     /// Each way.
@@ -54,7 +54,7 @@ pub struct Allow {
     /// It thinks this long before it answers.
     pub think: Duration,
     pub cc: quiche::CongestionControlAlgorithm,
-    /// It sends again what was in flight on a path that was left; quiche by itself does not.
+    /// It sends again the data in flight on a path that was left; quiche by itself does not.
     pub resend: bool,
 }
 
@@ -77,7 +77,7 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-/// One request: what came of it.
+/// One request and its result.
 #[derive(Debug, Default)]
 pub struct Task {
     pub bytes: u64,

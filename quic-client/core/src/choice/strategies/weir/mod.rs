@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir`: path choice that learns from probes as well as from tasks.
 //!
-//! The paper's strategies learn what a path is worth by sending tasks over it, so each look at a bad path costs a task.
+//! The paper's strategies learn the value of a path by sending tasks over it, so each look at a bad path costs a task.
 //! A probe (PATH_CHALLENGE to PATH_RESPONSE) on a standby path costs two datagrams and no time. Here both kinds of
 //! measurement update a small state of each path:
 //!
@@ -10,7 +10,7 @@
 //! task  = k R + D + noise + (now and then an outlier)
 //! ```
 //!
-//! R is the path's round-trip time, which changes quickly; D is what a task takes beyond k round trips (rate, server),
+//! R is the path's round-trip time, which changes quickly; D is the time of a task beyond k round trips (rate, server),
 //! which changes slowly; k is the number of round trips a task takes, common to all paths. So:
 //!
 //! - a path is known from its probes before it has carried a task, D being taken from the other paths;
@@ -80,8 +80,8 @@ const FIRST_PROBE_TASKS: u64 = 2;
 /// A try must promise this share of the time.
 const TRY_GAIN: f64 = 0.05;
 
-/// A path that may have become better in what probes don't show is tried again when the tries cost at most this share
-/// of what they could gain, and not before so many tasks.
+/// A path that may have become better in ways that probes don't show is tried again when the tries cost at most this
+/// share of what they could gain, and not before so many tasks.
 const RETRY_SHARE: f64 = 0.02;
 const RETRY_TASKS: u64 = 50;
 
@@ -106,7 +106,7 @@ struct Outlook {
     mean: f64,
     /// Deviation of one task.
     sd: f64,
-    /// The same if what probes don't show turns out well.
+    /// The same if that turns out well.
     lucky: f64,
     lucky_sd: f64,
 }
@@ -198,7 +198,7 @@ impl Weir {
         let rate = mixed(|t| t.outliers).clamp(PROBE_OUTLIERS, 1.0);
         // Variance of a task's excess, outliers being of one size.
         let scatter = (1.0 - rate) / rate;
-        // Odds that the first outlier was the beginning of a change, times what those after it say.
+        // Odds that the first outlier was the beginning of a change, times the likelihood of those after it.
         let lasting = self.lasting.mean.clamp(0.01, 0.99);
         let later = (t.up.tasks - Evidence::llr(t.chance(true))).max(0.0);
         let odds = lasting / (1.0 - lasting) * later.exp();
@@ -265,7 +265,7 @@ impl Strategy for Weir {
         }
     }
 
-    /// A path that was away: what is known of it is old.
+    /// A path that was away: its state is old.
     fn returned(&mut self, path: PathId) {
         self.failed(path);
     }

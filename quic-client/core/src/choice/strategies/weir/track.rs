@@ -26,7 +26,7 @@ const FLICKER: u64 = 8;
 const GAIN_R: f64 = 0.05;
 const GAIN_D: f64 = 0.02;
 
-/// k R is at least and at most this much of what a task is expected to take.
+/// k R is at least and at most this much of a task's expected time.
 const PLAUSIBLE_R: (f64, f64) = (0.1, 1.1);
 
 /// Times in ms are kept within these.
@@ -70,7 +70,7 @@ pub(super) struct Track {
     pub down: Evidence,
     pub measured: u64,
     changed: Option<Change>,
-    /// Mean of what tasks were above the expected as outliers, and how many tasks were.
+    /// Mean time of outlier tasks above the expected, and how many tasks were.
     pub excess: Shrunk,
     pub outliers: Shrunk,
     /// An outlier that may be the beginning of a change: how much it was above.
@@ -231,8 +231,8 @@ impl Track {
         let (shift, h) = latest[(latest.len() - 1) / 2];
         // A small task among large ones has too little of D to tell of it.
         let of_d = !by_probes && h[1] >= SMALL_SHARE * self.largest;
-        // Let go of what may have changed, then believe what was measured. If tasks alone say so, both may have: a
-        // later probe sorts it out, by the covariance.
+        // Forget the state that may have changed, then use the measurement. If tasks alone show the change, both may
+        // have: a later probe sorts it out, by the covariance.
         let mut p = self.p;
         if by_probes || !e.vouched {
             p[0][0] = (p[0][0] + (shift / if by_probes { 1.0 } else { h[0] }).powi(2)).min(VAR_MAX);
