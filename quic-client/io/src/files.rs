@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bits of a folder's mode: others may write to it; they may not remove what is not theirs.
+/// Bits of a folder's mode: others may write to it; they may not remove others' files.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 /// The kernel asks to resolve again a path that was changed meanwhile.
@@ -70,7 +70,7 @@ fn is_ours_alone(path: &Path) -> io::Result<bool> {
     if folder.mode() & OTHERS_WRITE == 0 {
         return Ok(true);
     }
-    // In a sticky folder what is ours stays where it is.
+    // In a sticky folder our files stay where they are.
     Ok(folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m)))
 }
 

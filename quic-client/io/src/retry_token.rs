@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tokens of Retry packets (RFC 9000 8.1.2): what a server would have to remember of a client goes to the client, which
-//! brings it back from the address that it says it has. Nothing is kept here but a key.
+//! Tokens of Retry packets (RFC 9000 8.1.2): a client's state goes to the client, which brings it back from the address
+//! that it says it has. Nothing is kept here but a key.
 
 use crate::fault::Fault;
 use crate::random;

@@ -322,7 +322,7 @@ impl Report {
     }
 }
 
-/// Prints the report of all flows, and on standard error what went wrong. Returns the program's exit code.
+/// Prints the report of all flows, and on standard error the faults. Returns the program's exit code.
 ///
 /// # Errors
 /// Standard output can't be written.

@@ -54,7 +54,7 @@ impl<'a> Router<'a> {
         Router { batch, sockets, current: 0 }
     }
 
-    /// Sends what is left in the batch.
+    /// Sends the rest of the batch.
     pub fn flush(self) {
         self.batch.flush(&mut self.sockets[self.current].socket);
     }

@@ -293,7 +293,7 @@ impl Server {
         Ok(())
     }
 
-    /// Writes the last lines of all connections that are left, and reports what is missing. Returns the exit code.
+    /// Writes the last lines of all connections that are open, and reports missing lines. Returns the exit code.
     fn end(mut self, now: Instant) -> Result<u8, Fault> {
         for connection in self.connections.take_all() {
             self.note_end(connection, now)?;

@@ -10,8 +10,8 @@ use weir_core::report::samples::Timebase;
 use weir_core::report::trajectory;
 use weir_io::files;
 
-/// Writes what is seen to `state-N` in a folder, until the other program has put `action-N` there: a number from -1 to 1,
-/// or `end`. Each file appears whole, by renaming; the reader removes it.
+/// Writes the observation to `state-N` in a folder, until the other program has put `action-N` there: a number from -1
+/// to 1, or `end`. Each file appears whole, by renaming; the reader removes it.
 ///
 /// With a patience it looks whether the answer is there and does not wait for it: the connection, and all others of the
 /// program, go on. A program that gives no answer in that time gets no further question. Without a patience it waits on

@@ -49,7 +49,7 @@ impl Trajectory {
         Ok(written?)
     }
 
-    /// Discards what is not written yet: it could not be.
+    /// Discards unwritten lines: writing failed.
     pub fn abandon(self) {
         self.out.abandon();
     }
@@ -65,7 +65,7 @@ pub struct Trajectories {
 }
 
 impl Trajectories {
-    /// None yet. `say` is for what goes wrong.
+    /// None yet. `say` reports failures.
     pub fn new(say: fn(&str)) -> Trajectories {
         Trajectories { say, ended: false, lost: 0 }
     }
@@ -114,7 +114,7 @@ impl Trajectories {
         }
     }
 
-    /// Reports what is missing. True if nothing is.
+    /// Reports missing parts. True if there are none.
     pub fn finish(&self) -> bool {
         if self.lost > 0 {
             (self.say)(&format!("--cc-trajectories: {} connections have none, or none that is whole", self.lost));

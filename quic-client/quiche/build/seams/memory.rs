@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The seams for what a connection keeps in memory: until it is acknowledged, or until it can be read.
+//! The seams for the memory of a connection: until it is acknowledged, or until it can be read.
 
 use super::Seam;
 

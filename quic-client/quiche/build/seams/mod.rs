@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The seams: what is replaced in quiche's source. Pure, so that tests can move one.
+//! The seams: replacements in quiche's source. Pure, so that tests can move one.
 
 mod amplification;
 mod congestion;
@@ -19,7 +19,7 @@ pub struct Seam {
     pub to: &'static str,
 }
 
-/// All of them. Those with a rule call `hooks`, which by default gives what quiche would have done.
+/// All of them. Those with a rule call `hooks`, which by default behaves as quiche.
 pub fn all() -> impl Iterator<Item = &'static Seam> {
     [SEAMS, amplification::SEAMS, congestion::SEAMS, memory::SEAMS, path_mtu::SEAMS, timestamps::SEAMS]
         .into_iter()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions that the seams in quiche's source call, and what the core needs beyond quiche's public interface.
-//! Rules for receive windows and a congestion window can take the place of quiche's; without them each function gives
-//! what quiche itself would have done.
+//! The functions that the seams in quiche's source call, and functions that the core needs beyond quiche's public
+//! interface. Rules for receive windows and a congestion window can take the place of quiche's; without them each
+//! function gives what quiche itself would have done.
 //!
 //! A rule is in force for the length of one call of [`send`] or [`retune`], a congestion window for the length of
 //! [`with_congestion_window`]. Both are kept per thread, since quiche has no place for them in its connection.
@@ -61,11 +61,11 @@ pub struct WindowUpdate {
     pub since_last: Option<Duration>,
     /// The window now.
     pub window_bytes: u64,
-    /// Its upper bound; what a rule gives beyond it is cut.
+    /// Its upper bound; a rule's larger value is cut.
     pub max_window_bytes: u64,
     /// Bytes that the application has read.
     pub consumed_bytes: u64,
-    /// Bytes up to the highest offset received (RFC 9000 4.1): what flow control counts.
+    /// Bytes up to the highest offset received (RFC 9000 4.1): the count of flow control.
     pub received_bytes: u64,
     /// The limit advertised to the peer (MAX_DATA or MAX_STREAM_DATA).
     pub max_data_bytes: u64,
@@ -73,13 +73,13 @@ pub struct WindowUpdate {
 
 /// A rule for receive windows, of the connection and of its streams.
 ///
-/// The new limit is what was read plus the window, but never less than the limit advertised before: the peer may have
+/// The new limit is the read bytes plus the window, but never less than the limit advertised before: the peer may have
 /// used that already. quiche asks again if the update found no room in a packet; `max_data_bytes` is then the same.
 pub trait WindowRule {
     /// The window, in bytes, from now on. quiche is about to send an update: less than half of the window is available,
     /// or [`WindowRule::due`] wanted it.
     ///
-    /// quiche may later tell a limit again at this window without asking, when an update was lost: what is given here
+    /// quiche may later tell a limit again at this window without asking, when an update was lost: the returned window
     /// may be used until another is.
     fn next(&mut self, update: &WindowUpdate) -> u64;
 
@@ -90,7 +90,7 @@ pub trait WindowRule {
     }
 
     /// quiche keeps the connection's window at 1.5 times each stream's window: here it asks for that. The window is
-    /// raised to what this gives; 0 for not at all.
+    /// raised to the result; 0 for not at all.
     fn lower_bound(&mut self, window_bytes: u64, max_window_bytes: u64, wanted_bytes: u64) -> u64 {
         let _ = (window_bytes, max_window_bytes);
         wanted_bytes
@@ -318,7 +318,7 @@ pub(crate) fn pacing_rate(rate: crate::recovery::Bandwidth) -> crate::recovery::
     rate
 }
 
-/// A round-trip time, and what is known of its two ways.
+/// A round-trip time, and its one-way times, where known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RttSample {
     /// From the packet's sending to the arrival of the acknowledgement (RFC 9002 5.1).
@@ -461,7 +461,7 @@ pub(crate) fn next(
     })
 }
 
-/// Seam `lower-bound`: what the connection's window is raised to.
+/// Seam `lower-bound`: lower bound of the connection's window.
 pub(crate) fn lower_bound(window_bytes: u64, max_window_bytes: u64, wanted_bytes: u64) -> u64 {
     ask(|rule, _| rule.lower_bound(window_bytes, max_window_bytes, wanted_bytes)).unwrap_or(wanted_bytes)
 }
@@ -584,8 +584,8 @@ pub(crate) fn taken_up(path: &mut Path) {
     path.given_up = false;
 }
 
-/// Seam `coalesced`: what becomes of a packet for which there are no keys (any more). The rest of its datagram must be
-/// read (RFC 9000 12.2). quiche drops it: a client that has not heard that the handshake is confirmed then sends its 1-RTT
+/// Seam `coalesced`: fate of a packet for which there are no keys (any more). The rest of its datagram must be read
+/// (RFC 9000 12.2). quiche drops it: a client that has not heard that the handshake is confirmed then sends its 1-RTT
 /// packets behind Handshake packets for nothing. (A 1-RTT packet is the last one, and may be a stateless reset.)
 pub(crate) fn passed_over(e: crate::Error, ty: crate::packet::Type, bytes: usize) -> Result<usize> {
     if e == crate::Error::Done && ty != crate::packet::Type::Short {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The seams of loss recovery: what a path left behind, and what is sent when a probe timeout fires.
+//! The seams of loss recovery: packets left behind on a path, and packets of a probe timeout.
 
 use crate::recovery::RecoveryOps;
 
@@ -105,7 +105,8 @@ macro_rules! left_behind_bbr2 {
     }};
 }
 
-// At a migration: what is old by any later packet, then what quiche would find. Its timer knows of that alone.
+// At a migration: packets that are old by any later packet, then those that quiche would find. Its timer knows of that
+// alone.
 macro_rules! left_behind_moved {
     ($recovery:expr, $epoch:expr, $left_behind:expr, $own:expr) => {{
         let known = $recovery.epochs[$epoch].largest_acked_anywhere;
@@ -142,7 +143,7 @@ macro_rules! probe_all_spaces {
             let open = space.$in_flight > 0 && (epoch != Application || $handshake.completed);
             let probes = if epoch == $due { probes } else { space.loss_probes.max(usize::from(open)) };
             space.loss_probes = probes;
-            // quiche adds nothing to what is there.
+            // quiche adds nothing.
             if probes > 0 && space.lost_frames_pto.is_empty() {
                 let frames = crate::hooks::repeated_at_timeout(space.open(), probes);
                 space.lost_frames_pto.extend(frames);
@@ -161,8 +162,8 @@ pub(crate) fn owes_a_probe(recovery: &crate::recovery::Recovery) -> bool {
 /// RFC 9002 6.2.4.
 pub(crate) const MAX_PTO_PROBES: usize = 2;
 
-/// Seams `timeout*`: what a space sends again, each frame once. Of each packet in flight it is given whether it carries
-/// CRYPTO or STREAM, and its frames; `oldest` of those that do are repeated as a whole, as quiche does.
+/// Seams `timeout*`: frames that a space sends again, each frame once. Of each packet in flight it is given whether it
+/// carries CRYPTO or STREAM, and its frames; `oldest` of those that do are repeated as a whole, as quiche does.
 pub(crate) fn repeated_at_timeout<'a>(
     in_flight: impl Iterator<Item = (bool, &'a [crate::frame::Frame])>,
     mut oldest: usize,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TIMESTAMP frames (draft-huitema-quic-ts): who acknowledges says when, so that a sender can tell a queue on the way of
-//! its packets from one on the way of the acknowledgements. The clocks of the two ends need not agree: only differences
-//! mean anything.
+//! TIMESTAMP frames (draft-huitema-quic-ts): the sender of an acknowledgement gives its time, so that the other side
+//! can tell a queue on the way of its packets from one on the way of the acknowledgements. The clocks of the two ends
+//! need not agree: only differences mean anything.
 
 use super::Restore;
 use crate::{Config, Connection, Error, Result};

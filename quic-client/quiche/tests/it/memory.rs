@@ -73,7 +73,7 @@ fn what_is_behind_a_gap_counts_until_the_gap_is_filled() {
     assert_eq!(unread(&server), Unread::default());
     let mut sent = pieces(&mut client, 8);
     let first = sent.remove(0);
-    // Every second one: what is missing between them counts as if it were there, up to a bound.
+    // Every second one: missing bytes between them count as if it were there, up to a bound.
     let (kept, missing): (Vec<_>, Vec<_>) = sent.into_iter().enumerate().partition(|(n, _)| n % 2 == 1);
     to_server(&mut server, kept.into_iter().map(|(_, packet)| packet).collect());
     assert_eq!(all_read(&mut server).len(), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A seam that has moved must fail the build, with a message that says which and what to do.
+//! A seam that has moved must fail the build, with a message that names the seam and the remedy.
 
 #[path = "../../build/seams/mod.rs"]
 mod listed;

@@ -21,8 +21,7 @@ use weir_core::window::budget::LEAST_BYTES;
 use weir_io::address::ZonedIp;
 use weir_io::outputs::same_file;
 
-/// Sends requests over QUIC and reports what the network did to them. Each flow is a connection of its own with one
-/// request or many.
+/// Sends requests over QUIC and reports their results. Each flow is a connection of its own with one request or many.
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
 /// lost before it was up; 4 no agreement on TLS, protocol or version; 5 timeout, also of --max-time and --read-timeout; 6
@@ -170,7 +169,7 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
 }
 
 impl Options {
-    /// Refuses options that contradict each other in what they write, or that have no effect.
+    /// Refuses options that contradict each other in their outputs, or that have no effect.
     ///
     /// # Errors
     /// The first contradiction.
