@@ -445,7 +445,7 @@ pub enum FieldOut {
         offset: u32,
         left: u8,
     },
-    /// Writes what was joined.
+    /// Writes the joined value.
     Bytes(u8),
     Wide {
         offset: u32,
@@ -513,7 +513,7 @@ pub type Data = Vec<(Source, u32, Option<Cell>)>;
 pub struct HashCode {
     pub algo: HashAlgorithm,
     /// For a checksum: cells whose place is known, and how far left their values stand within 16 bits, and the bits
-    /// that they take; `data` holds what comes behind them.
+    /// that they take; `data` holds the bytes behind them.
     pub placed: Vec<(Cell, u8)>,
     pub placed_bits: u32,
     pub data: Data,

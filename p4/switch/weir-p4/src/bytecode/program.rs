@@ -121,7 +121,7 @@ pub struct Table {
     pub entries: Vec<ConstEntry>,
     /// Whether all entries are the program's own.
     pub const_entries: bool,
-    /// The program's property of this name; what controllers send is not affected.
+    /// The program's property of this name; controllers' values are not affected.
     pub largest_priority_wins: bool,
     /// Entries that controllers may add.
     pub size: u64,

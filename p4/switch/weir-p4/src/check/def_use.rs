@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Warnings of reads that have no value: of variables that no path has assigned, and of headers that were made invalid.
-//! An approximation over the syntax tree that prefers silence: what any branch, call or loop may have assigned is taken
-//! as assigned.
+//! An approximation over the syntax tree that prefers silence: a variable that any branch, call or loop may have
+//! assigned is taken as assigned.
 use super::prelude::*;
 use crate::syntax::diagnostics::Diagnostics;
 use std::collections::BTreeSet;

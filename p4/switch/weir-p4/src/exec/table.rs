@@ -496,7 +496,7 @@ impl TableState {
         Ok(())
     }
 
-    /// Changes what runs when nothing matches.
+    /// Changes the default action.
     ///
     /// # Errors
     /// The default is constant, or the action does not fit.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! p4/pid_delay.p4 as the bottleneck of a line, in virtual time: what the AQM holds, what it counts, what it reports.
+//! p4/pid_delay.p4 as the bottleneck of a line, in virtual time: its delay, its counters, its reports.
 use crate::common::{PACKET_BYTES, add, packet, profile, program};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

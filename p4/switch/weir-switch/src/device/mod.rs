@@ -197,12 +197,12 @@ impl Device {
         self.spent >= TURN_STEPS
     }
 
-    /// The work for all frames so far: steps of programs, and what it costs to receive and send, in steps.
+    /// The work for all frames so far: steps of programs, and the cost of receiving and sending, in steps.
     pub fn work(&self) -> u64 {
         self.work
     }
 
-    /// Opens the road to controllers: at most [`EVENTS`] wait, what does not fit is counted in `events_lost`.
+    /// Opens the queue of events to controllers: at most [`EVENTS`] wait, others are counted in `events_lost`.
     pub fn subscribe(&mut self) -> mpsc::Receiver<Event> {
         let (sender, receiver) = mpsc::channel(EVENTS);
         self.events = Some(sender);
@@ -217,7 +217,7 @@ impl Device {
         }
     }
 
-    /// Tells the device what time it is, in nanoseconds since it started.
+    /// Sets the device's time, in nanoseconds since it started.
     pub fn tick(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
     }
@@ -286,7 +286,7 @@ impl Device {
         }
     }
 
-    /// Lets out what is due; gives the time at which it wants to be called again.
+    /// Sends the packets that are due; gives the time at which it wants to be called again.
     pub fn poll(&mut self, now_ns: u64, out: &mut dyn Sink) -> Option<u64> {
         self.tick(now_ns);
         // Received frames have had their share; packets from controllers and queued ones have their own.
@@ -322,7 +322,7 @@ impl Device {
 
     fn enqueue(tm: &mut TrafficManager<Queued>, switch: &mut Switch, q: Queued, now_ns: u64) {
         let (port, priority, length) = (q.port, usize::from(q.priority), u64::from(q.length));
-        // The traffic manager has counted what it refuses.
+        // The traffic manager has counted the rejected packets.
         if let Err((_, refused)) = tm.enqueue(port, priority, length, q, now_ns) {
             switch.discard(refused);
         }
@@ -336,7 +336,8 @@ impl Device {
         }
     }
 
-    /// Egress for what is due, then what is to be parsed again, until nothing is left or others had to wait enough.
+    /// Egress for packets that are due, then packets to be parsed again, until none is left or others had to wait
+    /// enough.
     fn run(&mut self, out: &mut dyn Sink) {
         for _ in 0..PASSES {
             if self.is_tired() {

@@ -19,7 +19,7 @@ use tonic::transport::server::TcpIncoming;
 use tracing::{error, warn};
 use weir_p4::bytecode::program::Program;
 
-/// Connections at most; each of them has what may wait on it.
+/// Connections at most; each of them has its own queue.
 const MAX_CONNECTIONS: usize = 512;
 const MAX_REQUESTS_PER_CONNECTION: u32 = 32;
 /// A controller that is silent for as long as both together is gone.
@@ -87,10 +87,10 @@ pub struct Listening {
     addr: SocketAddr,
 }
 
-/// Takes the address, with what rights that needs: to serve needs none.
+/// Takes the address, with the rights that it needs: to serve needs none.
 ///
 /// # Errors
-/// Says what can't be had: the address, the certificate.
+/// Names the missing resource: the address, the certificate.
 pub fn listen(config: ServeConfig) -> Result<Listening, String> {
     let cannot = |e: &dyn std::fmt::Display| format!("P4Runtime server on {}: {e}", config.addr);
     let mut builder = tonic::transport::Server::builder()
@@ -115,7 +115,7 @@ impl Listening {
     /// Starts the server; `audit` is where changes are told.
     ///
     /// # Errors
-    /// Says what can't be had: a thread, or the program's P4Info.
+    /// Names the missing resource: a thread, or the program's P4Info.
     pub fn serve(
         self,
         handle: Handle,

@@ -49,7 +49,7 @@ impl Loop<'_> {
     /// Runs until a signal ends it.
     ///
     /// # Errors
-    /// When the kernel refuses what the loop lives by.
+    /// When a system call of the loop fails.
     pub fn run(&mut self) -> Result<()> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let links = system::link_changes()?;
@@ -133,7 +133,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Does what signals ask for; true: to end.
+    /// Handles signals; true: to end.
     fn handle_signals(&mut self) -> bool {
         while let Some(signal) = system::next_signal(self.signals) {
             match signal {

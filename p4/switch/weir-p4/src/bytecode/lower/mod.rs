@@ -39,9 +39,9 @@ struct Lower<'p> {
     loops: Vec<(Label, Label)>,
     /// Code that runs when a callee exits.
     pending: Vec<(Label, &'p Block)>,
-    /// The labels of what was pending.
+    /// The labels of the pending code.
     around: Vec<Label>,
-    /// Where the last label stands: what comes before it and what comes behind it are not one.
+    /// Where the last label stands: code before it and code behind it are not one block.
     fence: Pc,
     /// Slots that are known not to be zero.
     known: Vec<Slot>,

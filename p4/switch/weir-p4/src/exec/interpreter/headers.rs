@@ -162,7 +162,7 @@ impl<'a> Machine<'a> {
             cells[(x.len - by) * x.each..].fill(0);
         }
         for offset in &x.wide {
-            // Each element takes what lay `by` before or behind it.
+            // Each element takes the one that lay `by` before or behind it.
             for k in 0..x.len {
                 let to = if x.push { x.len - 1 - k } else { k };
                 let from = if x.push { to.checked_sub(by) } else { Some(to + by).filter(|f| *f < x.len) };

@@ -139,7 +139,7 @@ impl<'a> Machine<'a> {
             HashAlgorithm::Random => self.state.random(),
             algo => hash_of(algo, &self.scratch.data.bytes),
         };
-        // BMv2 knows nothing of the selector's width and takes 32 bits of what the algorithm gives.
+        // BMv2 knows nothing of the selector's width and takes 32 bits of the algorithm's result.
         let h = h & 0xffff_ffff;
         let members = self.state.profiles[profile].groups.get(&group).filter(|m| !m.is_empty())?;
         Some(members[(h % members.len() as u64) as usize])

@@ -111,7 +111,7 @@ impl Answer {
         self.until(|w| w.messages.is_empty(), patience, None).await
     }
 
-    /// Throws away what waits and ends the answer with a reason.
+    /// Drops the queue and ends the answer with a reason.
     pub fn give_up(&self, why: Status) {
         let reader = {
             let mut w = lock(&self.0.waiting);
@@ -217,7 +217,7 @@ mod tests {
         let soon = Some(Instant::now() + Duration::from_secs(1));
         while answer.put(message(), PATIENCE, soon).await.is_ok() {}
         answer.give_up(Status::aborted("others wait"));
-        // All that was put before but what there is room for.
+        // All earlier messages but those that fit.
         assert!(slow.await.unwrap() >= 6);
     }
 

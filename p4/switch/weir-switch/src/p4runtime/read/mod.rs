@@ -34,7 +34,7 @@ pub struct Filter {
     metadata: Vec<u8>,
 }
 
-/// Something to look at; tables, arrays and so on by their index in P4Info. Ranges are what is left to look at.
+/// Something to look at; tables, arrays and so on by their index in P4Info. Ranges are the rest to look at.
 #[derive(Clone, Debug)]
 pub enum Item {
     Entries(usize, Range<usize>, Arc<Filter>, Want),

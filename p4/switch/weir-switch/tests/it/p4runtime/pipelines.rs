@@ -53,7 +53,7 @@ async fn what_was_set_is_read_back_in_parts() {
     assert_eq!(c.get(ResponseType::CookieOnly).await, Some(cut(None, false)));
     assert_eq!(c.get(ResponseType::P4infoAndCookie).await, Some(cut(Some(p4info.clone()), false)));
     assert_eq!(c.get(ResponseType::DeviceConfigAndCookie).await, Some(cut(None, true)));
-    // Its own P4Info fits, and what is documentation may differ; anything else is named.
+    // Its own P4Info fits, and documentation may differ; anything else is named.
     let mut given = all.clone();
     given.p4info.as_mut().unwrap().pkg_info = None;
     c.set(Action::Verify, Some(given)).await.unwrap();
