@@ -11,4 +11,4 @@ PROFILES = _PACKAGE / "profiles"
 """`NAME.toml` for each profile."""
 
 P4_PROGRAMS = _PACKAGE / "p4_source" / "programs"
-"""`NAME.p4` for each program; what it includes is where it looks for it, in ../include."""
+"""`NAME.p4` for each program; its included files are in their place, in ../include."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir switch ...`: names of before 0.6, and what they are called now. They go with the next release."""
+"""`weir switch ...`: names of before 0.6, and the present ones. They go with the next release."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def translated(words: Sequence[str]) -> list[str]:
 
 
 def say(words: Sequence[str], now: Sequence[str]) -> None:
-    """One line that tells what to call."""
+    """One line with the present name."""
     old, new = " ".join(["weir switch", *words[:1]]), " ".join(["weir", *now])
     print(f"weir: `{old}` will go with the next release; call `{new}`", file=sys.stderr, flush=True)

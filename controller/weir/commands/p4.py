@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir p4`: what only a P4 switch has, over P4Runtime."""
+"""`weir p4`: functions of P4 switches alone, over P4Runtime."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ..sample import Counts, Sample
 
 
 class DataPlaneError(Exception):
-    """A device that can't do what was asked: device, port, what is wrong, what would be right."""
+    """A device that can't serve a request: device, port, fault, right form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class PortSettings:
 
 @dataclass(frozen=True)
 class PortStatus:
-    """A port now. attached: how the law is there. reading: the last there is; None where there is none.
-    trouble: what is wrong with it, "" for nothing."""
+    """A port now. attached: how the law is there. reading: the last there is; None where there is none. trouble: its
+    fault, "" for none."""
 
     port: str
     attached: str
@@ -86,7 +86,7 @@ class PortStatus:
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """A device now. program: what runs there, in words. notes: what its readings lack, and why."""
+    """A device now. program: its program, in words. notes: missing readings, and the reason."""
 
     program: str
     ports: tuple[PortStatus, ...]
@@ -128,7 +128,7 @@ class Device(ABC):
         return {port: PortSettings(gains) for port, gains in self.read_gains().items()}
 
     def change(self, port: str, base: Gains | None, changes: Mapping[str, Value]) -> None:
-        """Set these keys of a port, of gains or `own_keys`, on top of `base` or of what it has. Raises DataPlaneError,
+        """Set these keys of a port, of gains or `own_keys`, on top of `base` or of those it has. Raises DataPlaneError,
         ValueError for values that can't be."""
         present = self.read_gains()
         if port not in present:

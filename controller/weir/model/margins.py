@@ -21,10 +21,10 @@ class Margins:
     """None: no such crossover, or (settling_s) no pole found. stable: no closed-loop pole to the right.
 
     phase_margin_deg: at the crossover where it is least, crossover_rad_s; of an unstable loop never above 0, and below
-    -180 where the angle has turned further than a circle. gain_margin_db: what all gains may be
-    multiplied by until the edge, of stable loops from below, and in an unstable loop negative: what they must be
-    multiplied by to come to it. delay_margin_s: further dead time until the edge. settling_s: until what is left of a
-    disturbance is 2 % by the slowest closed-loop pole; None where it is unstable.
+    -180 where the angle has turned further than a circle. gain_margin_db: the factor on all gains up to the edge, of
+    stable loops from below, and in an unstable loop negative: what they must be multiplied by to come to it.
+    delay_margin_s: further dead time until the edge. settling_s: until what is left of a disturbance is 2 % by the
+    slowest closed-loop pole; None where it is unstable.
     """
 
     phase_margin_deg: float | None
@@ -45,7 +45,7 @@ def margins(
     form: str = "exact",
     settling: bool = True,
 ) -> Margins:
-    """Margins of the law with `gains` around `plant`; `loop.open_loop` says what u, row and signal are.
+    """Margins of the law with `gains` around `plant`; `loop.open_loop` defines u, row and signal.
 
     settling: False leaves settling_s out, which is most of the time it takes (2 of 10 ms stay).
     At an operating point with U = 0 there is no loop: all None, and stable.

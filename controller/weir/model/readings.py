@@ -2,7 +2,7 @@
 """Does the paper's phase margin of 49 degrees come out under any reading of its Eq. 15 to 18?
 
 The paper gives neither T, S, N, R nor which of Table II's gains alpha, beta and gamma are, nor any unit. Each reading
-here is one choice of all of them; docs/design/model.md has what comes of it.
+here is one choice of all of them; docs/design/model.md has the results.
 """
 
 from __future__ import annotations

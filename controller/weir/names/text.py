@@ -11,7 +11,7 @@ PREFIX_BITS = COMPONENTS_MATCHED * COMPONENT_BITS
 
 
 class BadName(ValueError):
-    """A text that is no name; says why and what would be right."""
+    """A text that is no name; the message gives the reason and the right form."""
 
 
 def components(text: str) -> tuple[str, ...]:

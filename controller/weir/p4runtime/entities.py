@@ -92,7 +92,7 @@ class OneShot:
 
 @dataclass(frozen=True)
 class Count:
-    """A counter's state; what the counter's unit leaves out is 0."""
+    """A counter's state; values outside the counter's unit are 0."""
 
     packets: int = 0
     bytes: int = 0

@@ -154,7 +154,7 @@ class Program(ABC):
     # Contents
 
     tables: ClassVar[tuple[str, ...]]
-    """Those that `weir p4 deploy` owns: what is in them and not in its file goes."""
+    """Those that `weir p4 deploy` owns: their entries that are not in its file are removed."""
     routes_ip: ClassVar[bool] = True
     """Whether it has tables for stations, next hops and routes."""
     names: ClassVar[NameTables | None] = None

@@ -19,7 +19,7 @@ _PER_FLOW = 16  # a spinning flow tells once a round trip and must not outweigh 
 @dataclass(frozen=True, slots=True)
 class Rtt:
     """rtt_us: median over flows. spread_us: median distance of a flow's from it. base_us: the least lately.
-    lower_bound: only far halves were seen, so the true round trip is longer. source: what most flows were measured by.
+    lower_bound: only far halves were seen, so the true round trip is longer. source: the method of most flows.
     """
 
     rtt_us: int

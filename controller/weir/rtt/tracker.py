@@ -164,15 +164,16 @@ def _word(key: Key) -> int:
 
 
 class RttTracker:
-    """Feed it the packets of one interface; it gives back what each one completes. Handshakes under way are bounded by
-    `max_pending` for each protocol (the oldest goes), flows watched beyond them by `max_watched` for each."""
+    """Feed it the packets of one interface; it returns the samples that each one completes. Handshakes under way are
+    bounded by `max_pending` for each protocol (the oldest goes), flows watched beyond them by `max_watched` for
+    each."""
 
     def __init__(self, max_pending: int = 256, max_watched: int = 8, max_armed: int = 32) -> None:
         self._max_pending, self._max_watched, self._max_armed = max_pending, max_watched, max_armed
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: packets have been missed, and what is under way can't be trusted."""
+        """Start anew: packets have been missed, and pending measurements can't be trusted."""
         self._tcp: OrderedDict[Key, _Tcp] = OrderedDict()
         self._quic: OrderedDict[Key, _Quic] = OrderedDict()
         self._spinning: _Turns[_Spinning] = _Turns(self._max_watched)
@@ -189,7 +190,7 @@ class RttTracker:
         return done
 
     def expire(self, now_us: int) -> list[RttSample]:
-        """Give up what has waited too long; of a TCP handshake whose end was not seen the far half remains."""
+        """Give up entries that have waited too long; of a TCP handshake whose end was not seen the far half remains."""
         done = []
         for table, began in ((self._tcp, lambda e: e.syn_us), (self._quic, lambda e: e.initial_us)):
             while table:

@@ -20,7 +20,7 @@
     prefix = "/weir/files"
     port = 2
 
-Every mistake is found at once and told in one line each: file and line, key, what is wrong, what would be right.
+Every mistake is found at once and told in one line each: file and line, key, fault, right form.
 """
 
 import ipaddress

@@ -24,7 +24,7 @@ from ..settings import nearest
 __all__ = ["NAMED_PORTS", "NameRoute", "NamesConfig", "names_config"]
 
 Wrong = Callable[[str, str], None]
-"""Takes a key and what is wrong with it."""
+"""Takes a key and its fault."""
 
 _RANGES = {"quota": (1, SETS * WAYS), "least_lifetime_us": (1, AGE_MOST_US // 2)}
 CACHE_ASKS_AGAIN_US = 2000

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries of a configuration in the tables of a program, and the changes that bring a device there.
 
-Pure but for `read_state` and `draw_key`. The tables of `Program.tables` belong to `weir p4 deploy`: what is in them and
-not in the file goes. Every other entity is left alone.
+Pure but for `read_state` and `draw_key`. The tables of `Program.tables` belong to `weir p4 deploy`: their entries that
+are not in the file are removed. Every other entity is left alone.
 """
 
 import secrets
@@ -38,8 +38,8 @@ class State:
 
 @dataclass(frozen=True)
 class Stage:
-    """Updates that may be made in any order; stages are made one after another. `in_short`: what to say in place of
-    each update."""
+    """Updates that may be made in any order; stages are made one after another. `in_short`: the text for each
+    update."""
 
     what: str
     updates: list[Update]
@@ -95,7 +95,7 @@ def desired(
 
 
 def fits(program: Program, config: Config) -> None:
-    """Raises P4RuntimeError where the configuration asks for what the program does not do."""
+    """Raises P4RuntimeError where the configuration needs functions that the program lacks."""
     if config.names is not None and program.names is None:
         raise P4RuntimeError(
             f"[names] is there, and p4/programs/{program.name}.p4 does not forward by name: deploy p4/programs/edge.p4 "
@@ -222,7 +222,7 @@ def read_state(program: Program, device: Client) -> State:
 
 
 def state(program: Program, found: list[Entity], info: P4Info) -> State:
-    """A State from what was read."""
+    """A State from the entities read."""
     tables = {info.tables[name].name for name in program.tables}
     entries = [e for e in found if isinstance(e, TableEntry) and not e.is_default and e.table in tables]
     defaults = {e.table: e for e in found if isinstance(e, TableEntry) and e.is_default}

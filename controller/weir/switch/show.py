@@ -56,7 +56,7 @@ def read_all(device: Client, table: str | None = None) -> Snapshot:
 
 
 def read_names(device: Client) -> Snapshot:
-    """Only what a program that forwards by name has for that. P4RuntimeError: it does not."""
+    """The name tables of a program that forwards by name. P4RuntimeError: it does not."""
     snapshot = _begun(device)
     info = snapshot.info
     program = programs.of(info)

@@ -88,8 +88,8 @@ def _is_count(value: object) -> bool:
 
 
 def from_line(line: str) -> Sample:
-    """The sample `to_line` wrote. ValueError names the key, its value and what would be right; keys that are not a
-    sample's are passed over, so that a newer writer's lines can be read."""
+    """The sample `to_line` wrote. ValueError names the key, its value and the right form; keys that are not a sample's
+    are passed over, so that a newer writer's lines can be read."""
     try:
         record = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -224,7 +224,7 @@ class Writer:
         self.dropped += lines
 
     def close(self) -> None:
-        """Let go of the file, and report what is missing in it if that has not been reported."""
+        """Let go of the file, and report its missing lines if that has not been reported."""
         if self._failing_since_dropped is not None:
             self._say(f"{self.path}: {self.dropped - self._failing_since_dropped} lines are missing at its end")
             self._failing_since_dropped = None

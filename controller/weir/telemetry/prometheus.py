@@ -19,18 +19,18 @@ from .view import DELAY_BOUNDS_US, PortView, View
 
 LOOPBACK = "127.0.0.1"
 GAINS = ("kp", "ki", "kd", "target_us", "interval_us", "m1_us", "m2_us")
-"""The gains that are shown: what a tuner changes."""
+"""The gains that are shown: those that a tuner changes."""
 
 _PORT = ("device", "port")
 _BOUNDS_S = (*(str(bound_us / 1e6) for bound_us in DELAY_BOUNDS_US), "+Inf")
 
 
 class MetricsAddressError(ValueError):
-    """An address that can't be: what was given, what would be right."""
+    """An address that can't be: the given text, the right form."""
 
 
 class MetricsError(OSError):
-    """An address that can't be listened on; `filename` is the option, `strerror` what is wrong and what to do."""
+    """An address that can't be listened on; `filename` is the option, `strerror` fault and remedy."""
 
 
 def parse_address(text: str) -> tuple[str, int]:

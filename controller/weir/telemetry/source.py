@@ -42,7 +42,7 @@ class End:
 
 
 def parse(line: bytes) -> Event | Decision | None:
-    """A line of samples or decisions; None for kinds that are neither. ValueError says what is wrong."""
+    """A line of samples or decisions; None for kinds that are neither. ValueError gives the fault."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -247,7 +247,7 @@ class Shell:
         self._writes = _Writes(fleet)
 
     def close(self) -> None:
-        """Waits for what is being written."""
+        """Waits for pending writes."""
         self._writes.close()
 
     def event(self, event: Any) -> None:
@@ -341,7 +341,7 @@ class Shell:
                 self.act(self.tuners[key].sample(waiting.popleft(), self.clock()))
 
     def act(self, lines: list[Decision] | list[Decision | Effect]) -> None:
-        """Gains are on their way before it is told: whoever listens may be slow or gone, the queue is not."""
+        """Gains are on their way before the decision is reported: a reader may be slow or gone, the queue is not."""
         for line in lines:
             if isinstance(line, Decision) and line.gains is not None:
                 key = line.device, line.port

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One port's tuner: samples in, decisions out. Pure: the caller passes the time and does the writing.
 
-A decision that carries gains is to be written at once; who can't, says so by `refused`, and the old gains are taken to
-be in force. Whatever is in doubt changes nothing.
+A decision that carries gains is to be written at once; a failed write is reported by `refused`, and the old gains are
+taken to be in force. Whatever is in doubt changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .window import GAP_US, STEP, Faulty, Look, Stretch, Window
 ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
 SETTLE_US = 1_000_000
-"""After a change the flows find their new rates; what the queue does meanwhile says little of the target."""
+"""After a change the flows find their new rates; the queue's state meanwhile is no evidence about the target."""
 FULL = 0.98
 """Below this share of the line no lower target is tried: the load comes and goes, or the queue runs empty already."""
 SPARE_SD = 2.2
@@ -107,7 +107,7 @@ class Tuner:
         self.base = design.held_at(gains, self.settings.target_us or target_us or gains.target_us)
         self._at_home()
 
-    # ---- what happens ----
+    # ---- events ----
 
     def sample(self, sample: Sample, now_us: int) -> list[Decision | Effect]:
         """Takes a sample in and decides. `now_us`: when it came, by a clock that never goes back; the sample's own may
@@ -196,7 +196,7 @@ class Tuner:
         return [*told, self._say(now_us, "stand-down", reason, changed)]
 
     def resume(self, now_us: int) -> list[Decision]:
-        """The operator wants the tuner again; what he set is where it starts from."""
+        """The operator wants the tuner again; his setting is its start."""
         if not self.stood_down:
             return []
         self.stood_down = False
@@ -241,7 +241,7 @@ class Tuner:
         self._refused_us = min(2 * self._refused_us, REFUSED_US[1])
         return [self._say(now_us, "hold", f"not written: {why}")]
 
-    # ---- what is known ----
+    # ---- state ----
 
     def point(self) -> Point | None:
         """The operating point, None while the capacity is unknown."""
@@ -266,7 +266,7 @@ class Tuner:
             self._look.add(sample)
 
     def _at_home(self) -> None:
-        """The operator's target again: what was found below it was another line's, another load's or another's."""
+        """The operator's target again: the one below it was for another line, another load's or another's."""
         self._target_us = self.base.target_us
         self._like: Stretch | None = None
         self._home: Stretch | None = None
@@ -317,7 +317,7 @@ class Tuner:
         same_line = was_bit_s / (1 + STEP) < now_bit_s < was_bit_s * (1 + STEP)
         return not same_line or since_us >= LOAD_EVERY_US
 
-    # ---- what is decided ----
+    # ---- decisions ----
 
     def _say(self, t_us: int, action: str, reason: str, changed: dict | None = None, **more: Any) -> Decision:
         return Decision(
@@ -417,7 +417,7 @@ class Tuner:
         return None
 
     def _near(self, point: Point) -> Gains:
-        """The gains for the target that is wanted, with what hardly differs left as it is."""
+        """The gains for the target that is wanted, with small differences left out."""
         return near_kept(self.gains, self._design(point, self._target_us))
 
     def _give_up(self, t_us: int) -> None:
@@ -459,7 +459,7 @@ class Tuner:
         return [Effect(t_us, self.device, self.port, trial.began_us, "rolled-back", trial.before, None)]
 
     def _end_trial(self, t_us: int, after: Stretch | None, why: str, home: bool = False) -> list[Decision | Effect]:
-        """Back to what was before, exactly, or to the operator's target."""
+        """Back to the gains before, exactly, or to the operator's target."""
         trial = self._trial
         assert trial is not None
         self._trial = None
@@ -477,7 +477,7 @@ class Tuner:
 
 
 def too_dear(before: Stretch, after: Stretch, loss_price: float) -> str | None:
-    """Why less delay is not worth what it costs, or None. loss_price: the percentage points of loss that a ms is
+    """Reason why less delay is not worth its cost, or None. loss_price: the percentage points of loss that a ms is
     worth."""
     used_before, used_after = before.utilisation or 0.0, after.utilisation or 0.0
     if used_after < used_before - GOODPUT_LEAST:

@@ -23,7 +23,7 @@ LIMITS = {
     "at_most_every_s": (0.1, 86400),
     "loss_price": (0, 100),
 }
-"""Of what an operator may ask for, in the units of Settings."""
+"""Of an operator's settings, in the units of Settings."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Decision:
-    """One line: what was decided for a port and why. `gains`: to be written now, None where nothing is."""
+    """One line: the decision for a port and its reason. `gains`: to be written now, None where nothing is."""
 
     t_us: int
     device: str
@@ -136,7 +136,7 @@ def matters(old: Gains, new: Gains) -> bool:
 
 @lru_cache(maxsize=4096)  # asked at each sample of a thousand ports, with the same answer nearly always
 def near_kept(old: Gains, new: Gains) -> Gains:
-    """`new` with what is hardly different left as it is in `old`, so that a change changes what it is about."""
+    """`new` with small differences from `old` left out, so that a change has one subject."""
     kept = {
         key: getattr(old, key)
         for key in _MEASURED

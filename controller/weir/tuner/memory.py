@@ -36,8 +36,8 @@ class Memory:
         return target_us if known and type(target_us) is int and 0 < target_us < 2**24 else None
 
     def keep(self, port: str, target_us: int, now: Gains, soon: Gains) -> str | None:
-        """Before `soon` is written over `now`: either may be found in force by who comes next, and `now` may be an
-        operator's. Returns what was known before, for `put_back`."""
+        """Before `soon` is written over `now`: either may be found in force by the next tuner, and `now` may be an
+        operator's. Returns the earlier record, for `put_back`."""
         if self._folder is None:
             return None
         path = self._file(port)

@@ -20,7 +20,7 @@ MOST_FAN_OUT = 30
 
 
 class TreeError(ValueError):
-    """A tree that can't be: what, and what would be right."""
+    """A tree that can't be: its fault, and the right form."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def first_full(levels: list[Level], rate_mbit_s: float) -> tuple[str, float]:
 
 
 def table(trees: list[Tree], costs: Costs) -> list[dict]:
-    """For each tree and each way: the levels, and what is full first."""
+    """For each tree and each way: the levels, and the level that is full first."""
     rows = []
     for tree in trees:
         ways = (

@@ -53,7 +53,7 @@ ERROR_LINE = re.compile(
 
 
 class LabError(Exception):
-    """The lab itself failed (not the command in it): one line that says what and what to do."""
+    """The lab itself failed (not the command in it): one line with fault and remedy."""
 
 
 @dataclass(frozen=True)

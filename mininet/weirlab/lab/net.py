@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NetError(Exception):
-    """The kernel refused a setting: which node, which setting, what it said."""
+    """The kernel refused a setting: node, setting, error."""
 
 
 def _setns(fd: int) -> None:

@@ -25,7 +25,7 @@ VIRTUAL_MARGIN_S = 30.0
 
 
 class RunError(Exception):
-    """A run did not come to its end: which, and what its lab or its driver said."""
+    """A run did not come to its end: which, and the error of its lab or driver."""
 
 
 def gather_samples(folder: Path, topology: Topology, spec: dict[str, Any]) -> None:

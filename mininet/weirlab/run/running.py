@@ -29,7 +29,8 @@ Ending = Generator[tuple[Run, dict[str, Any] | Exception, float], None, None]
 
 
 def take_cached(series: Series, costs: Costs, jobs: int) -> list[Run]:
-    """Take what is there already, computing figures where the cache has samples alone; the runs that are not there."""
+    """Take the runs that are there already, computing figures where the cache has samples alone; the runs that are not
+    there."""
     missing, to_compute = [], []
     for run in series.wanted:
         entry = series.entry(run)

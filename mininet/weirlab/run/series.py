@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a series of runs stands: what is wanted, what the cache has of it, what failed."""
+"""Where a series of runs stands: wanted, cached and failed runs."""
 
 from __future__ import annotations
 

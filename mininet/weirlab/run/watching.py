@@ -33,7 +33,7 @@ LOOK_S = 0.25
 
 
 class Files:
-    """The files of a run that grow. They stay open, so that what was written last can be read when they are gone."""
+    """The files of a run that grow. They stay open, so that the last lines can be read when they are gone."""
 
     def __init__(self, folder: Path, patterns: tuple[str, ...]) -> None:
         self.folder, self.patterns = folder, patterns

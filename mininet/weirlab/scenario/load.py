@@ -164,7 +164,7 @@ def _cases(
 
 
 def _sweep(checker: Checker, raw: Mapping[str, Any], schema: Schema) -> dict[str, list[Any]]:
-    """[sweep]'s dotted keys with their values; what has mistakes is left out."""
+    """[sweep]'s dotted keys with their values; keys with mistakes are left out."""
     value = raw.get("sweep", {})
     if not isinstance(value, dict):
         checker.problem("sweep", 'not a table; write [sweep] with, for example, "flows.0.count" = [2, 10]')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache: finished runs by the content of what they depend on (weirlab/run/keys.py).
+"""The cache: finished runs by the content of their dependencies (weirlab/run/keys.py).
 
     runs/KE/KEY/            a finished run; it appears by rename, whole or not at all
       spec.json             what the lab was told
@@ -98,7 +98,8 @@ class Kept:
 
 
 def seal(folder: Path, key: str, facts: Mapping[str, Any], kept: Kept) -> Entry:
-    """Make a folder, in which a run has ended well, that run's entry: what is not kept goes, the rest gets its digests.
+    """Make a folder, in which a run has ended well, that run's entry: other files are removed, the rest gets its
+    digests.
 
     Raises OSError that names the file.
     """
@@ -226,7 +227,7 @@ class Cache:
         return self.folder / "failed" / run.scenario / run.variant / f"seed-{run.seed}"
 
     def put_failed(self, draft: Path, run: Run) -> Path:
-        """Keep what a failed run has left, in place of what an earlier one has."""
+        """Keep the files of a failed run, in place of an earlier one's."""
         final = self.failed_folder(run)
         self.forget_failed(run)
         final.parent.mkdir(parents=True, exist_ok=True)

@@ -205,7 +205,7 @@ def summarise(folder: ResultsFolder) -> Summary:
 
 
 def runs_json(*summaries: Summary, asked: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The runs of all these as one JSON document, for `--json`, and what was asked of them together."""
+    """The runs of all these as one JSON document, for `--json`, and the requirements on them together."""
     runs = {"runs": [{**asdict(run), "state": run.state} for summary in summaries for run in summary.runs]}
     return dumps({**runs, "asked": list(asked)} if asked else runs)
 

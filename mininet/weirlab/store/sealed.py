@@ -15,7 +15,7 @@ JSON_LIMIT_BYTES = 64 << 20  # far more than any of ours has; what is longer isn
 
 
 class Damaged(Exception):
-    """A file or folder that is not what it should be; the message says what is wrong with it."""
+    """A file or folder that is not what it should be; the message gives the fault."""
 
 
 def write(path: Path, key: str, content: Any) -> None:

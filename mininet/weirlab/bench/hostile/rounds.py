@@ -19,7 +19,7 @@ from typing import IO, Any
 from weirlab.bench.names import BenchError
 
 KEPT_LEAST = 0.9
-"""Of what a port or a download had without the attack."""
+"""Of a port's or a download's rate without the attack."""
 MOST_MB = 256
 LOADS = {"half": 0.5, "saturating": None}
 """At a fixed rate, this part of what the program carries alone; or as much as there is room for."""

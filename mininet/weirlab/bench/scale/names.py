@@ -145,7 +145,7 @@ def chain(repetitions: int, folder: Path) -> dict[str, Any]:
 
 
 def chain_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians, least and most of what each row comes to."""
+    """Medians, least and most of each row."""
 
     def of(way: str, receivers: int, cost: Any) -> dict[str, float]:
         return spread([cost(row) for row in rows if row["way"] == way and row["receivers"] == receivers])
