@@ -187,7 +187,7 @@ def _name_tables(snapshot: Snapshot) -> NameTables | None:
 def names_data(
     snapshot: Snapshot, counters: dict[str, dict[int | None, Any]], registers: dict[str, dict[int | None, Any]]
 ) -> dict[str, Any]:
-    """Of a program that forwards by name: what became of packets, in words, how full the table of what was asked is,
+    """Of a program that forwards by name: what became of packets, in words, how full the table of pending Interests is,
     what ports have used of their quotas, and whether what copies need is there, as far as these were read. Takes the
     counter out of `counters` and what the table is kept in out of `registers`; empty for other programs, and where only
     one table was read."""

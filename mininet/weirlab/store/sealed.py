@@ -47,7 +47,7 @@ def read(path: Path, key: str) -> Any:
 
 
 def size_of(path: Path) -> int | None:
-    """A file's bytes; None if there is none. Raises Damaged for what is no file, as a folder, a link or a pipe."""
+    """A file's bytes; None if there is none. Raises Damaged for a folder, a link, a pipe and the like."""
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -26,7 +26,7 @@ class Topology(ABC):
     """Nodes and links that scenarios run on, with all that is measured there.
 
     An object holds no state. The modules that a method needs are imported in it, so that a command which only lists
-    scenarios does not load what draws plots.
+    scenarios does not load the plotting modules.
     """
 
     schema: Schema
@@ -68,7 +68,7 @@ class Topology(ABC):
         """The checks that a run's metrics fail, one line each; empty if they all pass."""
 
     def missed(self, metrics: Metrics) -> list[str]:
-        """Those of them that say that an application did not get what it wanted, though all was measured well."""
+        """Those of them that say that an application failed, though all was measured well."""
         return []
 
     @abstractmethod

@@ -76,9 +76,9 @@ class Keeping(ABC):
     """Differences between the topologies in keeping runs. An object holds no state."""
 
     not_the_runs: Patterns = ("scenario", "variant", "warmup_s", "reference_target_ms")
-    """Of a spec, what no program in the lab acts on: names, and what figures are made with."""
+    """Of a spec, keys without effect in the lab: names, and settings of the figures."""
     figures: Patterns
-    """The sources of what turns samples into figures."""
+    """The sources of the code that turns samples into figures."""
     kept = Kept(notes=("stdout", "stderr", "log-*.txt", "qdiscs.json"))
     """Files kept of a run's folder."""
 

@@ -38,7 +38,7 @@ SECONDS_PER_TASK = 0.01
 
 
 class AccessKeeping(Keeping):
-    """The client's events are samples; the oracle's plan says what it was told."""
+    """The client's events are samples; the oracle's plan is in the spec."""
 
     figures = (
         "mininet/weirlab/metrics/*.py",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for `weir p4 deploy` and `weir tune --fleet`: what switches and controller on `campus` are told. Pure."""
+"""Files for `weir p4 deploy` and `weir tune --fleet`: configuration of switches and controller on `campus`. Pure."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ TUNER_S = 3.0
 
 
 class DumbbellKeeping(Keeping):
-    """Its samples are what the report is made of, and the tuner's decisions beside them."""
+    """The report is made of its samples, and the tuner's decisions beside them."""
 
     not_the_runs = (*Keeping.not_the_runs, "compares")
     figures = (

@@ -131,8 +131,8 @@ class Drive(Programs):
         self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
 
     def planned_changes(self) -> list[tuple[float, dict, list[tuple[str, str]]]]:
-        """Second of the run, what is said of it, and what tc is told in which node. Of a rate that follows a file
-        nothing is said: the spec has it."""
+        """Second of the run, its text, and tc's arguments by node. Of a rate that follows a file nothing is said: the
+        spec has it."""
         now, planned = self.bottleneck, []
         back = self.way_back()
         for change in self.spec["changes"]:
@@ -307,7 +307,7 @@ class Drive(Programs):
         self.write_quic_shorts(start_us)
 
     def start_tuner(self, net: LabNet) -> None:
-        """`weir tune` beside the queue under test; it finds out by itself what link that is."""
+        """`weir tune` beside the queue under test; it finds the link by itself."""
         p4 = self.spec["aqm"]["qdisc"] == "p4"
         node = net["sw" if p4 else "r1"]
         words = ["tune", "--decisions", str(self.out / TUNER_DECISIONS)]
@@ -572,7 +572,7 @@ class Drive(Programs):
         )
 
     def write_quic_shorts(self, start_us: int) -> None:
-        """The `short` lines of QUIC transfers, from what their clients report."""
+        """The `short` lines of QUIC transfers, from their clients' reports."""
         end_us = start_us + round(self.spec["duration_s"] * 1e6)
         for group, flow in enumerate(self.spec["flows"]):
             report = self.out / f"report-{group}.json"
@@ -589,7 +589,7 @@ class Drive(Programs):
             self.write_lines(f"short-{group}-sink.jsonl", lines)
 
     def changes_due(self, net: LabNet, start_us: int) -> Iterator[int]:
-        """Times of the changes; as the next is asked for, what was due at the last is done."""
+        """Times of the changes; as the next is asked for, the last change is done."""
         for at_s, _, lines in self.changes:
             yield start_us + round(at_s * 1e6)
             for node in dict.fromkeys(node for node, _ in lines):
@@ -640,7 +640,7 @@ def burst_words(flow: dict) -> list[str]:
 
 def queue_lines(reader: QdiscReader, hop: str, aqm: dict) -> Iterator[dict]:
     """Kernel statistics of a queue now, as a line of samples."""
-    # codel's counter of marks leaves out what its ce_threshold marked: then the packets that come out are counted.
+    # codel's counter of marks leaves out the marks of its ce_threshold: then the packets that come out are counted.
     knows_marks = aqm["qdisc"] != "args" and "ce_threshold_ms" not in aqm
     for stats in reader.read():
         if stats.handle == QUEUE_HANDLE:

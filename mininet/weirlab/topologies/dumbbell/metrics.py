@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's samples on the dumbbell in, flat metrics out; `samples.py` says what a samples file holds.
+"""A run's samples on the dumbbell in, flat metrics out; `samples.py` has the form of a samples file.
 
 `compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
 """
@@ -107,11 +107,11 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
     the scenario has such things, also those in CAPACITY_METRICS, in `return_way.py`, in `bands.py`, in `senders.py`
     and, for all flows of a kind and for each (`voice_1.0_delay_mean_ms`), in `paced.py`.
 
-    Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and what they
-    held or lost is that many times what was seen.
+    Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and their
+    content and losses are that many times the measured ones.
 
-    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the
-    file is damaged or lacks what the spec promises (a flow, the queue under test).
+    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the file
+    is damaged or lacks lines that the spec promises (a flow, the queue under test).
     """
     return metrics_of(read_samples(samples_path, spec), spec, str(samples_path))
 
@@ -227,7 +227,7 @@ def delay_metrics(delay_ms: np.ndarray, target_ms: float) -> dict[str, float]:
 
 
 def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "samples") -> dict[str, float | None]:
-    """Goodput from what the receiving ends counted. A flow is measured while it runs and warm-up is over.
+    """Goodput by the receiving ends' counters. A flow is measured while it runs and warm-up is over.
 
     Of short transfers those count that ended then, and only in the sums.
     """
@@ -312,8 +312,8 @@ def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end
 
 
 def _loss_metrics(samples: Samples, left: Packets, begin_us: float, end_us: float, one_in: int) -> dict[str, Any]:
-    """Losses by cause and marks after warm-up, from the queue's own counters where it has some, else from what never
-    came out and, for a discipline of the kernel, from what came out (`left`) with CE."""
+    """Losses by cause and marks after warm-up, from the queue's own counters where it has some, else from packets that
+    never came out and, for a discipline of the kernel, from departures (`left`) with CE."""
     lost = {hop: int(np.count_nonzero((t_us >= begin_us) & (t_us < end_us))) for hop, t_us in samples.lost_t_us.items()}
     rx_packets = len(left.t_us)
     found: dict[str, Any] = {"rx_packets": rx_packets, **_counted(samples, QUEUE_UNDER_TEST, begin_us, end_us)}

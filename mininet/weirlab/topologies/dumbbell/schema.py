@@ -55,8 +55,8 @@ MOST_GROUPS_APART = 6
 
 
 class Head(Section):
-    """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the
-    excess of the queue delay is measured against, for every variant alike. `variants_from` names a file beside this one
+    """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is the
+    reference of the excess of the queue delay, for every variant alike. `variants_from` names a file beside this one
     with variants that several scenarios share: it is read as if it stood at this file's end. Hops other than the queue
     under test time one packet in `sample_one_in`: on a fast link the watching costs more than the run. With `compares`
     "senders" the congestion controls of the flows are what is compared: `senders.py` has their figures."""
@@ -94,7 +94,7 @@ class Link(Section):
 
 class Bottleneck(Section):
     """The link with the queue under test. With `rate_file`, a file beside the scenario's, the rate on the data's way
-    follows that file (`weirlab/lab/rates.py` says what it may hold); the way back then has its mean rate, or that of
+    follows that file (`weirlab/lab/rates.py` has its form); the way back then has its mean rate, or that of
     [link.return]."""
 
     rate_mbit_s: RateMbit | None = None
@@ -161,7 +161,7 @@ class Flow(Section):
 
 class BulkFlow(Flow):
     """A long transfer. With `burst_bytes` its application has so much more to send every `burst_every_ms`, the first at
-    its start, and nothing else: it, and not the network, is what limits the flow."""
+    its start, and nothing else: it, and not the network, limits the flow."""
 
     burst_bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
     burst_every_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants beside their peers: which columns there are, and what a cell shows."""
+"""Variants beside their peers: which columns there are, and the content of a cell."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -90,7 +90,7 @@ def has_in_words(has: Mapping[str, Any]) -> str:
 
 
 def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
+    """The checks, passed or failed, and missing runs."""
     lines = failed_lines(summary)
     if summary.runs:
         passed = sum(not run.failures for run in summary.runs)

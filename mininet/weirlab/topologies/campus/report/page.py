@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of the topology `campus`: what was asked, what each system adds, the figures of each variant."""
+"""The report of the topology `campus`: requirements, contribution of each system, the figures of each variant."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,7 +145,7 @@ def worse_lines(summary: Summary) -> list[str]:
 
 
 def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> None:
-    """Print what was asked, the figures and the checks. Variants are columns here."""
+    """Print the requirements, the figures and the checks. Variants are columns here."""
     console.print(escape(run_counts(summary)))
     for heading, _, heads, lines in tables(summary):
         turned = heading in TURNED
@@ -196,7 +196,7 @@ def page(folder: ResultsFolder, summary: Summary) -> str:
 
 
 def _drawings(folder: ResultsFolder, summary: Summary, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The network, and what happened in the first seed's runs."""
+    """The network, and the events of the first seed's runs."""
     labels = chosen(list(specs))
     if not labels:
         return []

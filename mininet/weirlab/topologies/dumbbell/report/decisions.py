@@ -51,7 +51,7 @@ def read_decisions(run_path: Path) -> list[dict[str, Any]]:
 
 
 def decision_in_words(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """When (s of the run), what, why, and what changed by it."""
+    """When (s of the run), action, reason, and its effect."""
     time = f"{line['t_s']:.1f}"
     if line["k"] == "effect":
         pairs = [(key, value, line["after"].get(key)) for key, value in line["before"].items()]

@@ -39,8 +39,8 @@ KINDS = {
 
 
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """Description of the runs, a sentence for each part. Flows under test differ between the variants, which say what
-    they are."""
+    """Description of the runs, a sentence for each part. Flows under test differ between the variants, which describe
+    them."""
     lines = []
     for group, flow in enumerate(spec["flows"]):
         tested = compared(spec) and group in under_test(spec)
@@ -113,7 +113,7 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
 
 
 def check_lines(summary: Summary) -> list[str]:
-    """The checks, passed or failed, and what is missing."""
+    """The checks, passed or failed, and missing runs."""
     lines = failed_lines(summary)
     for metric, name, what, limit in (
         (

@@ -37,7 +37,7 @@ class Series:
 
 
 def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
-    """The finished runs by variant, with what the plots need read from their samples."""
+    """The finished runs by variant, with the plots' series read from their samples."""
     by_label: dict[str, dict[int, RunResult]] = {}
     for run in summary.runs:
         by_label.setdefault(run.variant, {})[run.seed] = run
