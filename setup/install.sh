@@ -16,6 +16,8 @@ build=$root/build stamps=$root/build/stamps
 . "$root/setup/owner.sh"
 # shellcheck source=setup/machine.sh
 . "$root/setup/machine.sh"
+# shellcheck source=setup/version.sh
+. "$root/setup/version.sh"
 # shellcheck source=setup/packages.sh
 . "$root/setup/packages.sh"
 say() { printf 'weir: %s\n' "$*" >&2; }
@@ -155,7 +157,7 @@ toolchain() {
 
 # cargo_build STEP TARGET_FOLDER MANIFEST LOG
 cargo_build() {
-  watched "$title" "$build/$4" meter_cargo env CARGO_TARGET_DIR="$build/$2" \
+  watched "$title" "$build/$4" meter_cargo env CARGO_TARGET_DIR="$build/$2" WEIR_BUILD="$(build_version "${3%/*}")" \
     CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH=100 \
     cargo build --color never --release --locked --manifest-path "$root/$3" || die "the build of ${TITLES[$1]} failed"
 }
@@ -193,7 +195,7 @@ xdp() {
   local before
   before=$(sources_now xdp)
   watched "$title" "$build/xdp.log" no_meter \
-    make --no-print-directory -C "$root/xdp" OUT="$build/xdp" || die "the eBPF build failed"
+    make --no-print-directory -C "$root/xdp" OUT="$build/xdp" WEIR_BUILD="$(build_version xdp controller/profiles)" || die "the eBPF build failed"
   for tool in "$build"/xdp/weir-*; do
     if [ -f "$tool" ] && [ -x "$tool" ]; then ln -sf "../xdp/${tool##*/}" "$build/bin/"; fi
   done

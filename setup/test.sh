@@ -9,6 +9,8 @@ cd "$root"
 export PATH="$root/build/venv/bin:$root/build/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 # shellcheck source=setup/step.sh
 . "$root/setup/step.sh"
+# shellcheck source=setup/version.sh
+. "$root/setup/version.sh"
 
 case "$*" in
   "") tier=default ;;
@@ -46,6 +48,8 @@ ignored=() # tests marked `#[ignore = "long tier"]`
 [ "$tier" = default ] || ignored=(-- --include-ignored)
 for workspace in $RUST_TESTED; do
   step "cargo test: ${workspace%:*}"
+  WEIR_BUILD=$(build_version "${workspace%:*}") # as the set-up has it: else cargo builds the programs again
+  export WEIR_BUILD
   CARGO_TARGET_DIR=$root/build/${workspace#*:} cargo test --release --locked --no-fail-fast \
     --manifest-path "${workspace%:*}/Cargo.toml" "${ignored[@]}" || failed="$failed ${workspace%:*}"
 done

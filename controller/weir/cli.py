@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import __version__
-
 GROUPS = {
     "look": {
         "status": ("weir.commands.status", "what is on each device and port now"),
@@ -72,10 +70,10 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{usage()}\n{TEXT}", end="")
         return 0
     if words and words[0] == "--version":
-        print(f"weir {__version__}")
+        from .resources import build_version
+
+        print(f"weir {build_version()}")
         return 0
-    if words and words[0] == "switch":
-        words = _renamed(words[1:])
     module = COMMANDS.get(words[0]) if words else None
     if module is None:
         said = f"no command {words[0]!r}" if words else "which command?"
@@ -90,14 +88,6 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"weir: this needs Python's {error.name}, which is not installed: apt install {package}", file=sys.stderr)
         return 1
     return status
-
-
-def _renamed(words: Sequence[str]) -> list[str]:
-    from .commands import old
-
-    now = old.translated(words)
-    old.say(words, now)
-    return now
 
 
 def run() -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden model of the PID-Delay law: docs/design/law.md step by step, clear rather than fast.
+"""The golden model of the PID-Delay law: docs/design/law.md and verdict.md step by step, clear rather than fast.
 
 Pure functions of their arguments; the caller passes the time. Every number is checked against the width that
 docs/design/law.md promises it, so a model that runs is a proof for its inputs that no data plane wraps. WidthError is

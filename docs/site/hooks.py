@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")  # of Markdown: [text](LINK#anchor), ![text](LINK)
 SITE_FILES = ("docs/site/favicon.svg", "docs/site/iframe-worker.js", "docs/site/wide.css")
 FOLDERS = ("xdp", "p4", "controller", "mininet", "quic-client", "tests", "setup")
+NOTEBOOK = "docs/notebook/"
+"""Dated pages that are not maintained: no menu names them, and their links may have lost their targets."""
 
 
 def repository_files() -> set[str]:
@@ -33,6 +35,17 @@ def repository_files() -> set[str]:
 def linked(page: str, target: str) -> str:
     """The repository path that a relative link in a page names."""
     return os.path.normpath(PurePosixPath(page).parent / target)
+
+
+def without_dead_links(page: str, markdown: str) -> str:
+    """The text of a notebook page with its dead links as plain text, and without the anchors of the others."""
+
+    def checked(match: re.Match[str]) -> str:
+        text, target = match[1], match[2].partition("#")[0]
+        alive = "://" in match[2] or (target and (ROOT / linked(page, target)).exists())
+        return f"{text}({target if '://' not in match[2] else match[2]})" if alive else text.lstrip("!")[1:-1]
+
+    return re.sub(r"(!?\[[^\[\]]*\])\(([^)\s]+)\)", checked, markdown)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -56,6 +69,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Take off the licence line, which would hide the title, and lead links to a folder to the folder's README."""
+    if page.file.src_uri.startswith(NOTEBOOK):
+        page.meta["search"] = {"exclude": True}
+        markdown = without_dead_links(page.file.src_uri, markdown)
 
     def to_readme(match: re.Match[str]) -> str:
         readme = linked(page.file.src_uri, f"{match[1]}/README.md")

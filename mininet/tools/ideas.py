@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables and the picture of docs/design/ideas.md, from the CSV files of `./run evaluate --suite ideas`.
+"""The tables and the picture of docs/notebook/2026-11-ideas.md, from the CSV files of `./run evaluate --suite ideas`.
 
     PYTHONPATH=mininet build/venv/bin/python mininet/tools/ideas.py docs/results/ideas \\
         --picture docs/design/pictures/ideas.png
@@ -203,7 +203,7 @@ def picture(runs: Runs, out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The tables and the picture of docs/design/ideas.md.")
+    parser = argparse.ArgumentParser(description="The tables and the picture of docs/notebook/2026-11-ideas.md.")
     parser.add_argument("folder", type=Path, help="with the CSV files of the suite `ideas`, as docs/results/ideas")
     parser.add_argument("--picture", type=Path, help="write the curves there, as PNG")
     args = parser.parse_args()

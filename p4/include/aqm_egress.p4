@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The AQM's second half: measures the queue by each packet that leaves it, and takes the law's step with the first one
-// after each interval (docs/design/law.md, "What the missing timer changes").
+// after each interval (docs/design/verdict.md, "Effects of the missing timer").
 #ifndef WEIR_AQM_EGRESS_P4
 #define WEIR_AQM_EGRESS_P4
 

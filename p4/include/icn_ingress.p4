@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forwarding by name: where Interests go, who gets Data and Nacks, and what is refused (docs/design/icn.md, "What a
-// switch does"). Each packet ends with an egress_spec, with a group of copies, or dropped and counted.
+// Forwarding by name: where Interests go, who gets Data and Nacks, and what is refused (docs/design/icn.md, "Rules of a
+// switch"). Each packet ends with an egress_spec, with a group of copies, or dropped and counted.
 #ifndef WEIR_ICN_INGRESS_P4
 #define WEIR_ICN_INGRESS_P4
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets that are forwarded by name (docs/design/icn.md, "The packet"), and what a switch keeps of one on its way. A
+// Packets that are forwarded by name (docs/design/icn-formats.md, "The packet"), and their metadata in a switch. A
 // program's `headers_t` has `names_t` as the member `names`, its `metadata_t` has `names_metadata_t` as `names`.
 #ifndef WEIR_ICN_TYPES_P4
 #define WEIR_ICN_TYPES_P4

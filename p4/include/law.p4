@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PID-Delay law in integers: the numbered steps are those of docs/design/law.md, the bits are those of tests/vectors.
+// The PID-Delay law in integers: the steps of docs/design/law.md and verdict.md, the bits of tests/vectors.
 // Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
 //
 // Pure: registers, clocks and random numbers belong to the callers (aqm_ingress.p4, aqm_egress.p4, law_probe.p4).

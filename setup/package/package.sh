@@ -7,6 +7,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=$root/build
 tree=$build/package/tree # what debhelper sees: debian/, and files laid out as debian/*.install want them
+# shellcheck source=setup/version.sh
+. "$root/setup/version.sh"
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf './run package: %s\n' "$*" >&2; exit "${status:-1}"; }
 
@@ -141,6 +143,7 @@ tree_weir() {
   "$build/venv/bin/python" "$here/python_folder.py" "$tree/python" "$build"/package/wheels/weir-*.whl \
     pydantic pydantic-core annotated-types typing-extensions typing-inspection prometheus-client
   rm -r "$tree/python/weir/profiles" # debian/weir.links
+  build_version controller >"$tree/python/weir/build.txt"
   PYTHONPATH=$root/controller PYTHONDONTWRITEBYTECODE=1 "$build/venv/bin/python" -m weir.p4runtime.descriptors \
     "$tree/python/weir/p4runtime/p4runtime.fds"
   mkdir -p "$tree/stubs"
@@ -250,7 +253,7 @@ into_out() {
 static() {
   local log=$build/package/static.log file=$build/package/weir-xdp-$version-x86_64
   say "weir-xdp $version, static"
-  make --no-print-directory -C "$root/xdp" OUT="$build/xdp" static >"$log" 2>&1 \
+  make --no-print-directory -C "$root/xdp" OUT="$build/xdp" WEIR_BUILD="$(build_version xdp controller/profiles)" static >"$log" 2>&1 \
     || { tail -n 20 "$log" >&2; die "the static weir-xdp could not be built; the whole of it: $log"; }
   strip -o "$file" "$build/xdp/static/weir-xdp"
   no_trace_of_the_clone "$file"

@@ -121,6 +121,14 @@ def test_a_broken_link_fails_the_build(tmp_path):
         assert any(link in warning for warning in warnings), built.stderr
 
 
+def test_a_dead_link_of_the_notebook_is_plain_text():
+    text = "[a](gone.md) ![b](gone.png) [c](../../README.md#gone) [d](https://example.org/#x)"
+    assert (
+        hooks.without_dead_links("docs/notebook/page.md", text)
+        == "a b [c](../../README.md) [d](https://example.org/#x)"
+    )
+
+
 def texts() -> Iterator[tuple[str, str]]:
     for path in sorted(hooks.repository_files()):
         if Path(path).suffix not in (".gz", ".png", ".html", ".csv", ".lock"):
@@ -131,7 +139,7 @@ def test_pages_that_sources_cite_exist():
     cited = {
         (path, page)
         for path, text in texts()
-        if path != "CHANGELOG.md" and "/tests/" not in f"/{path}"
+        if path != "CHANGELOG.md" and "/tests/" not in f"/{path}" and not path.startswith(hooks.NOTEBOOK)
         for page in re.findall(r"(?<![\w./-])docs/[\w./-]+\.md\b", text)
     }
     assert len(cited) > 20
@@ -142,7 +150,8 @@ def test_paths_that_project_pages_name_exist():
     """Of what stands in code marks and begins with one of the repository's folders; `*`, `NAME` and `...` stand for
     what the reader fills in. The name of a test may follow, after `::`."""
     folders = "|".join(re.escape(folder) for folder in ("docs", *hooks.FOLDERS))
-    pages = ["README.md", "CONTRIBUTING.md", *(p for p, _ in texts() if p.startswith("docs/") and p.endswith(".md"))]
+    docs = (path for path, _ in texts() if path.startswith("docs/") and path.endswith(".md"))
+    pages = ["README.md", "CONTRIBUTING.md", *(path for path in docs if not path.startswith(hooks.NOTEBOOK))]
     missing = []
     for page in pages:
         for path in re.findall(rf"`((?:{folders})/[^`\s]*)`", (REPO / page).read_text(encoding="utf-8")):

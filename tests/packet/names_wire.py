@@ -171,7 +171,7 @@ class Wire:
 
 
 def packets_name(content: bytes, level: int = 0) -> str:
-    """The name of a file's packets (docs/design/icn.md, "Objects")."""
+    """The name of a file's packets (docs/design/icn-formats.md, "Objects")."""
     return f"{FILM}/~{sha256(content).hexdigest()[:16]}" + (f"/~h{level}" if level else "")
 
 

@@ -14,7 +14,7 @@ LONG, SHORT = 65535, 1
 
 
 class Name(Packet):
-    """The header of docs/design/icn.md, "The packet"."""
+    """The header of docs/design/icn-formats.md, "The packet"."""
 
     name = "Name"
     fields_desc = [  # noqa: RUF012 (scapy's way)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets by name, each with what the AQM may do to it (xdp/README.md, "What is dropped, marked, and left alone")."""
+"""Packets by name, each with what the AQM may do to it (xdp/README.md, "Verdicts by packet type")."""
 
 from dataclasses import dataclass
 

@@ -4,4 +4,7 @@
 
 #define WEIR_VERSION "0.6.0" /* the newest of CHANGELOG.md; tests/structure/test_versions.py holds it */
 
+/* Version, with the commit of the sources where the build names it. */
+extern const char weir_version[];
+
 #endif /* WEIR_VERSION_H */

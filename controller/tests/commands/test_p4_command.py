@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir p4`, and `weir gains` of a switch, as far as they go without one; and the names of before."""
+"""`weir p4`, and `weir gains` of a switch, as far as they go without one"""
 
 import re
 import subprocess
@@ -11,7 +11,6 @@ import pytest
 from places import ENVIRONMENT
 
 from weir.cli import main
-from weir.commands import old
 from weir.commands import p4 as cli
 from weir.commands.gains import as_data, origin
 from weir.dataplane.base import PortSettings
@@ -185,29 +184,9 @@ def test_gains_say_where_they_come_from() -> None:
     assert (data["delay_source"], data["digest_interval_us"]) == ("sojourn", 100_000)
 
 
-@pytest.mark.parametrize(
-    ("words", "now"),
-    [
-        (["deploy", "--config", "s1.toml"], ["p4", "deploy", "--config", "s1.toml"]),
-        (["show", "--json"], ["p4", "show", "--json"]),
-        (["gains", "--port", "2", "--set", "kp=3"], ["gains", "--p4", LOCAL, "--port", "2", "--set", "kp=3"]),
-        (["gains", "--address", "h:1", "--json"], ["gains", "--p4", "h:1", "--json"]),
-        (["watch", "--count", "1"], ["watch", "--p4", LOCAL, "--text", "--count", "1"]),
-        (["watch", "--jsonl", "--address", "h:1", "--every-ms", "50"], ["watch", "--p4", "h:1", "--every-ms", "50"]),
-        (["watch", "--digest", "d", "--jsonl"], ["p4", "digests", "d", "--p4", LOCAL, "--jsonl"]),
-        (["watch", "--help"], ["watch", "--p4", LOCAL, "--text", "--help"]),
-        ([], ["p4", "--help"]),
-    ],
-)  # fmt: skip
-def test_old_names_are_told_and_done(words: list[str], now: list[str]) -> None:
-    assert old.translated(words) == now
-
-
-def test_an_old_name_says_one_line_and_does_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert weir("switch", "show", "--address", NOBODY, "--connect-timeout-s", "0.2") == 1
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith("weir: `weir switch show` will go with the next release; call `weir p4 show --address")
-    assert second.startswith(f"weir: no connection to {NOBODY}")
+def test_the_names_before_0_6_are_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert weir("switch", "show") == 2
+    assert "p4" in capsys.readouterr().err
 
 
 def test_digests_for_people_and_for_programs() -> None:

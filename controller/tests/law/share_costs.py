@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of drops and marks that wait for large flows, on the golden model at a probability that stays. This prints the
-tables of docs/design/law.md: `PYTHONPATH=controller build/venv/bin/python controller/tests/law/share_costs.py`."""
+tables of docs/design/verdict.md:
+`PYTHONPATH=controller build/venv/bin/python controller/tests/law/share_costs.py`."""
 
 import math
 import random

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that treat all devices alike, and common parts of all commands' parsers."""
+"""Commands that treat all devices alike."""

@@ -13,10 +13,10 @@ from .. import coupled
 from ..dataplane.base import DataPlaneError, Device, PortSettings
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import KEYS, GainError, Gains, Value, help_text
+from ..options.arguments import DONE, EXIT_STATUS, command, end
+from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..settings import closest_profile, key_values, profile
 from ..text import printable
-from .arguments import DONE, EXIT_STATUS, command, end
-from .devices import FLEET_EXAMPLE, add_devices, fleet_of
 
 COUPLING_HELP = "\n".join(f"  {key:<22} {text}" for key, text in coupled.KEYS.items())
 EXAMPLE = f"""\

@@ -14,6 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from ..gains import GainError
+from ..options.arguments import EXIT_STATUS, FAILED, WRONG_CALL, count, seconds
+from ..options.devices import add_p4_options, p4_options
 from ..p4runtime.client import Client
 from ..p4runtime.connection import parse_address
 from ..p4runtime.descriptors import DescriptorError
@@ -24,8 +26,6 @@ from ..switch import config as configuration
 from ..switch import digests, show
 from ..switch.deploy import KINDS, deploy
 from ..text import printable
-from .arguments import EXIT_STATUS, FAILED, WRONG_CALL, count, seconds
-from .devices import add_p4_options, p4_options
 
 DEPLOY_EXAMPLE = """\
 examples:

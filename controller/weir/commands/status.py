@@ -16,10 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..dataplane.base import DataPlaneError, DeviceStatus, PortStatus
+from ..options.arguments import DONE, EXIT_STATUS, FAILED, command, end
+from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..sample import Sample
 from ..text import age, printable
-from .arguments import DONE, EXIT_STATUS, FAILED, command, end
-from .devices import FLEET_EXAMPLE, add_devices, fleet_of
 from .gains import as_data, origin
 
 EXAMPLE = f"""\

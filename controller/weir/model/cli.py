@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..commands.arguments import EXIT_STATUS
 from ..gains import GainError, Gains
+from ..options.arguments import EXIT_STATUS
 from ..settings import key_values, load, profile
 from . import loop
 from .fluid import CCS, Plant

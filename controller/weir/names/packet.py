@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets that are forwarded by name, as bytes and as fields (docs/design/icn.md, "The packet")."""
+"""Packets that are forwarded by name, as bytes and as fields (docs/design/icn-formats.md, "The packet")."""
 
 from __future__ import annotations
 

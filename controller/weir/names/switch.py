@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of a switch's handling of names (docs/design/icn.md, "What a switch does"), without the law. Pure: `now_us`
+"""A model of a switch's handling of names (docs/design/icn.md, "Rules of a switch"), without the law. Pure: `now_us`
 comes with each packet. p4/include/icn_*.p4 must do the same to the bit."""
 
 from __future__ import annotations

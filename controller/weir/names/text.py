@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the text of a name to the bits that switches see (docs/design/icn.md, "Names")."""
+"""From the text of a name to the bits that switches see (docs/design/icn-formats.md, "Names")."""
 
 from hashlib import sha256
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
-from ..commands.arguments import whole
-from ..commands.devices import add_devices, fleet_of
 from ..dataplane.base import Event, Note
 from ..dataplane.fleet import Fleet, FleetError
+from ..options.arguments import whole
+from ..options.devices import add_devices, fleet_of
 from ..text import printable
 from .jsonl import KIND, from_record
 from .view import Decision

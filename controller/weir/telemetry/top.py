@@ -24,8 +24,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..commands.arguments import command, seconds
-from ..commands.devices import FLEET_EXAMPLE
+from ..options.arguments import command, seconds
+from ..options.devices import FLEET_EXAMPLE
 from ..text import age, printable
 from .source import P4_NOTE, End, add_source, open_source, run, until
 from .view import HISTORY_POINTS, PortView, View

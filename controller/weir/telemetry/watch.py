@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..commands.arguments import command, count, seconds
-from ..commands.devices import FLEET_EXAMPLE
 from ..dataplane.base import Counts, Event, Sample
+from ..options.arguments import command, count, seconds
+from ..options.devices import FLEET_EXAMPLE
 from .jsonl import Writer, counts_line, human, to_line
 from .source import P4_NOTE, add_source, open_source, run, until
 from .view import Decision, View

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..commands.arguments import command
-from ..commands.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import Gains
+from ..options.arguments import command
+from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..text import printable
 from .core import Tuner
 from .decision import LIMITS, Decision, Effect, Settings

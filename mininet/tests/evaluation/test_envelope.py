@@ -352,7 +352,7 @@ def test_a_small_envelope_runs_in_the_lab(tiny, exact):
     assert "runs of" not in again.stderr
 
 
-def test_the_front_page_has_the_table_of_the_report():
+def test_the_front_page_has_the_figures_of_the_report():
     def rows(text):
         cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|")
         return {row[0]: row[1:] for row in cells}
@@ -361,8 +361,10 @@ def test_the_front_page_has_the_table_of_the_report():
         (paths.clone() / name).read_text(encoding="utf-8") for name in ("docs/results/envelope/report.md", "README.md")
     )
     whole = rows(report.split("### `tuned` beside each discipline")[1].split("\n#")[0])
-    shown = rows(readme.split("in brackets, in how many scenarios")[1].split("![")[0])
-    columns = [whole[""].index(name) for name in ("p99", "mean", "loss", "area of p99")]
-    assert {"red", "pie", "codel", "fq_pie", "fq_codel", "cake"} <= set(shown)
-    for discipline in set(shown) - {"", "---"}:
-        assert shown[discipline] == [whole[discipline][k].replace(" of 16", "") for k in columns]
+    shown = {label: row for label, row in rows(readme).items() if " at equal goodput over " in label}
+    columns = {"queue delay p99": "p99", "packets lost": "loss"}
+    assert {label.split(" at equal")[0] for label in shown} == set(columns)
+    for label, row in shown.items():
+        measure, peers = label.removesuffix(" (2)").split(" at equal goodput over ")
+        column = whole[""].index(columns[measure])
+        assert row[0].split(", ") == [whole[peer][column].split()[0] for peer in peers.split(", ")]

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weirlab.scenario.congestion import LEARNED
+
 if TYPE_CHECKING:
     from weirlab.scenario.checker import Checker
 
-LEARNED = ("pbq", "pbq-paper")
 WEIGHTS = "cc_weights"
 """A setting's file of weights. A spec holds the text of the file in place of its name."""
 MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
@@ -51,12 +52,12 @@ def weights_words(setting: Mapping[str, Any], path: Path) -> list[str]:
 
 def parts_of_runs(settings: list[Mapping[str, Any]]) -> dict[str, bool]:
     """Whether a run of QUIC programs with these settings depends on a topology's sources `learned` and `policies`."""
-    learned = [setting for setting in settings if setting.get("cc") in LEARNED]
-    return {"learned": bool(learned), "policies": any(WEIGHTS not in setting for setting in learned)}
+    by_policy = [setting for setting in settings if setting.get("cc") in LEARNED]
+    return {"learned": bool(by_policy), "policies": any(WEIGHTS not in setting for setting in by_policy)}
 
 
 def with_document(text: str, document: Mapping[str, Any]) -> str:
-    """The text of a weights file with another content (docs/design/pbq.md, "The weights file")."""
+    """The text of a weights file with another content (docs/design/pbq-weights-format.md, "The weights file")."""
     content = json.dumps(document, indent=1) + "\n"
     format_ = text.partition("\n")[0].rpartition(":")[0]
     return f"{format_}:{hashlib.sha256(content.encode()).hexdigest()}\n{content}"

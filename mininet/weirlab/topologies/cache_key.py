@@ -32,10 +32,16 @@ QUIC: Patterns = (
     *(f"quic-client/{crate}/Cargo.toml" for crate in QUIC_CRATES),
     *(f"quic-client/{crate}/src/**/*.rs" for crate in QUIC_CRATES),
     "quic-client/quiche/build/*.rs",
+    "quic-client/quiche/patches/*.patch",
     *(f"!{pattern}" for pattern in LEARNED_CC),
 )
 POLICIES: Patterns = ("quic-client/core/weights/*.weights",)
-POLICIES_OF_RUNS = "mininet/weirlab/scenario/policies.py"  # which drivers import
+# Imported by drivers.
+POLICIES_OF_RUNS: Patterns = (
+    "mininet/weirlab/scenario/policies.py",
+    "mininet/weirlab/scenario/congestion.py",
+    "mininet/weirlab/scenario/congestion_controls.json",
+)
 P4: Patterns = (
     "mininet/weirlab/lab/controller_fork.py",
     "mininet/weirlab/lab/p4switch.py",
@@ -46,7 +52,7 @@ P4: Patterns = (
     "p4/switch/weir-*/Cargo.toml",
     "p4/switch/weir-*/src/**/*.rs",
     "controller/weir/*.py",
-    *(f"controller/weir/{folder}/*.py" for folder in ("commands", "p4runtime", "programs", "switch")),
+    *(f"controller/weir/{folder}/*.py" for folder in ("commands", "options", "p4runtime", "programs", "switch")),
 )
 
 NAMES: Patterns = ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs")
@@ -62,7 +68,7 @@ TUNER: Patterns = (
     "controller/weir/*.py",
     *(
         f"controller/weir/{folder}/*.py"
-        for folder in ("commands", "dataplane", "model", "programs", "rtt", "telemetry", "tuner")
+        for folder in ("commands", "dataplane", "model", "options", "programs", "rtt", "telemetry", "tuner")
     ),
 )
 

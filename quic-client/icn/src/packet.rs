@@ -191,7 +191,7 @@ impl Header {
     /// padding.
     ///
     /// # Errors
-    /// The bytes are malformed, as `docs/design/icn.md` says under "The packet".
+    /// The bytes are malformed, as `docs/design/icn-formats.md` says under "The packet".
     pub fn read(bytes: &[u8]) -> Result<(Header, &[u8]), Malformed> {
         let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed::Short)?;
         if head[0] >> 4 != VERSION {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds the pinned source of quiche, copies it to the build folder and puts the seams in.
+//! Finds the pinned source of quiche, copies it to the build folder and applies the patches.
 
-mod seams;
+mod patches;
 
+use patches::{Files, PatchFile};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{exit, Command};
 
 const VERSION: &str = "0.30.0";
+const PATCHES: &str = "patches";
 
 fn main() {
-    for path in ["build", "Cargo.toml", "../Cargo.lock"] {
+    for path in ["build", PATCHES, "Cargo.toml", "../Cargo.lock"] {
         println!("cargo::rerun-if-changed={path}");
     }
     if let Err(message) = run() {
@@ -34,21 +36,33 @@ fn main() {
 fn run() -> Result<(), String> {
     let source = source()?;
     let copy = Path::new(&var("OUT_DIR")?).join("quiche");
-    let mut files = vec![];
-    list(&source.join("src"), &mut files)?;
-    let mut seen = vec![];
-    for file in &files {
-        let name = file.strip_prefix(&source).expect("listed below it").to_string_lossy().replace('\\', "/");
-        let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-        write(&copy.join(&name), &seams::apply(VERSION, &name, &text)?)?;
-        seen.push(name);
+    let mut paths = vec![];
+    list(&source.join("src"), "rs", &mut paths)?;
+    let mut files = Files::new();
+    for path in &paths {
+        let name = path.strip_prefix(&source).expect("listed below it").to_string_lossy().replace('\\', "/");
+        files.insert(name, read(path)?);
     }
-    if let Some(seam) = seams::all().find(|seam| !seen.iter().any(|name| name == seam.file)) {
-        return Err(seams::moved(VERSION, seam.name, seam.file, "the file is not there"));
+    patches::apply(VERSION, &patch_files()?, &mut files)?;
+    let root = files.get_mut("src/lib.rs").ok_or("quiche has no src/lib.rs")?;
+    *root = patches::without_root(VERSION, root)?;
+    for (name, text) in &files {
+        write(&copy.join(name), text)?;
     }
-    let licence = source.join("COPYING");
-    let text = fs::read_to_string(&licence).map_err(|e| format!("{}: {e}", licence.display()))?;
-    write(&copy.join("COPYING"), &text)
+    write(&copy.join("COPYING"), &read(&source.join("COPYING"))?)
+}
+
+// In the order of their numbers.
+fn patch_files() -> Result<Vec<PatchFile>, String> {
+    let mut paths = vec![];
+    list(Path::new(PATCHES), "patch", &mut paths)?;
+    paths.sort();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    paths.iter().map(|path| Ok(PatchFile { name: name(path), text: read(path)? })).collect()
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 // Where cargo keeps the source of the release that Cargo.lock pins; cargo fetches it if needed.
@@ -73,7 +87,7 @@ fn source() -> Result<PathBuf, String> {
     let found = packages.iter().find(|p| p["name"] == "quiche").ok_or("cargo metadata lists no package quiche")?;
     if found["version"] != VERSION {
         return Err(format!(
-            "quiche {} is pinned, but the seams are made for {VERSION}: see quic-client/quiche/README.md, Upgrading",
+            "quiche {} is pinned, but the patches are made for {VERSION}: see quic-client/quiche/README.md, Upgrading",
             found["version"].as_str().unwrap_or("of no version")
         ));
     }
@@ -85,13 +99,13 @@ fn var(name: &str) -> Result<String, String> {
     env::var(name).map_err(|e| format!("{name}: {e}"))
 }
 
-fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+fn list(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
-            list(&path, files)?;
-        } else if path.extension().is_some_and(|e| e == "rs") {
+            list(&path, extension, files)?;
+        } else if path.extension().is_some_and(|e| e == extension) {
             files.push(path);
         }
     }

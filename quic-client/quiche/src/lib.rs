@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! quiche from the registry, with the seams that [`hooks`] needs. The source is copied and changed by `build/main.rs`;
+//! quiche from the registry, with the patches that [`hooks`] needs. The source is copied and changed by `build/main.rs`;
 //! see this folder's README. Documentation of everything but [`hooks`] is quiche's own.
 
 // Not our code: a newer compiler's warnings in it are not ours to fix. `hooks` turns the lints on again.

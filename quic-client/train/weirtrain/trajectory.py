@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads trajectory files, as senders write them (docs/design/pbq.md, "The trajectory file")."""
+"""Reads trajectory files, as senders write them (docs/design/pbq-weights-format.md, "The trajectory file")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights files as the sender reads them (docs/design/pbq.md, "The weights file")."""
+"""Weights files as the sender reads them (docs/design/pbq-weights-format.md, "The weights file")."""
 
 from __future__ import annotations
 

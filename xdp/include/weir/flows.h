@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Flow of a packet, and the bytes sent by each flow (docs/design/law.md, The share of flows). A flow is a number;
- * WEIR_FLOW_COUNTERS counters of a queue take its low bits.
+ * Flow of a packet, and the bytes sent by each flow (docs/design/verdict.md, The share of flows). A flow is a
+ * number; WEIR_FLOW_COUNTERS counters of a queue take its low bits.
  */
 #ifndef WEIR_FLOWS_H
 #define WEIR_FLOWS_H

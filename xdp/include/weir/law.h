@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The PID-Delay law in integers; docs/design/law.md is the contract and its numbered steps are cited here. Pure
+ * The PID-Delay law in integers; docs/design/law.md and verdict.md are the contract; their steps are cited here. Pure
  * functions of their arguments: no clock, no random numbers, no kernel calls, so the same text runs in tc, XDP and user
  * space. Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
  *

@@ -122,7 +122,7 @@ int parse(int count, char **arguments)
 			exit(0);
 		}
 		if (!strcmp(option, "--version")) {
-			puts("weir-sojourn " WEIR_VERSION);
+			printf("weir-sojourn %s\n", weir_version);
 			exit(0);
 		}
 		if (strcmp(option, "--hop") && strcmp(option, "--out") && strcmp(option, "--every-ms") &&

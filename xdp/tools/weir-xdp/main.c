@@ -95,7 +95,7 @@ static int help(void)
 
 static int version(void)
 {
-	printf("weir-xdp " WEIR_VERSION "\n");
+	printf("weir-xdp %s\n", weir_version);
 	return 0;
 }
 

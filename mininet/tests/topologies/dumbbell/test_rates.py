@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rate that follows a file: both formats, what is wrong with a file, and the rates that are set."""
 
-import runpy
+import hashlib
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab import paths
 from weirlab.lab import rates
 from weirlab.lab.rates import Capacity, RateFileError, followed, mean_mbit_s, over_run, parse
+from weirlab.scenario.cellular import text_of
 from weirlab.topologies.dumbbell.step_response import capacity_bits
 
 PACKET_MBIT = rates.FULL_PACKET_BYTES * 8 / 1e6
@@ -153,15 +154,20 @@ def test_an_outage_lets_little_through_and_holds_up_little_of_what_follows(out_s
 
 @pytest.mark.parametrize(("size_bytes", "within"), [(1514, 0.03), (1454, 0.03), (600, 0.03), (200, 0.03)])
 def test_a_cellular_trace_carries_what_it_says(size_bytes, within):
-    steps = parse((paths.scenarios() / "cellular.trace").read_text()).steps
+    steps = parse(text_of(Path(), "cellular:2")).steps
     carried = len(departures(followed(steps, 30), 30, size_bytes)) * size_bytes * 8
     assert carried == pytest.approx(Capacity(steps, 30).bits(0, 30), rel=within)
 
 
-def test_the_trace_that_comes_with_the_lab_is_what_its_program_writes(capsys, monkeypatch):
-    program = paths.clone() / "mininet" / "tools" / "cellular-trace.py"
-    monkeypatch.setattr("sys.argv", [str(program)])
-    runpy.run_path(str(program), run_name="__main__")
-    text = (paths.scenarios() / "cellular.trace").read_text()
-    assert capsys.readouterr().out == text
+def test_the_trace_of_the_scenarios_is_the_one_of_the_committed_results():
+    text = text_of(Path(), "cellular:2")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert digest == "a665852c609ded35edafb02e7916f8c80d69518d641705148046ae508ce096a8"
     assert 7 < mean_mbit_s(parse(text).steps, 30) < 7.5
+    assert text_of(Path(), "cellular:3") != text
+
+
+@pytest.mark.parametrize("name", ["cellular:", "cellular:-1", "cellular:x", "cellular:1e3", "cellular:" + "9" * 19])
+def test_a_seed_that_is_none_is_refused(name):
+    with pytest.raises(ValueError, match="seed"):
+        text_of(Path(), name)

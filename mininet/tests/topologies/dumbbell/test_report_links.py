@@ -47,7 +47,7 @@ def test_the_rate_stands_behind_the_delay_where_it_follows_a_file(tmp_path):
     page = write_html(folder).read_text(encoding="utf-8")
     assert "Grey, by the scale on the right: the rate that the link has" in page
     assert "rate, Mbit/s" in page
-    assert "a rate that follows cellular.trace (0 to " in page
+    assert "a rate that follows cellular:2 (0 to " in page
 
 
 def test_other_scenarios_show_none_of_it(tmp_path):

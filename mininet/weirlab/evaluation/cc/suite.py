@@ -41,10 +41,11 @@ from weirlab import paths
 from weirlab.evaluation.plan import CONTROLS, Controls, Group, Plan, head_of
 from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import LEARNED
 from weirlab.scenario.document import parsed, read_text
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Scenario, seeds_of
-from weirlab.scenario.policies import LEARNED, document_of, text_of_weights, with_document
+from weirlab.scenario.policies import document_of, text_of_weights, with_document
 from weirlab.scenario.sections import Name, Section, SeedCount
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 from weirlab.topologies.dumbbell.schema import FLOW_KINDS
@@ -155,7 +156,8 @@ def _check_names(
     for name, control in controls.items():
         given = [key for key in ("cc_weights", "cc_changes") if getattr(control, key)]
         if given and control.cc not in LEARNED:
-            checker.problem(f"controls.{name}.{given[0]}", f"for {' and '.join(LEARNED)}, not {control.cc}; remove it")
+            wrong = f"for {' and '.join(LEARNED)}, not {control.cc}; remove it"
+            checker.problem(f"controls.{name}.{given[0]}", wrong)
 
 
 def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict[str, ControlSection]]:

@@ -23,7 +23,7 @@ SOURCES: dict[str, Patterns] = {
     "driver": (
         *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "shaping")),
         *(f"mininet/weirlab/topologies/access/{name}.py" for name in ("drive", "network", "schedule", "topology")),
-        POLICIES_OF_RUNS,
+        *POLICIES_OF_RUNS,
         "mininet/weirlab/run/runner.py",
     ),
     "quic": QUIC,

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import LEARNED, QuicControl
 from weirlab.scenario.errors import nearest
-from weirlab.scenario.policies import LEARNED, WEIGHTS, text_of_weights, without_policy
+from weirlab.scenario.policies import WEIGHTS, text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     Fraction,
@@ -70,7 +71,7 @@ class Server(Section):
     """`[server]`: weir-server's sending side. `cc_weights` is a file beside the scenario's with the policy of a learned
     congestion control; without it the programs' own decides. The client only acknowledges: it needs no control."""
 
-    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"] = "cubic"
+    cc: QuicControl = "cubic"
     cc_weights: Annotated[str, Field(min_length=1)] | None = None
     initial_window_packets: Annotated[int, Field(ge=1, le=10_000)] = 10
 

@@ -13,7 +13,9 @@ from pydantic import Field, model_validator
 
 from weir import settings
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, over_run, parse
+from weirlab.scenario.cellular import text_of
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import QuicControl
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
@@ -33,7 +35,6 @@ from weirlab.topologies.campus.name import NAME
 from weirlab.topologies.campus.sites import MOST_RECEIVERS, SITES
 
 Traffic = Literal["all", "requests", "downloads", "upload", "shared", "neighbours"]
-CONTROLS = Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"]
 MOST_FLOWS = 20
 MOST_APPLICATIONS = 100  # their numbers are that far apart
 LEAST_RUN_S = 4.0
@@ -108,7 +109,7 @@ class Switches(Section):
 class Server(Section):
     """`[server]`: the congestion control of senders to the phone over QUIC."""
 
-    cc: CONTROLS = "cubic"
+    cc: QuicControl = "cubic"
 
 
 class Requests(Section):
@@ -204,7 +205,7 @@ class Has(Section):
     tune: bool = True
     paths: Literal["choice", "cell", "wifi", "tether"] = "choice"
     window: Literal["static", "double", "fast", "weir"] = "weir"
-    upload_cc: CONTROLS = "pbq"
+    upload_cc: QuicControl = "pbq"
     timestamps: bool = True
     names: bool = True
     traffic: Traffic = "all"
@@ -312,14 +313,14 @@ class CampusSchema(Schema):
     @staticmethod
     def rates(checker: Checker, name: str, duration_s: float) -> Steps:
         """The cellular rates of a run, the first of which is no outage; a steady one if the file has mistakes."""
-        key, path = "cell.rate_file", checker.path.parent / name
+        key = "cell.rate_file"
         try:
-            found = over_run(parse(path.read_text(encoding="utf-8")), duration_s)
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not text"
-            checker.problem(key, f"{name}: {why}; write the name of a file beside this one")
+            found = over_run(parse(text_of(checker.path.parent, name)), duration_s)
         except RateFileError as error:
             checker.problem(key, f"{name}: {error}")
+        except (OSError, ValueError) as error:  # a name may hold what no path can
+            why = error.strerror if isinstance(error, OSError) else error
+            checker.problem(key, f"{name}: {why}; write the name of a file beside this one, or cellular:SEED")
         else:
             if found[0][1] >= LEAST_MBIT_S:
                 return found

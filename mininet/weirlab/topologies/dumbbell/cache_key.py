@@ -35,7 +35,7 @@ SOURCES: dict[str, Patterns] = {
         *(f"mininet/weirlab/lab/{name}.py" for name in ("arrivals", "net", "programs", "qdisc", "rates", "shaping")),
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
         *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red", "dualpi2")),
-        POLICIES_OF_RUNS,
+        *POLICIES_OF_RUNS,
         "mininet/weirlab/run/runner.py",
     ),
     "sampler": (

@@ -46,7 +46,8 @@ from weirlab.lab.programs import (
 from weirlab.lab.qdisc import QdiscReader, set_options
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
-from weirlab.scenario.policies import LEARNED, weights_words
+from weirlab.scenario.congestion import LEARNED
+from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options

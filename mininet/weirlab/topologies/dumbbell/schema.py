@@ -11,9 +11,11 @@ from pydantic import Field, model_validator
 from weirlab.lab.arrivals import LEAST_SHORT_BYTES
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
+from weirlab.scenario.cellular import text_of
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import LEARNED, AnyQuicControl
 from weirlab.scenario.errors import nearest
-from weirlab.scenario.policies import LEARNED, text_of_weights, without_policy
+from weirlab.scenario.policies import text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     AqmMs,
@@ -199,7 +201,7 @@ class QuicCommon(Flow):
     with `cc_agent` another program decides for the first connection of the first sender, by files in `agent/` there
     (docs/design/pbq.md)."""
 
-    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper", "noq-bbr3", "noq-cubic"] = "cubic"
+    cc: AnyQuicControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
     cc_weights: Annotated[str, Field(min_length=1)] | None = None
     cc_explore: Seed | None = None
@@ -488,9 +490,9 @@ class DumbbellSchema(Schema):
 
     @staticmethod
     def rates(checker: Checker, name: str, duration_s: float) -> Steps | None:
-        """The rates that a file gives a run; its path counts from the scenario's folder."""
+        """Rates of a run by its `rate_file`; None if that has mistakes."""
         try:
-            found = over_run(parse((checker.path.parent / name).read_text("utf-8")), duration_s)
+            found = over_run(parse(text_of(checker.path.parent, name)), duration_s)
             if mean_mbit_s(found, duration_s) >= LEAST_MBIT_S:
                 return found
             wrong = f"{name}: a mean of less than {LEAST_MBIT_S:g} Mbit/s in this run; write higher rates"
@@ -500,7 +502,7 @@ class DumbbellSchema(Schema):
             wrong = f"{name}: not UTF-8 at byte {error.start}; save the file as UTF-8"
         except (OSError, ValueError) as error:  # a name may hold what no path can
             why = error.strerror if isinstance(error, OSError) else error
-            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
+            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder, or cellular:SEED"
         checker.problem("link.bottleneck.rate_file", wrong)
         return None
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.congestion import QuicControl
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     Count,
@@ -109,7 +110,7 @@ class Carrying(Section):
     edge_server: bool | Literal["local"] = False
     repair: bool = False
     reliable: bool = False
-    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq"] = "cubic"
+    cc: QuicControl = "cubic"
     most_total_bytes: Count | None = None
 
     @model_validator(mode="after")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `weir-switch` command.
+use clap::error::ErrorKind;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +13,12 @@ use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
 use weir_switch::{files, handle, queues, statistics, system};
 
+/// Version, with the commit of the sources where the build names it.
+const VERSION: &str = match option_env!("WEIR_BUILD") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
         Ok(options) => options,
@@ -20,7 +27,11 @@ fn main() -> ExitCode {
             eprint!("weir-switch: {}", text.strip_prefix("error: ").unwrap_or(&text));
             return ExitCode::from(2);
         }
-        // --help and --version.
+        Err(e) if e.kind() == ErrorKind::DisplayVersion => {
+            println!("weir-switch {VERSION}");
+            return ExitCode::SUCCESS;
+        }
+        // --help
         Err(e) => e.exit(),
     };
     match run(&options) {

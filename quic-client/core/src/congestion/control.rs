@@ -149,7 +149,7 @@ impl By {
     }
 }
 
-/// Input of a decision (docs/design/pbq.md, "The trajectory file").
+/// Input of a decision (docs/design/pbq-weights-format.md, "The trajectory file").
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     /// The decision's number on the connection, from 0.

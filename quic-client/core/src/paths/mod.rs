@@ -18,8 +18,8 @@
 //! - when the validation of the active path fails and no other path is validated, quiche closes the connection. So the
 //!   active path is never challenged, only pinged;
 //! - while a challenge waits for room in its path's congestion window, nothing at all is sent; and packets that were in
-//!   flight on a path that the connection left are never sent again. Seams of our quiche crate correct both;
-//! - a path keeps its entry and a connection ID as long as the connection exists. Our seams release both after
+//!   flight on a path that the connection left are never sent again. Patches of our quiche crate correct both;
+//! - a path keeps its entry and a connection ID as long as the connection exists. Our patches release both after
 //!   [`Paths::remove`], so that an interface can change its address any number of times.
 
 mod arrivals;

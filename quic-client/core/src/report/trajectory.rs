@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The trajectory file of a connection: inputs and actions of a congestion control that learns, for its trainer
-//! (docs/design/pbq.md, "The trajectory file"). A number that is not finite is written as `null`.
+//! (docs/design/pbq-weights-format.md, "The trajectory file"). A number that is not finite is written as `null`.
 
 use super::samples::{Side, Timebase};
 use crate::congestion::pbq::Weights;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy's network and its weights file (docs/design/pbq.md) a second time, in numpy: writes the golden vectors.
+"""A second implementation of the network and the weights file (docs/design/pbq-weights-format.md), for golden vectors.
 
 `python network_reference.py FOLDER` writes two weights files with random numbers, and `golden.jsonl`: for each of them
 states with the mean that the network gives, and numbers with their tanh, 2^x and ln. Doubles are written as their bits,

@@ -2,6 +2,12 @@
 //! See `weir-server --help`.
 use std::process::ExitCode;
 
+/// Version, with the commit of the sources where the build names it.
+const VERSION: &str = match option_env!("WEIR_BUILD") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 fn main() -> ExitCode {
-    weir_endpoint::shared::fault::exit("weir-server", weir_endpoint::server::main())
+    weir_endpoint::shared::fault::exit("weir-server", weir_endpoint::server::main(VERSION))
 }

@@ -14,12 +14,12 @@ mod report;
 mod sockets;
 mod tls;
 
-use crate::shared::congestion::Congestion;
+use crate::shared::congestion::{Congestion, congestion_controls};
 use crate::shared::fault::{Fault, IO};
+use crate::shared::options::parsed;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random;
 use crate::shared::trajectories::Trajectories;
-use clap::Parser;
 use connection::{Context, Flow};
 use event_loop::{EventLoop, INTERFACES, NETLINK, SIGNAL};
 use options::Options;
@@ -37,12 +37,17 @@ use weir_io::lines::LineWriter;
 use weir_io::udp::{RecvBatch, SendBatch};
 use weir_io::wait::{Signals, Waiter, moment};
 
-/// Runs the program. Returns its exit code.
+/// Runs the program; `version` is for `--version`. Returns its exit code.
 ///
 /// # Errors
 /// It ends before all flows have ended, with the exit code for that.
-pub fn main() -> Result<u8, Fault> {
-    run(&Options::parse())
+pub fn main(version: &'static str) -> Result<u8, Fault> {
+    let options: Options = parsed(version);
+    if options.list_cc {
+        print!("{}", congestion_controls(options.json)?);
+        return Ok(0);
+    }
+    run(&options)
 }
 
 /// One line on standard error.

@@ -14,12 +14,12 @@ mod stateless_reset;
 mod tls;
 
 use crate::shared::fault::Fault;
-use clap::Parser;
+use crate::shared::options::parsed;
 
-/// Runs the program. Returns its exit code.
+/// Runs the program; `version` is for `--version`. Returns its exit code.
 ///
 /// # Errors
 /// It ends early, with the exit code for that.
-pub fn main() -> Result<u8, Fault> {
-    event_loop::run(&options::Options::parse())
+pub fn main(version: &'static str) -> Result<u8, Fault> {
+    event_loop::run(&parsed(version))
 }

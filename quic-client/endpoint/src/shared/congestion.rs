@@ -3,8 +3,10 @@
 
 use super::agent::FileAgent;
 use super::fault::{Fault, IO, USAGE};
+use super::json::to_json;
 use super::options::{ClockReads, CommonOptions};
 use super::trajectories::Trajectory;
+use serde::Serialize;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
@@ -12,9 +14,31 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use weir_core::congestion::pbq::{MOST_BYTES, Policy, Weights, WeightsError, built_in};
-use weir_core::congestion::{Agent, By, CongestionControl, ControlKind, Decision, Setup};
+use weir_core::congestion::{Agent, By, CONTROLS, CongestionControl, ControlKind, Decision, Setup};
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::report::trajectory;
+
+/// A row of the table of congestion controls, for other programs.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    help: &'static str,
+    /// A trained policy decides: `--cc-weights` is for it.
+    learned: bool,
+}
+
+/// All congestion controls, the default first: a line for each, or a JSON array of objects with `name`, `help` and
+/// `learned`.
+///
+/// # Errors
+/// None that can occur: names and texts have a form in JSON.
+pub fn congestion_controls(json: bool) -> Result<String, Fault> {
+    let rows = CONTROLS.iter().map(|kind| Listed { name: kind.name, help: kind.help, learned: kind.profile.is_some() });
+    if json {
+        return to_json(&rows.collect::<Vec<_>>()).map(|text| text + "\n");
+    }
+    Ok(rows.map(|row| format!("{:<18}{}\n", row.name, row.help)).collect())
+}
 
 /// Factory of a connection's congestion control.
 pub struct Congestion {

@@ -3,7 +3,7 @@
 
 use super::fault::{Fault, USAGE};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::congestion::{CONTROLS, ControlKind};
@@ -11,6 +11,11 @@ use weir_core::request::{Alpn, parse_size};
 use weir_core::transport::{MAX_PAYLOAD_BYTES, Transport};
 use weir_io::clock::Clock;
 use weir_io::udp::{Offload, SocketOptions};
+
+/// Options of the command line of a program of this version. Ends the process after a mistake, `--help` and `--version`.
+pub fn parsed<O: CommandFactory + FromArgMatches>(version: &'static str) -> O {
+    O::from_arg_matches(&O::command().version(version).get_matches()).unwrap_or_else(|e| e.exit())
+}
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|e| e.to_string())

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use weir_core::congestion::CONTROLS;
 
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().count() == 0
@@ -68,6 +69,22 @@ fn an_answer_that_is_too_large_is_refused() {
     good(&[&s.url("/bytes/10kB"), "--insecure", "--max-size", "10kB", "--requests", "3"]);
     let e = client(&[&s.url(""), "--upload", "--bytes", "1", "--max-size", "1"]);
     assert_eq!(e.status.code(), Some(2));
+}
+
+#[test]
+fn the_list_of_congestion_controls_is_the_table() {
+    let out = client(&["--list-cc", "--json"]);
+    assert!(out.status.success());
+    let rows: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let listed: Vec<_> =
+        rows.as_array().unwrap().iter().map(|r| (r["name"].as_str(), r["learned"].as_bool())).collect();
+    let table: Vec<_> = CONTROLS.iter().map(|kind| (Some(kind.name), Some(kind.profile.is_some()))).collect();
+    assert_eq!(listed, table);
+    let text = String::from_utf8(client(&["--list-cc"]).stdout).unwrap();
+    let firsts: Vec<_> = text.lines().map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(firsts, CONTROLS.iter().map(|kind| Some(kind.name)).collect::<Vec<_>>());
+    assert_eq!(client(&["--list-cc", "https://localhost"]).status.code(), Some(2));
+    assert_eq!(client(&[]).status.code(), Some(2));
 }
 
 /// A server that closes each connection with this reason as soon as it can.

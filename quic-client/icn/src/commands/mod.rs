@@ -12,7 +12,7 @@ mod options;
 mod publish;
 mod server;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use weir_io::fault::Fault;
 
 /// Data by name, over links that forward by name instead of by address.
@@ -41,12 +41,13 @@ enum Command {
     Edge(edge::Options),
 }
 
-/// Runs the program: gives its exit code.
+/// Runs the program; `version` is for `--version`. Gives its exit code.
 ///
 /// # Errors
 /// It ends early, with its exit code.
-pub fn main() -> Result<u8, Fault> {
-    match Options::parse().command {
+pub fn main(version: &'static str) -> Result<u8, Fault> {
+    let given = Options::command().version(version).get_matches();
+    match Options::from_arg_matches(&given).unwrap_or_else(|e| e.exit()).command {
         Command::Client(options) => client::run(options),
         Command::Server(options) => server::run(options),
         Command::Publish(options) => publish::run(&options),
@@ -59,7 +60,6 @@ pub fn main() -> Result<u8, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {

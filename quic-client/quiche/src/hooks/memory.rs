@@ -15,7 +15,7 @@ pub struct Unacknowledged {
     pub pieces: u64,
 }
 
-/// Seam `unacknowledged`: memory of the connection's send streams.
+/// Patch `sent-bytes`: memory of the connection's send streams.
 pub fn unacknowledged(quic: &Connection) -> Unacknowledged {
     let mut sum = Unacknowledged::default();
     for stream in quic.streams.streams.values() {
@@ -39,8 +39,8 @@ pub struct Unread {
     pub pieces: u64,
 }
 
-/// Seam `unread`: memory of the connection's receive streams, of the handshake's messages (CRYPTO frames), and of
-/// packets that came before their keys. It takes a look at each stream, not at each piece.
+/// Patch `received-bytes`: memory of the connection's receive streams, of the handshake's messages (CRYPTO frames), and
+/// of packets that came before their keys. It takes a look at each stream, not at each piece.
 pub fn unread(quic: &Connection) -> Unread {
     let mut sum = Unread::default();
     let most_bytes = quic.local_transport_params.max_udp_payload_size;
@@ -58,7 +58,7 @@ pub fn unread(quic: &Connection) -> Unread {
     sum
 }
 
-/// Seams `unread-frames*`: the room that HTTP/3 has on its streams for frames that have not come whole, in bytes. It
+/// Patch `h3-frame-bytes`: the room that HTTP/3 has on its streams for frames that have not come whole, in bytes. It
 /// keeps the room of the largest frame as long as the stream is open. Little room is a part of what a stream costs.
 pub fn unread_frames_bytes(h3: &h3::Connection) -> u64 {
     let rooms = h3.streams.values().map(|stream| stream.state_buf.capacity());
@@ -77,7 +77,7 @@ pub fn drop_unread(quic: &mut Connection) {
     quic.undecryptable_pkts.clear();
 }
 
-/// Seam `unread-alone`: a piece with memory of its own. quiche keeps all of a frame for any part of it that is new: for
+/// Patch `received-overlap`: a piece with memory of its own. quiche keeps all of a frame for any part of it that is new: for
 /// one byte as much as a packet can carry.
 pub(crate) fn alone(piece: RangeBuf) -> RangeBuf {
     match piece.len() < piece.data.as_ref().len() {
@@ -89,7 +89,7 @@ pub(crate) fn alone(piece: RangeBuf) -> RangeBuf {
 /// A list with room for fewer entries than this keeps it.
 const LITTLE_ROOM: usize = 256;
 
-/// Seams `sent-room*`: gives room back of a list that fills less than an eighth of it. quiche's list of packets that were
+/// Patch `sent-list-memory`: gives room back of a list that fills less than an eighth of it. quiche's list of packets that were
 /// sent keeps, for as long as the connection lives, the room of the most that were ever under way.
 pub(crate) fn give_room_back<T>(list: &mut VecDeque<T>) {
     if list.capacity() > LITTLE_ROOM && list.capacity() / 8 > list.len() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions that the seams in quiche's source call, and functions that the core needs beyond quiche's public
+//! The functions that the patches in quiche's source call, and functions that the core needs beyond quiche's public
 //! interface. Rules for receive windows and a congestion window can take the place of quiche's; without them each
-//! function gives what quiche itself would have done.
+//! function behaves as quiche itself.
 //!
 //! A rule is in force for the length of one call of [`send`] or [`retune`], a congestion window for the length of
 //! [`with_congestion_window`]. Both are kept per thread, since quiche has no place for them in its connection.
@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 /// The licence of quiche, to be shown with programs that hold it.
 pub const QUICHE_LICENCE: &str = include_str!(concat!(env!("OUT_DIR"), "/quiche/COPYING"));
 
-/// Seam `qlog-schema`: names the events `weir:...` in a qlog file's list of schemas, as every namespace in use must be.
+/// Patch `qlog-schema`: names the events `weir:...` in a qlog file's list of schemas, as every namespace in use must be.
 pub const QLOG_SCHEMA: &str = "urn:weir:qlog:events:weir#0.1";
 
 /// Scope of a window: one stream, or the connection.
@@ -223,7 +223,7 @@ pub fn paced_elsewhere<T>(elsewhere: bool, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Seam `pacer-debt`.
+/// Patch `pacer-debt`.
 pub(crate) fn is_paced_elsewhere() -> bool {
     PACED_ELSEWHERE.get()
 }
@@ -312,7 +312,7 @@ fn pacing_rate_of(recovery: &crate::recovery::Recovery) -> Option<u64> {
     PACING_RATE.get()
 }
 
-/// Seam `pacing-rate`.
+/// Patch `pacing-rate`.
 pub(crate) fn pacing_rate(rate: crate::recovery::Bandwidth) -> crate::recovery::Bandwidth {
     PACING_RATE.set(Some(rate.to_bytes_per_second()));
     rate
@@ -339,7 +339,7 @@ pub fn with_rtt_sample<T>(f: impl FnOnce() -> T) -> (T, Option<RttSample>) {
     (result, sample)
 }
 
-/// Seam `rtt-sample`.
+/// Patch `rtt-sample`.
 pub(crate) fn rtt_sample(rtt: Duration) -> Duration {
     RTT_SAMPLE.set(Some(rtt));
     rtt
@@ -352,14 +352,14 @@ enum Question {
     Due,
 }
 
-/// Runs `f`, in which packets left behind on a path stay lost, as in quiche without our seams: for tests with the
+/// Runs `f`, in which packets left behind on a path stay lost, as in quiche without our patches: for tests with the
 /// behaviour of other servers. All calls of a connection's `recv`, `send` and `on_timeout` must be made inside.
 pub fn with_left_behind_lost<T>(f: impl FnOnce() -> T) -> T {
     let _restore = Restore { cell: &LEFT_BEHIND_LOST, old: LEFT_BEHIND_LOST.replace(true) };
     f()
 }
 
-/// Seams `left-behind*`: whether they are in force.
+/// Patch `left-behind`: whether they are in force.
 pub(crate) fn finds_left_behind() -> bool {
     !LEFT_BEHIND_LOST.get()
 }
@@ -413,17 +413,17 @@ fn ask<T>(question: impl FnOnce(&mut dyn WindowRule, &Active) -> T) -> Option<T>
     Some(question(rule, &active))
 }
 
-/// Seam `stream`: records whose window `f` is about.
+/// Patch `window-rule`: records whose window `f` is about.
 pub(crate) fn for_stream(id: u64, received_bytes: u64, f: impl FnOnce()) {
     let _restore = Restore { cell: &STREAM, old: STREAM.replace(Some((id, received_bytes))) };
     f();
 }
 
-/// Seam `rule`: the window from now on, or `None` for quiche's own rule. Within [`retune`] the window stays as the rule
+/// Patch `window-rule`: the window from now on, or `None` for quiche's own rule. Within [`retune`] the window stays as the rule
 /// last gave it, and `due` is set if the rule wants an update.
 #[expect(
     clippy::too_many_arguments,
-    reason = "what a seam hands over are fields of quiche's, which has no struct of just these"
+    reason = "what a patch hands over are fields of quiche's, which has no struct of just these"
 )]
 pub(crate) fn next(
     now: Instant,
@@ -461,29 +461,29 @@ pub(crate) fn next(
     })
 }
 
-/// Seam `lower-bound`: lower bound of the connection's window.
+/// Patch `window-lower-bound`: lower bound of the connection's window.
 pub(crate) fn lower_bound(window_bytes: u64, max_window_bytes: u64, wanted_bytes: u64) -> u64 {
     ask(|rule, _| rule.lower_bound(window_bytes, max_window_bytes, wanted_bytes)).unwrap_or(wanted_bytes)
 }
 
-/// Seam `no-way-back`: a limit once advertised stays (RFC 9000 4.1).
+/// Patch `window-limit`: a limit once advertised stays (RFC 9000 4.1).
 pub(crate) fn limit(advertised_bytes: u64, wanted_bytes: u64) -> u64 {
     wanted_bytes.max(advertised_bytes)
 }
 
-/// Seams `congestion-window` and `congestion-window-bbr2`.
+/// Patch `congestion-window`.
 pub(crate) fn congestion_window(own_bytes: usize) -> usize {
     CONGESTION_WINDOW_BYTES.get().unwrap_or(own_bytes)
 }
 
-/// Seam `probe-room`: whether a path with this much room in its congestion window can carry a challenge, in a datagram
+/// Patch `challenge-window`: whether a path with this much room in its congestion window can carry a challenge, in a datagram
 /// of the least size for that (RFC 9000 8.2.1). Otherwise quiche would take that path for the next packet, find no
 /// room, and send nothing at all: a dead path with a full window would block the connection.
 pub(crate) fn has_room(available_bytes: usize) -> bool {
     available_bytes >= crate::MIN_CLIENT_INITIAL_LEN
 }
 
-/// Seam `answer-room`: room in the congestion window for a packet that is to carry the answer to a challenge (or a
+/// Patch `response-window`: room in the congestion window for a packet that is to carry the answer to a challenge (or a
 /// challenge), or the close of the connection.
 ///
 /// quiche takes the challenge from its queue, finds no room for the answer, and so loses it. A server that acknowledges
@@ -498,19 +498,19 @@ pub(crate) fn room_to_tell(urgent: bool, available_bytes: usize) -> usize {
     }
 }
 
-/// Seam `empty-data`: whether there is nothing more to read for now, after `read_bytes` of a body. If none were read
+/// Patch `h3-empty-data`: whether there is nothing more to read for now, after `read_bytes` of a body. If none were read
 /// and the frame is over, it was an empty one, and the next may be there.
 pub(crate) fn nothing_left(read_bytes: usize, in_frame: bool) -> bool {
     read_bytes == 0 && in_frame
 }
 
-/// Seam `answers-frame`: whether this frame is part of a path's validation. The packet may hold other frames: an
+/// Patch `path-answers`: whether this frame is part of a path's validation. The packet may hold other frames: an
 /// acknowledgement beside it does not show where the peer believes us to be.
 pub(crate) fn validates(frame: &crate::frame::Frame) -> bool {
     matches!(frame, crate::frame::Frame::PathChallenge { .. } | crate::frame::Frame::PathResponse { .. })
 }
 
-/// Seam `id-replaced`: the paths whose connection ID the peer has just retired (RFC 9000 5.1.2), with its number, the
+/// Patch `cid-replaced`: the paths whose connection ID the peer has just retired (RFC 9000 5.1.2), with its number, the
 /// active one first. A peer that replaces all its IDs (quinn, once their lifetime is over) sends one new one, and the
 /// others when the old ones are given back. quiche hands it to the path of the oldest ID, has no active path if that is
 /// another, and closes the connection with 0xa at the next packet. Paths that had no ID of their own and shared one
@@ -523,14 +523,14 @@ pub(crate) fn without_id(paths: &PathMap, ids: &ConnectionIdentifiers) -> Vec<(u
     without.into_iter().map(|(_, seq, pid)| (seq, pid)).collect()
 }
 
-/// Seam `id-once`: an ID of ours that was in several lost packets is sent once, not once for each.
+/// Patch `cid-once`: an ID of ours that was in several lost packets is sent once, not once for each.
 pub(crate) fn add_once(ids: &mut std::collections::VecDeque<u64>, id: u64) {
     if !ids.contains(&id) {
         ids.push_back(id);
     }
 }
 
-/// Seam `reset-token`: the stateless reset token that these last bytes of a datagram are, of connection IDs that paths
+/// Patch `reset-token`: the stateless reset token that these last bytes of a datagram are, of connection IDs that paths
 /// use (RFC 9000 10.3.1). quiche knows only the token of the handshake's ID, and accepts it even when that ID was
 /// retired long ago: a server that replaces its IDs sends that token in answer to a packet that was under way on a
 /// slower path.
@@ -547,26 +547,26 @@ pub(crate) fn reset_token(
     in_use.into_iter().find(|token| crate::crypto::verify_slices_are_equal(&token.to_be_bytes(), last).is_ok())
 }
 
-// Seams `given-up*`. quiche keeps each path that was left, and a connection ID for it, on either side; so after a few
+// Patch `path-abandoned`. quiche keeps each path that was left, and a connection ID for it, on either side; so after a few
 // changes of address both sides' limits are used up. Here a path that was given up gets no new connection ID, so that
 // quiche drops it when it needs the room. A client gives it up by `give_up`; a server learns of that from the
 // connection ID being retired over which the client had reached it there, and retires in turn the one it reached the
 // client by (RFC 9000 5.1.2: what is no longer used should be retired). If the client returns, it gets another one.
 
-/// Seam `given-up-not`: a path at its start.
+/// Patch `path-abandoned`: a path at its start.
 pub(crate) const NOT_GIVEN_UP: bool = false;
 
-/// Seam `given-up-no-cid`: whether a path is to get a connection ID of the peer's.
+/// Patch `path-abandoned`: whether a path is to get a connection ID of the peer's.
 pub(crate) fn lacks_cid(path: &Path) -> bool {
     path.active_dcid_seq.is_none() && !path.given_up
 }
 
-/// Seam `given-up-by-peer`. A client's paths are its own to give up.
+/// Patch `path-abandoned`. A client's paths are its own to give up.
 pub(crate) fn given_up_by_peer(path: &mut Path, is_server: bool) {
     path.given_up |= is_server;
 }
 
-/// Seam `given-up-no-cid` too: a path given up loses its connection ID as soon as it is not the active one. A server
+/// Patch `path-abandoned` too: a path given up loses its connection ID as soon as it is not the active one. A server
 /// may learn that its active path is given up from the packet that tells it of the next one.
 pub(crate) fn retire_given_up(path: &mut Path, pid: usize, ids: &mut ConnectionIdentifiers) {
     if !path.given_up || path.active() {
@@ -579,13 +579,13 @@ pub(crate) fn retire_given_up(path: &mut Path, pid: usize, ids: &mut ConnectionI
     }
 }
 
-/// Seam `given-up-back`: the client uses the path after all, with another connection ID.
+/// Patch `path-abandoned`: the client uses the path after all, with another connection ID.
 pub(crate) fn taken_up(path: &mut Path) {
     path.given_up = false;
 }
 
-/// Seam `coalesced`: fate of a packet for which there are no keys (any more). The rest of its datagram must be read
-/// (RFC 9000 12.2). quiche drops it: a client that has not heard that the handshake is confirmed then sends its 1-RTT
+/// Patch `coalesced`: fate of a packet for which there are no keys (any more). The rest of its datagram must be
+/// read (RFC 9000 12.2). quiche drops it: a client that has not heard that the handshake is confirmed then sends its 1-RTT
 /// packets behind Handshake packets for nothing. (A 1-RTT packet is the last one, and may be a stateless reset.)
 pub(crate) fn passed_over(e: crate::Error, ty: crate::packet::Type, bytes: usize) -> Result<usize> {
     if e == crate::Error::Done && ty != crate::packet::Type::Short {
@@ -595,7 +595,7 @@ pub(crate) fn passed_over(e: crate::Error, ty: crate::packet::Type, bytes: usize
     }
 }
 
-// Seam `failed-path`. quiche does not make a path active whose validation was given up, not even when the peer has
+// Patch `failed-path`. quiche does not make a path active whose validation was given up, not even when the peer has
 // moved there, which shows that it carries packets. Then there is no active path, and the connection is closed with
 // 0xa. A server gives up at the first loss if too few bytes came over the path to allow a second challenge.
 // A client's connection must not be closed by a lost challenge, so a client drops every challenge that is open on the
@@ -618,13 +618,13 @@ macro_rules! failed_path {
 
 pub(crate) use failed_path;
 
-/// Seam `qlog-ssthresh`: before the first reduction quiche has the largest number there is, which is no threshold.
+/// Patch `qlog-ssthresh`: before the first reduction quiche has the largest number there is, which is no threshold.
 #[cfg(feature = "qlog")]
 pub(crate) fn known_ssthresh(bytes: usize) -> Option<u64> {
     (bytes != usize::MAX).then_some(bytes as u64)
 }
 
-/// Seams `qlog-tuple-sent`, `qlog-tuple-received`: logs a packet with the path it took, `tuple` in qlog's words; before
+/// Patch `qlog-tuple`: logs a packet with the path it took, `tuple` in qlog's words; before
 /// the first one on a path also what addresses that is.
 #[cfg(feature = "qlog")]
 pub(crate) fn log_packet(

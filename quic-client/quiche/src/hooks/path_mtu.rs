@@ -33,25 +33,25 @@ pub fn with_packet_sizes<T>(f: impl FnOnce() -> T) -> (T, PacketSizes) {
     (result, SIZES.get())
 }
 
-/// Seams `acked-size*`.
+/// Patch `packet-sizes`.
 pub(crate) fn acked_size(bytes: usize) {
     let sizes = SIZES.get();
     SIZES.set(PacketSizes { acked: sizes.acked.max(bytes), ..sizes });
 }
 
-/// Seams `lost-size*`.
+/// Patch `packet-sizes`.
 pub(crate) fn lost_size(bytes: usize) {
     let sizes = SIZES.get();
     SIZES.set(PacketSizes { lost: sizes.lost.max(bytes), ..sizes });
 }
 
-/// Seam `mtu-handshake`: whether datagrams may be larger than [`BASE_MTU_BYTES`]. quiche coalesces up to the size of the
+/// Patch `mtu-handshake`: whether datagrams may be larger than [`BASE_MTU_BYTES`]. quiche coalesces up to the size of the
 /// next probe as soon as the handshake is complete, so that the client's Finished is lost with it.
 pub(crate) fn may_probe_mtu(confirmed: bool, completed: bool) -> bool {
     confirmed && completed
 }
 
-/// Seam `mtu-probe-path`: the path that a packet is for, if a PMTU probe may be in it. quiche sends the active path's
+/// Patch `mtu-probe-path`: the path that a packet is for, if a PMTU probe may be in it. quiche sends the active path's
 /// probe on whichever path the packet is for, and takes the result for that path's.
 pub(crate) fn mtu_probe_path(path: &mut Path) -> Option<&mut Path> {
     (path.active() && path.validated()).then_some(path)

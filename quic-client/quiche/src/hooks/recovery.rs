@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The seams of loss recovery: packets left behind on a path, and packets of a probe timeout.
+//! The patches of loss recovery: packets left behind on a path, and packets of a probe timeout.
 
 use crate::recovery::RecoveryOps;
 
-// Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
+// Patch `left-behind`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
 // that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
 // (quiche issue 2452). But all paths share one packet number space, so by RFC 9002 6.1 a packet is lost when one sent
 // later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (The packet
@@ -124,7 +124,7 @@ pub(crate) fn challenges(frames: &[crate::frame::Frame]) -> bool {
     frames.iter().any(|frame| matches!(frame, crate::frame::Frame::PathChallenge { .. }))
 }
 
-// Seams `timeout*`. When a probe timeout fires, quiche repeats the packets that have waited longest of those with CRYPTO
+// Patches `pto-content` and `pto-datagrams`. When a probe timeout fires, quiche repeats the packets that have waited longest of those with CRYPTO
 // or STREAM, two at most, in the packet number space whose timer it was. Two things are added.
 //
 // The frames that a peer can't do without are repeated wherever they stand (RFC 9002 6.2.4 allows any frame in a probe).
@@ -152,8 +152,8 @@ macro_rules! probe_all_spaces {
     };
 }
 
-/// Seam `timeout-apart`: whether a probe is still to be sent on a path, which then gets a datagram of its own. A quiche
-/// without the seam `coalesced` could not read it behind another.
+/// Patch `pto-datagrams`: whether a probe is still to be sent on a path, which then gets a datagram of its own. A quiche
+/// without the patch `coalesced` could not read it behind another.
 pub(crate) fn owes_a_probe(recovery: &crate::recovery::Recovery) -> bool {
     use crate::packet::Epoch::{Application, Handshake, Initial};
     [Initial, Handshake, Application].iter().any(|epoch| recovery.loss_probes(*epoch) > 0)
@@ -162,8 +162,9 @@ pub(crate) fn owes_a_probe(recovery: &crate::recovery::Recovery) -> bool {
 /// RFC 9002 6.2.4.
 pub(crate) const MAX_PTO_PROBES: usize = 2;
 
-/// Seams `timeout*`: frames that a space sends again, each frame once. Of each packet in flight it is given whether it
-/// carries CRYPTO or STREAM, and its frames; `oldest` of those that do are repeated as a whole, as quiche does.
+/// Patches `pto-content` and `pto-datagrams`: frames that a space sends again, each once. Of each packet in
+/// flight it is given whether it carries CRYPTO or STREAM, and its frames; `oldest` of those that do are repeated as a
+/// whole, as quiche does.
 pub(crate) fn repeated_at_timeout<'a>(
     in_flight: impl Iterator<Item = (bool, &'a [crate::frame::Frame])>,
     mut oldest: usize,

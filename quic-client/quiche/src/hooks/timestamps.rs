@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The transport parameter `enable_timestamp`.
 pub(crate) const TIMESTAMPS_PARAMETER: u64 = 0x7158;
-/// Seam `timestamps-parameter-room`: the most that all transport parameters take, in bytes. quiche's 128 are used up.
+/// Patch `timestamps`: the most that all transport parameters take, in bytes. quiche's 128 are used up.
 pub(crate) const PARAMETERS_BYTES: usize = 256;
 const FRAME_TYPE: u64 = 0x02f5;
 /// The same on the wire: a frame's type has the shortest encoding (RFC 9000 12.4).
@@ -79,7 +79,7 @@ pub fn gets_timestamps(quic: &Connection) -> bool {
     quic.peer_transport_params.timestamps.to_send(quic.local_transport_params.timestamps)
 }
 
-/// Seam `timestamps-sent`: writes a frame if `left_bytes` have room for it, and gives its length. `since` is the time since the
+/// Patch `timestamps`: writes a frame if `left_bytes` have room for it, and gives its length. `since` is the time since the
 /// connection was made, on the wire in microseconds over 2^`exponent`, as acknowledgement delays are.
 pub(crate) fn write_timestamp(b: &mut OctetsMut, left_bytes: usize, since: Duration, exponent: u64) -> Result<usize> {
     let timestamp = u64::try_from(since.as_micros()).unwrap_or(u64::MAX) >> exponent;
@@ -92,7 +92,7 @@ pub(crate) fn write_timestamp(b: &mut OctetsMut, left_bytes: usize, since: Durat
     Ok(len)
 }
 
-/// Seam `timestamps-received`: whether a frame of this kind is next in a packet.
+/// Patch `timestamps`: whether a frame of this kind is next in a packet.
 pub(crate) fn begins_timestamp(payload: &mut Octets) -> bool {
     payload.peek_bytes(FRAME_TYPE_ON_WIRE.len()).is_ok_and(|next| next.buf() == FRAME_TYPE_ON_WIRE)
 }

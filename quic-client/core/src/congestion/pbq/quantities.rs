@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Measurements of an interval (docs/design/pbq.md, "Inputs"). Seconds, bytes, bytes per second.
+/// Measurements of an interval (docs/design/pbq-weights-format.md, "Inputs"). Seconds, bytes, bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// The largest packet.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Weights`]: a weights file (docs/design/pbq.md has its format), checked as a whole before anything uses it.
+//! [`Weights`]: a weights file (docs/design/pbq-weights-format.md), checked as a whole before anything uses it.
 
 use super::fairness::Fairness;
 use super::guard::Rows;

@@ -108,8 +108,7 @@ fn a_path_that_dies_in_mid_transfer_costs_a_stall_of_three_timeouts_at_most() {
     }
 }
 
-// Both implementations of congestion control in quiche find the packets that a move left in flight, and need the seams
-// for it.
+// Both implementations of congestion control in quiche find packets that a move left in flight, and need the patches for it.
 #[test]
 fn what_was_in_flight_on_the_path_that_was_left_is_sent_again() {
     use quiche::CongestionControlAlgorithm::{Bbr2Gcongestion, CUBIC, Reno};

@@ -32,7 +32,7 @@ use weir_io::outputs::same_file;
 pub struct Options {
     /// https://HOST[:PORT][/PATH]. Without a path the request is for /bytes/N with --bytes, for /bytes/unlimited with
     /// --duration-s, and for /upload with --upload. Flows take several URLs in turn
-    #[arg(required = true, value_name = "URL")]
+    #[arg(required_unless_present = "list_cc", value_name = "URL")]
     pub urls: Vec<String>,
     /// Number of flows [default: one per URL]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Transfers")]
@@ -123,6 +123,9 @@ pub struct Options {
     /// Print the report as one JSON document instead of a table
     #[arg(long, help_heading = "Results")]
     pub json: bool,
+    /// List the congestion controls of --cc, as a table or with --json as one JSON document, and exit
+    #[arg(long, conflicts_with = "urls", help_heading = "Results")]
+    pub list_cc: bool,
     /// Show no progress bar
     #[arg(long, short, help_heading = "Results")]
     pub quiet: bool,
@@ -158,14 +161,20 @@ Examples:
       ten connections that download for five seconds";
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let bad = || format!("'{text}' is not a duration: expected seconds above 0, at most 86400");
-    let s: f64 = text.parse().map_err(|_| bad())?;
-    if s > 0.0 && s <= 86_400.0 { Ok(Duration::from_secs_f64(s)) } else { Err(bad()) }
+    duration(text).filter(|d| !d.is_zero()).ok_or_else(|| not_a_duration(text, "above 0"))
 }
 
-/// Also 0.
+/// Zero means no limit.
 fn seconds_or_none(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { seconds(text) }
+    duration(text).ok_or_else(|| not_a_duration(text, "from 0"))
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    text.parse::<f64>().ok().filter(|s| (0.0..=86_400.0).contains(s)).map(Duration::from_secs_f64)
+}
+
+fn not_a_duration(text: &str, least: &str) -> String {
+    format!("'{text}' is not a duration: expected seconds {least}, at most 86400")
 }
 
 impl Options {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch's handling of two hosts' names: `docs/design/icn.md`, "What a switch does". Its sets may be of any size.
+//! A switch's handling of two hosts' names: `docs/design/icn.md`, "Rules of a switch". Its sets may be of any size.
 
 use crate::names::Name;
 use crate::packet::{Header, Kind, nack, time_of};

@@ -79,7 +79,7 @@ pub const ENTRIES_DISPLACED: usize = 16;
 
 const AGAIN: u32 = 510;
 
-/// Fills the tables of a program with icn_*.p4 (docs/design/icn.md, "What a switch does"): routes, the groups and the
+/// Fills the tables of a program with icn_*.p4 (docs/design/icn.md, "Rules of a switch"): routes, the groups and the
 /// session of copies, and limits. A port may have `quota` entries, port 2 three.
 pub fn forward_names(switch: &mut Switch, quota: u64) {
     let key = [("hash_key_low", 0x0302_0100), ("hash_key_high", 0x0706_0504)];
@@ -98,7 +98,7 @@ pub fn forward_names(switch: &mut Switch, quota: u64) {
     }
 }
 
-/// A packet of names (docs/design/icn.md, "The packet").
+/// A packet of names (docs/design/icn-formats.md, "The packet").
 #[derive(Clone, Copy)]
 pub struct Name {
     pub kind: u8,
