@@ -132,7 +132,7 @@ getters=()
 for number in 1 2 3; do
   mkdir -p "$folder/$number"
   on "receiver$number" weir-icn get "/weir/files/$name" --from 10.0.0.1:4434 --ca "$work/state/weir-server-ca.pem" \
-    --interface eth0 --quiet --output "$folder/$number/$name" &
+    --known-publishers none --interface eth0 --quiet --output "$folder/$number/$name" &
   getters+=($!)
 done
 for number in 1 2 3; do

@@ -55,9 +55,12 @@ class Net:
         assert server.stdout.readline() == f"listening {address}\n"
         return server
 
-    def get(self, i: int, name: str, output: Path | str, *options: object, at: str = PUBLISHER) -> subprocess.Popen:
+    def get(
+        self, i: int, name: str, output: Path | str, *options: object, at: str = PUBLISHER, known: Path | str = "none"
+    ) -> subprocess.Popen:
         ca = self.folder / "state" / "weir-server-ca.pem"
         words = [PROGRAM, "get", name, "--from", at, "--ca", ca, "--interface", "e0", "--output", output]
+        words += ["--known-publishers", known]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         getter = self.hosts[i].start(*words, "--json", *options, **pipes)
         self.running.append(getter)

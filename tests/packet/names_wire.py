@@ -117,9 +117,9 @@ class Wire:
         self._closing.callback(process.kill)
         return process
 
-    def publish(self) -> subprocess.Popen:
+    def publish(self, *options: object) -> subprocess.Popen:
         words = ["--name", FOLDER, "--interface", "pub", "--listen", ADDRESS, "--state-dir", self.folder / "state"]
-        publisher = self.start("publish", *words, self.folder / "files")
+        publisher = self.start("publish", *words, *options, self.folder / "files")
         assert publisher.stdout.readline() == f"listening {ADDRESS}\n"
         assert publisher.stdout.readline().startswith("publisher ")
         return publisher
@@ -131,7 +131,18 @@ class Wire:
 
     def get(self, output: Path, *options: object) -> subprocess.Popen:
         words = ["get", FILM, "--from", ADDRESS, "--ca", self.folder / "state" / "weir-server-ca.pem"]
-        return self.start(*words, "--interface", f"s{ASKER}", "--output", output, "--json", "--quiet", *options)
+        return self.start(
+            *words,
+            "--known-publishers",
+            "none",
+            *options,
+            "--interface",
+            f"s{ASKER}",
+            "--output",
+            output,
+            "--json",
+            "--quiet",
+        )
 
     def got(self, output: Path, content: bytes, *options: object) -> dict:
         """Fetches the file, which must be right; the counts of it."""

@@ -5,7 +5,7 @@ An attacker on the publisher's wire can answer at the right port, and first: `na
 other ports."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,6 +253,51 @@ def test_what_a_stranger_had_put_into_a_cache_hurts_nobody_for_long(cached):
     assert counts["wrong"] == 30
     assert net.got(net.folder / "second", content)["wrong"] == 0
     assert net.ended(cache)["cache"]["hits"] >= 60
+
+
+def symbols_forged(net, is_forged: Callable[[Header], bool]) -> tuple[bytes, dict]:
+    """A file that was fetched while one segment in ten was lost once and these symbols were forged without the key, and
+    its counts. The switch takes the forged one for the answer."""
+    content = net.file(480 * SEGMENT_BYTES)
+    net.publish("--repair")
+    film, symbols = name_bits(packets_name(content)), name_bits(f"{packets_name(content)}/~r")
+    lost: set[int] = set()
+
+    def answers(header: Header, payload: bytes) -> list[Packet]:
+        if header.kind == DATA and header.name == film and header.segment % 10 == 3 and header.segment not in lost:
+            lost.add(header.segment)
+            return []
+        if header.kind == DATA and header.name == symbols and is_forged(header):
+            return [(header, bytes([payload[0] ^ 1]) + payload[1:]), (header, payload)]
+        return [(header, payload)]
+
+    net.middle.answers = answers
+    counts = net.got(net.folder / "out", content)
+    assert lost
+    assert counts["repair_asked"] > 0
+    return content, counts
+
+
+def test_forged_repair_symbols_do_not_keep_later_ones_from_mending(net):
+    seen: set[int] = set()
+
+    def first_round(header: Header) -> bool:
+        # A third of each block's symbols of the first round, of 160.
+        is_new = header.segment not in seen
+        seen.add(header.segment)
+        return is_new and header.segment % 1280 < 160 and header.segment % 3 == 0
+
+    _, counts = symbols_forged(net, first_round)
+    assert counts["wrong"] > 0
+    assert counts["repaired"] > 0
+
+
+def test_where_all_repair_symbols_are_forged_the_segments_are_fetched(net):
+    _, counts = symbols_forged(net, lambda _: True)
+    assert (counts["repaired"], counts["decodings"]) == (0, 0)
+    assert counts["wrong"] > 0
+    # Eight rounds a block, of which each has at most what was lost.
+    assert counts["repair_asked"] <= 8 * 48
 
 
 def test_a_disk_that_fills_is_said_and_leaves_nothing_under_the_files_name(net):

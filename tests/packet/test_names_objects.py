@@ -270,6 +270,55 @@ def test_one_address_takes_a_part_of_all_places(net):
     net.end(publisher)
 
 
+LARGE = """
+import asyncio, ssl
+from aioquic.asyncio.client import connect
+from aioquic.quic.configuration import QuicConfiguration
+
+async def main():
+    configuration = QuicConfiguration(alpn_protocols=["weir-icn/1"], verify_mode=ssl.CERT_NONE)
+    async with connect("10.9.0.1", 4434, configuration=configuration) as connection:
+        for i in range(20):
+            _, writer = await connection.create_stream()
+            writer.write(b'{"get":"/weir/files/large%d"}\\n' % i)
+        await connection.ping()
+        print(flush=True)
+        input()
+
+asyncio.run(main())
+"""
+"""A connection that asks for 20 large files, and closes."""
+
+
+def test_large_files_that_are_asked_for_keep_nobody_waiting_and_cost_nothing_once_nobody_waits(net):
+    pytest.importorskip("aioquic")
+    files, content = folder(net, 3)
+    bytes_of_each = 4_000_000_000
+    for i in range(20):
+        with (files / f"large{i}").open("wb") as large:
+            large.truncate(bytes_of_each)
+    publisher = net.publish(files)
+    crowd = net.hosts[1].start(sys.executable, "-c", LARGE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    net.running.append(crowd)
+    crowd.stdout.readline()
+    getter = net.get(2, "/weir/files/film", net.folder / "out")
+    _, errors = getter.communicate()
+    assert getter.returncode == 0, errors
+    assert (net.folder / "out").read_bytes() == content
+    crowd.communicate("\n")
+
+    def read_bytes() -> int:
+        counts = Path(f"/proc/{publisher.pid}/io").read_text()
+        return int(counts.split("rchar: ")[1].split()[0])
+
+    # It rests, though it has not read all that it was asked for.
+    before = -1
+    while before != (before := read_bytes()):
+        time.sleep(0.5)
+    assert before < bytes_of_each
+    net.end(publisher)
+
+
 def test_one_address_takes_a_part_of_an_edge_servers_places(net):
     at = "10.9.0.13:4434"
     publisher = net.publish("--live", "--host", "10.9.0.13", name="/weir/radio", stdin=subprocess.PIPE)

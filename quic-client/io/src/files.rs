@@ -4,7 +4,7 @@
 
 use crate::random;
 use nix::unistd::geteuid;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, flock, openat2};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -12,12 +12,16 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bits of a folder's mode: others may write to it; they may not remove others' files.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 /// The kernel asks to resolve again a path that was changed meanwhile.
 const MOST_TRIES: usize = 8;
+/// Pause between two tries for a lock.
+const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A folder whose files are opened by name. No name leads out of it, whatever is changed in it meanwhile.
 #[derive(Debug)]
@@ -144,6 +148,33 @@ pub fn open_own(path: &Path, write: bool) -> io::Result<File> {
     Ok(file)
 }
 
+/// Takes a lock that other processes of this user respect, until the returned file is closed. Its file is for this user
+/// alone: who could open it could keep the lock.
+///
+/// # Errors
+/// The file can't be made or is not this user's, or another process keeps the lock for longer than `within`.
+pub fn lock(path: &Path, within: Duration) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    expect_own(&metadata)?;
+    if metadata.mode() & READ_BY_OTHERS != 0 {
+        return refused("others may open the lock; take that from them: chmod 600");
+    }
+    let until = Instant::now() + within;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(LOCK_AGAIN),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "another process has the lock"));
+            }
+            locked => return locked.map(|()| file).map_err(io::Error::from),
+        }
+    }
+}
+
 /// Creates a new file. An existing file of the name is removed first: a link itself, not its target.
 ///
 /// # Errors
@@ -180,8 +211,25 @@ pub fn temporary_beside(path: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
 /// # Errors
 /// It can't be written or renamed.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let (mut file, temporary) = temporary_beside(path, 0o666)?;
-    let replaced = file.write_all(content).and_then(|()| fs::rename(&temporary, path));
+    replace_with(path, content, 0o666, |_| Ok(()))
+}
+
+/// The same for a file that is this user's alone; it is on the disk before it takes the place.
+///
+/// # Errors
+/// It can't be written or renamed.
+pub fn replace_secret(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace_with(path, content, 0o600, File::sync_all)
+}
+
+fn replace_with(
+    path: &Path,
+    content: &[u8],
+    mode: u32,
+    written: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let (mut file, temporary) = temporary_beside(path, mode)?;
+    let replaced = file.write_all(content).and_then(|()| written(&file)).and_then(|()| fs::rename(&temporary, path));
     if replaced.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -247,6 +295,21 @@ mod tests {
         create(&new).unwrap().write_all(b"x").unwrap();
         assert_eq!(fs::read(&new).unwrap(), b"x");
         create(Path::new("/dev/null")).unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_one_processs_and_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = lock(&path, Duration::ZERO).unwrap();
+        assert_eq!(lock(&path, Duration::ZERO).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(held);
+        drop(lock(&path, Duration::ZERO).unwrap());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(lock(&path, Duration::ZERO).is_err());
+        let link = dir.path().join("link");
+        symlink(dir.path().join("target"), &link).unwrap();
+        assert!(lock(&link, Duration::ZERO).is_err() && !dir.path().join("target").exists());
     }
 
     #[test]

@@ -49,7 +49,7 @@ class Chain:
 
     def get(self, port: int, name: str) -> subprocess.Popen:
         words = [*self.there[port], program("weir-icn"), "get", f"/weir/files/{name}", "--interface", "eth0", "--quiet",
-                 "--from", f"10.0.{PUBLISHER}.2:{GROUP_PORT}", "--insecure",
+                 "--from", f"10.0.{PUBLISHER}.2:{GROUP_PORT}", "--insecure", "--known-publishers", "none",
                  "--output", str(self.folder / f"got-{port}"), "--restart"]  # fmt: skip
         return subprocess.Popen(words, stdout=subprocess.DEVNULL)
 
@@ -219,7 +219,7 @@ def joined(servers: dict[str, subprocess.Popen], port: int, count: int, folder: 
     for log in logs:
         log.unlink(missing_ok=True)
     words = [program("weir-icn"), "get", "/weir/files/film", "--from", f"127.0.0.1:{port}", "--insecure",
-             "--quiet", "--give-up-s", "600", "--restart"]  # fmt: skip
+             "--known-publishers", "none", "--quiet", "--give-up-s", "600", "--restart"]  # fmt: skip
     members = []
     try:
         for number, log in enumerate(logs):

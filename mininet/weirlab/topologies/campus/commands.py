@@ -155,7 +155,7 @@ def by_name(spec: Mapping[str, Any], what: str, number: int, out: Path) -> Comma
     name, port = (LIVE, LIVE_PORT) if what == "stream" else (f"{FILES}/{OBJECT}", FILES_PORT)
     interface = "wifi" if node == PHONE else "eth0"
     argv = ["weir-icn", "get", name, "--from", f"{PUBLISHER_ADDRESS}:{port}", "--interface", interface]
-    argv += ["--insecure", "--quiet", "--events", str(out / f"get-{what}-{number}.jsonl")]
+    argv += ["--insecure", "--known-publishers", "none", "--quiet", "--events", str(out / f"get-{what}-{number}.jsonl")]
     if what == "stream":
         return Command(node, f"stream-{number}", [*argv, "--output", "-"], output=came_file(what, number))
     argv += ["--output", str(out / came_file(what, number)), "--json"]

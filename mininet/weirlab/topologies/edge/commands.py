@@ -91,7 +91,7 @@ class Names:
         near = [server_address(edge) for edge in at] if spec["carrying"]["edge_server"] else []
         for address in (*near, PUBLISHER_ADDRESS):
             argv += ["--from", f"{address}:{ICN_PORT}"]
-        argv += ["--insecure", "--quiet", "--json"]
+        argv += ["--insecure", "--known-publishers", "none", "--quiet", "--json"]
         argv += asks_again(spec["carrying"])
         if len(at) > 1:
             argv += ["--events", str(out / events_output(receiver))]

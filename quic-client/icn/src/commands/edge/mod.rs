@@ -27,10 +27,12 @@ use weir_io::wait::{Signals, Waiter};
 ///   weir-icn edge --of 192.0.2.1:4434 --ca weir-server-ca.pem --listen 198.51.100.1:4434 --ticket-keys tickets
 ///
 /// Requests of subscribers are passed to the publisher, and its answers back. Many subscribers share a connection to
-/// the publisher, and a manifest comes from there once. Manifests are signed by the publisher: a subscriber that has
-/// the publisher's key (get --publisher) need not trust this server for them. This server knows the keys that it hands
-/// on. Several of them with the same --ticket-keys accept each other's tickets: a subscriber that comes from one to the
-/// other asks in its first packets. It needs no interface for packets by name.
+/// the publisher, and a manifest comes from there once. Manifests are signed by the publisher, and subscribers check
+/// that: against the key of weir-icn get --publisher, else against the one that they accepted for the name before
+/// (get --known-publishers). A subscriber that has neither accepts the first key that it gets, and trusts this server
+/// for that. This server knows the group keys that it hands on. Several of them with the same --ticket-keys accept each
+/// other's tickets: a subscriber that comes from one to the other asks in its first packets. It needs no interface for
+/// packets by name.
 ///
 /// Prints "listening ADDRESS:PORT" when it is ready. SIGINT and SIGTERM end it with exit code 0 and one line of JSON that says
 /// what it did. Exit codes: 2 usage; 8 a file or an address can't be used.

@@ -2,6 +2,7 @@
 //! One wait per turn for the interface, the group channel and signals; one object after the other.
 
 use super::Options;
+use super::known_publishers::{Accepted, KnownPublishers};
 use super::output::{Output, beside_it};
 use super::report::{Fetched, Reporter};
 use crate::commands::group::{Client, ClientEvent};
@@ -39,6 +40,7 @@ struct Loop<'a> {
     face: PacketSocket,
     group: Client,
     publisher: Option<PublicKey>,
+    known: KnownPublishers,
     signals: Signals,
     waiter: Waiter,
     reporter: Reporter,
@@ -81,7 +83,8 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         waiter.add(fd, token).map_err(Fault::io("epoll"))?;
     }
     let publisher = options.publisher;
-    let mut this = Loop { options, face, group, publisher, signals, waiter, reporter, start, start_us };
+    let known = KnownPublishers::new(options.known_publishers.as_deref());
+    let mut this = Loop { options, face, group, publisher, known, signals, waiter, reporter, start, start_us };
     let (mut fetched, mut first_fault) = (Vec::new(), None);
     for name in &options.names {
         let (end, goes_on) = this.object(name);
@@ -309,6 +312,9 @@ impl Loop<'_> {
                     let not = self.options.publisher.map_or_else(|| hex(&expected), |_| "--publisher".to_owned());
                     return wrong(format!("signed by {}, not by {not}", hex(&manifest.publisher)));
                 }
+                if let Err(fault) = self.check_known(&manifest) {
+                    return Ok(Some(fault));
+                }
                 let (output, kept) = match Output::open(&target(self.options, name), &manifest, self.options.restart) {
                     Ok(opened) => opened,
                     Err(fault) => return Ok(Some(fault)),
@@ -345,6 +351,24 @@ impl Loop<'_> {
             self.reporter.event(t_us, "icn:keys", &serde_json::json!({ "epochs": epochs }));
         }
         Ok(None)
+    }
+
+    /// Checks the publisher's key against those of earlier runs, unless the user gave it.
+    fn check_known(&self, manifest: &Manifest) -> Result<(), Fault> {
+        if self.options.publisher.is_some() {
+            return Ok(());
+        }
+        let key = hex(&manifest.publisher);
+        match self.known.check(&manifest.name, manifest.layout.is_none(), &manifest.publisher)? {
+            Accepted::Added(file) if !self.options.quiet => {
+                complain(&format!("{}: the publisher's key {key} is new, and kept in {}", manifest.name, shown(&file)));
+            }
+            Accepted::NotKept(why) => {
+                complain(&format!("{}: the publisher's key {key} is new, and not kept: {}", manifest.name, why.text));
+            }
+            Accepted::AsBefore | Accepted::Added(_) => {}
+        }
+        Ok(())
     }
 
     /// Ends an object and returns its result.

@@ -2,6 +2,7 @@
 //! `weir-icn get`.
 
 mod event_loop;
+mod known_publishers;
 mod output;
 mod report;
 
@@ -24,9 +25,12 @@ use weir_io::fault::Fault;
 /// further keys from there, or at the next --from, and goes on meanwhile. Data are in OUTPUT.part until all are there;
 /// it then becomes OUTPUT. Stopped or broken off, it goes on from there the next time, and checks again what it has.
 ///
+/// The key that signs the manifest is accepted at first use and kept in --known-publishers, for the object's folder (for a
+/// live stream: its name) and all below. Another key is refused from then on. With --publisher that key alone counts.
+///
 /// Exit codes: 0 all objects are complete; 2 usage; 3 the publisher can't be reached; 4 TLS: its certificate is not
-/// accepted; 5 no data came for --give-up-s; 6 an object is incomplete, or its manifest is not signed as it should be; 7
-/// there is no such object; 8 a file, a full disk or the interface; 130 interrupted.
+/// accepted; 5 no data came for --give-up-s; 6 an object is incomplete, or its manifest is not signed as it should be or
+/// by another key than before; 7 there is no such object; 8 a file, a full disk or the interface; 130 interrupted.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Options {
@@ -49,9 +53,13 @@ pub struct Options {
     /// Accept any certificate: for tests
     #[arg(long, conflicts_with = "ca", help_heading = "Trust")]
     insecure: bool,
-    /// Take only what this publisher signed: the key that weir-icn publish prints
+    /// Take only what this publisher signed, whatever --known-publishers has: the key that weir-icn publish prints
     #[arg(long, value_parser = public_key, value_name = "KEY", help_heading = "Trust")]
     publisher: Option<PublicKey>,
+    /// File with the keys that were accepted at first use, a line each: NAME ed25519 KEY; none: keep none [default:
+    /// weir/known_publishers in $XDG_STATE_HOME, or in ~/.local/state]
+    #[arg(long, value_name = "FILE", help_heading = "Trust")]
+    known_publishers: Option<PathBuf>,
     /// Begin anew: don't go on with OUTPUT.part
     #[arg(long)]
     restart: bool,

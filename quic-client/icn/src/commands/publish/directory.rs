@@ -17,7 +17,7 @@ pub struct Directory {
 }
 
 /// Version of a file's content, as far as the file system tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stamp {
     bytes: u64,
     changed: (i64, i64),

@@ -3,6 +3,7 @@
 
 use super::Options;
 use super::directory::{Directory, Opened, Stamp};
+use super::hashing::{Done, Hashing};
 use super::live::{Input, Part};
 use super::members::Members;
 use crate::commands::group::{Leave, MemberId, Server, ServerEvent};
@@ -13,9 +14,7 @@ use crate::objects::object::lines::{Answer, Request};
 use crate::objects::object::manifest::hex;
 use crate::objects::publisher::{Index, ObjectId, Packet, Publisher};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::io::Write;
-use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 use weir_io::fault::Fault;
 use weir_io::tls;
@@ -26,22 +25,8 @@ const GROUP: u64 = 1;
 const SIGNAL: u64 = 2;
 const INPUT: u64 = 3;
 
-/// Segments whose hashes are taken in a turn.
-const INDEX_A_TURN: u32 = 512;
-/// Files whose hashes are being taken; further ones are asked to come again.
-const MOST_INDEXING: usize = 64;
-/// Of these, those that one source waits for.
-const INDEXING_OF_SOURCE: usize = 8;
 /// After its end a live stream is there for so long, for those who are behind.
 const AFTER_THE_END: Duration = Duration::from_secs(10);
-
-/// A file whose hashes are being taken, and who waits for it.
-struct Indexing {
-    index: Index,
-    file: Opened,
-    stamp: Stamp,
-    waiting: BTreeMap<MemberId, Request>,
-}
 
 struct Loop {
     face: PacketSocket,
@@ -54,10 +39,7 @@ struct Loop {
     /// Live streams that went on as others, and until when they are there.
     old: Vec<(ObjectId, Instant)>,
     ends: Option<Instant>,
-    indexing: BTreeMap<Name, Indexing>,
-    /// The file whose hashes were taken in turn last.
-    indexed: Option<Name>,
-    indexes: u64,
+    hashing: Hashing<Opened>,
     stamps: BTreeMap<Name, (ObjectId, Stamp)>,
     members: Members,
     out: Vec<Packet>,
@@ -115,9 +97,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         old: Vec::new(),
         live,
         ends: None,
-        indexing: BTreeMap::new(),
-        indexed: None,
-        indexes: 0,
+        hashing: Hashing::default(),
         stamps: BTreeMap::new(),
         members: Members::default(),
         out: Vec::new(),
@@ -162,7 +142,7 @@ fn renewed(
 
 impl Loop {
     fn deadline(&self) -> Option<Instant> {
-        let now = (!self.indexing.is_empty()).then(Instant::now);
+        let now = (!self.hashing.is_empty()).then(Instant::now);
         let flush = self.live.as_ref().and_then(|(id, _)| self.publisher.next_flush(*id));
         let old = self.old.first().map(|(_, until)| *until);
         [self.group.deadline(), self.publisher.next_rekey(), flush, self.ends, now, old].into_iter().flatten().min()
@@ -182,7 +162,7 @@ impl Loop {
             self.face.push(&header, &payload);
         }
         self.face.flush();
-        self.index(now)?;
+        self.hash(now)?;
         self.group.receive(now)?;
         for event in self.group.turn(now)? {
             match event {
@@ -207,11 +187,7 @@ impl Loop {
 
     /// A member's stream is over.
     fn left(&mut self, member: MemberId, how: Leave) {
-        for indexing in self.indexing.values_mut() {
-            indexing.waiting.remove(&member);
-        }
-        // Nobody waits for it any longer.
-        self.indexing.retain(|_, indexing| !indexing.waiting.is_empty());
+        self.hashing.leave(member);
         if let Some(id) = self.members.end(member, how) {
             self.publisher.leave(id);
         }
@@ -276,8 +252,7 @@ impl Loop {
             Ok(found) => found,
             Err(why) => return self.refuse(member, why),
         };
-        let asked = |indexing: &&Indexing| indexing.waiting.keys().any(|m| self.group.source(*m) == Some(source));
-        let more = self.indexing.values().filter(asked).count();
+        let more = self.hashing.files_of(source);
         if self.members.has_its_objects(source, self.publisher.find(name), more) {
             let why = "your address has as many files in use as the publisher gives to one: end some first";
             return self.refuse(member, why.to_owned());
@@ -288,19 +263,13 @@ impl Loop {
         {
             return self.join(member, *id, &request, now);
         }
-        if let Some(indexing) = self.indexing.get_mut(name) {
-            indexing.waiting.insert(member, request);
-            return Ok(());
-        }
-        if self.indexing.len() >= MOST_INDEXING || more >= INDEXING_OF_SOURCE {
+        let Some(request) = self.hashing.join(name, member, source, request) else { return Ok(()) };
+        if !self.hashing.has_place(source) {
             return self.refuse(member, "the publisher is busy: try again later".to_owned());
         }
         match Index::new(stamp.bytes()) {
             Some(index) => {
-                self.indexing.insert(
-                    name.clone(),
-                    Indexing { index, file, stamp, waiting: BTreeMap::from([(member, request)]) },
-                );
+                self.hashing.begin(name.clone(), index, (file, stamp), (member, source, request));
                 Ok(())
             }
             None => self.refuse(member, format!("{name}: the file is too large")),
@@ -325,50 +294,27 @@ impl Loop {
         self.group.tell(member, &answer)
     }
 
-    /// The file whose hashes are taken now. Each second time it is the one that is done first, so that small ones don't wait for
-    /// large ones; else all have their turn.
-    fn choose_file(&mut self) -> Option<Name> {
-        self.indexes += 1;
-        if self.indexes.is_multiple_of(2) {
-            let shortest = self.indexing.iter().min_by_key(|(_, indexing)| indexing.index.left());
-            return shortest.map(|(name, _)| name.clone());
-        }
-        let after = self.indexed.as_ref().map_or(Unbounded, Excluded);
-        let next = self.indexing.range((after, Unbounded)).next().or_else(|| self.indexing.first_key_value());
-        self.indexed = next.map(|(name, _)| name.clone());
-        self.indexed.clone()
-    }
-
     /// Takes hashes of files for a while.
-    fn index(&mut self, now: Instant) -> Result<(), Fault> {
-        let Some(name) = self.choose_file() else { return Ok(()) };
-        let Entry::Occupied(mut entry) = self.indexing.entry(name) else { return Ok(()) };
-        let indexing = entry.get_mut();
-        match indexing.index.step(&indexing.file, INDEX_A_TURN) {
-            Ok(false) => return Ok(()),
-            Ok(true) => {}
+    fn hash(&mut self, now: Instant) -> Result<(), Fault> {
+        let Some(Done { name, content, stamp, waiting, hashes }) = self.hashing.step() else { return Ok(()) };
+        let why = match hashes {
+            Ok(hashes) => match self.publisher.offer(&name, hashes, Box::new(content), now) {
+                Ok(id) => {
+                    self.stamps.insert(name, (id, stamp));
+                    for (member, request) in waiting {
+                        self.join(member, id, &request, now)?;
+                    }
+                    return Ok(());
+                }
+                Err(e) => e.to_string(),
+            },
             Err(e) => {
-                let (name, indexing) = entry.remove_entry();
                 complain(&format!("{name}: {e}"));
-                for member in indexing.waiting.into_keys() {
-                    self.refuse(member, format!("{name}: the file can't be read"))?;
-                }
-                return Ok(());
+                "the file can't be read".to_owned()
             }
-        }
-        let (name, Indexing { index, file, stamp, waiting }) = entry.remove_entry();
-        match self.publisher.offer(&name, index.finish(), Box::new(file), now) {
-            Ok(id) => {
-                self.stamps.insert(name, (id, stamp));
-                for (member, request) in waiting {
-                    self.join(member, id, &request, now)?;
-                }
-            }
-            Err(e) => {
-                for member in waiting.into_keys() {
-                    self.refuse(member, format!("{name}: {e}"))?;
-                }
-            }
+        };
+        for (member, _) in waiting {
+            self.refuse(member, format!("{name}: {why}"))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 mod directory;
 mod event_loop;
+mod hashing;
 mod live;
 mod members;
 

@@ -11,6 +11,8 @@ const MOST_SYMBOLS: usize = 2048;
 /// A block that can't be decoded from so many symbols more than its segments is fetched without them. Each is a hundred
 /// times less likely than the one before.
 const MOST_FAILURES: u32 = 3;
+/// Blocks that wrong symbols spoiled, after which the object is fetched without any: a member of the group forges them.
+const MOST_SPOILED: u32 = 8;
 
 /// A block of which something was lost.
 #[derive(Debug, Default)]
@@ -27,6 +29,10 @@ pub struct Block {
     lost: u32,
     out: BTreeSet<u32>,
     symbols: BTreeMap<u32, Vec<u8>>,
+    /// All that were ever asked for: their answers may be late.
+    asked: BTreeSet<u32>,
+    /// Those of `symbols` that came unasked.
+    unasked: BTreeSet<u32>,
     failures: u32,
 }
 
@@ -56,12 +62,16 @@ pub struct Repairs {
     symbols: usize,
     /// A block was given up since it was asked.
     gave_up: bool,
+    /// Blocks of which wrong content was decoded, each time counted.
+    spoiled: u32,
+    /// What came unasked was wrong: no more of it is taken.
+    asked_only: bool,
 }
 
 impl Repairs {
     /// Of a file of this shape.
     pub fn new(repair: Repair, layout: Layout) -> Repairs {
-        Repairs { repair, layout, blocks: BTreeMap::new(), symbols: 0, gave_up: false }
+        Repairs { repair, layout, blocks: BTreeMap::new(), symbols: 0, gave_up: false, spoiled: 0, asked_only: false }
     }
 
     /// Whether there is such a repair packet.
@@ -79,8 +89,8 @@ impl Repairs {
         let block = self.repair.block_of(segment);
         let half = self.segments_of(block).len() as u32 / 2;
         self.blocks.entry(block).or_default();
-        if lost > half.max(1) {
-            // Symbols would be as many as the segments, and those others may have asked for.
+        if lost > half.max(1) || self.spoiled >= MOST_SPOILED {
+            // Symbols would be as many as the segments, and those others may have asked for; or they are forged.
             self.give_up(block);
         }
     }
@@ -123,10 +133,34 @@ impl Repairs {
         }
     }
 
+    /// Content that was decoded is wrong. What came unasked is suspected first, since who forges it need not be on the way
+    /// of what is asked for; without any, the block is fetched as it is.
+    pub fn spoiled(&mut self, block: u32) {
+        let Some(b) = self.blocks.get_mut(&block) else { return };
+        self.spoiled += 1;
+        if self.spoiled >= MOST_SPOILED {
+            self.mended().into_iter().for_each(|block| self.give_up(block));
+        } else if b.unasked.is_empty() {
+            self.give_up(block);
+        } else {
+            self.asked_only = true;
+            self.mended().into_iter().for_each(|block| self.drop_unasked(block));
+        }
+    }
+
+    /// Drops what came unasked of a block.
+    fn drop_unasked(&mut self, block: u32) {
+        let Some(b) = self.blocks.get_mut(&block) else { return };
+        for symbol in std::mem::take(&mut b.unasked) {
+            self.symbols -= usize::from(b.symbols.remove(&symbol).is_some());
+        }
+    }
+
     /// Its segments themselves are asked for from now on.
     pub fn give_up(&mut self, block: u32) {
         if let Some(b) = self.blocks.get_mut(&block) {
             b.plain = true;
+            b.unasked.clear();
             self.symbols -= std::mem::take(&mut b.symbols).len();
         }
     }
@@ -150,11 +184,13 @@ impl Repairs {
                 if b.round >= repair.rounds {
                     (b.plain, self.gave_up) = (true, true);
                     self.symbols -= std::mem::take(&mut b.symbols).len();
+                    b.unasked.clear();
                     break;
                 }
                 let number = repair.number(*block, b.round, b.place);
                 b.place += 1;
                 if !b.symbols.contains_key(&repair.symbol_of(number).1) && b.out.insert(number) {
+                    b.asked.insert(number);
                     return Some(Item { level: REPAIR, segment: number });
                 }
             }
@@ -178,7 +214,10 @@ impl Repairs {
     pub fn joins(&mut self, number: u32) -> bool {
         let wanted = self.wants(number);
         match self.blocks.get_mut(&self.repair.symbol_of(number).0) {
-            Some(b) if wanted && b.needs() > 0 => b.out.insert(number),
+            Some(b) if wanted && b.needs() > 0 => {
+                b.asked.insert(number);
+                b.out.insert(number)
+            }
             _ => false,
         }
     }
@@ -186,7 +225,8 @@ impl Repairs {
     /// Whether this symbol would help.
     pub fn wants(&self, number: u32) -> bool {
         let (block, symbol) = self.repair.symbol_of(number);
-        let useful = |b: &&Block| !b.plain && !b.symbols.contains_key(&symbol);
+        let taken = |b: &Block| !self.asked_only || b.asked.contains(&number);
+        let useful = |b: &&Block| !b.plain && !b.symbols.contains_key(&symbol) && taken(b);
         self.blocks.get(&block).filter(useful).is_some_and(|b| {
             let most = b.missing.map_or(self.segments_of(block).len() as u32 / 2, |missing| missing + b.failures);
             (b.symbols.len() as u32) < most
@@ -198,15 +238,28 @@ impl Repairs {
         let (wanted, (block, symbol)) = (self.wants(number), self.repair.symbol_of(number));
         let Some(b) = self.blocks.get_mut(&block) else { return };
         b.out.remove(&number);
-        if wanted && self.symbols >= MOST_SYMBOLS {
-            self.give_up(block);
-        } else if wanted {
-            b.symbols.insert(symbol, bytes);
-            self.symbols += 1;
+        if !wanted {
+            return;
         }
+        let is_asked = b.asked.contains(&number);
+        if self.symbols >= MOST_SYMBOLS {
+            // What came unasked takes no place from what was asked for.
+            let other = self.blocks.iter().find(|(_, b)| !b.unasked.is_empty()).map(|(block, _)| *block);
+            match other {
+                _ if !is_asked => return,
+                Some(other) => self.drop_unasked(other),
+                None => return self.give_up(block),
+            }
+        }
+        let Some(b) = self.blocks.get_mut(&block) else { return };
+        if !is_asked {
+            b.unasked.insert(symbol);
+        }
+        b.symbols.insert(symbol, bytes);
+        self.symbols += 1;
     }
 
-    /// A symbol that was asked for is lost.
+    /// A symbol that was asked for is lost, or what came in its place was none.
     pub fn lost(&mut self, number: u32) {
         if let Some(b) = self.blocks.get_mut(&self.repair.symbol_of(number).0) {
             b.lost += u32::from(b.out.remove(&number));
@@ -270,6 +323,39 @@ mod tests {
     }
 
     #[test]
+    fn what_came_unasked_is_suspected_first_and_takes_no_place() {
+        let mut repairs = Repairs::new(Repair { block_segments: 40, rounds: 2 }, Layout::of(6000 * 1440).unwrap());
+        let segment = |block| block * 40;
+        (0..150).for_each(|block| repairs.lose(segment(block), 1));
+        for number in 0..150 * 80 {
+            repairs.take(number, vec![1]);
+        }
+        repairs.check_budgets();
+        // Full of them; what is asked for is taken.
+        for block in 110..120 {
+            repairs.set_missing(block, Some(2));
+        }
+        let asked: Vec<_> = std::iter::from_fn(|| repairs.next().map(|i| i.segment)).collect();
+        assert_eq!(asked.len(), 20);
+        asked.iter().for_each(|number| repairs.take(*number, vec![1]));
+        assert!((110..120).all(|block| repairs.enough(block).is_some() && repairs.mends(segment(block))));
+        repairs.check_budgets();
+        // Each that was spoiled by them asks for others.
+        let mut repairs = self::repairs();
+        repairs.lose(25, 1);
+        [60, 61].into_iter().for_each(|number| repairs.take(number, vec![1]));
+        repairs.set_missing(1, Some(2));
+        assert!(repairs.enough(1).is_some());
+        repairs.spoiled(1);
+        assert!(repairs.enough(1).is_none() && repairs.mends(25) && !repairs.wants(62));
+        let asked = [repairs.next(), repairs.next()].map(|i| i.unwrap().segment);
+        asked.into_iter().for_each(|number| repairs.take(number, vec![1]));
+        assert!(repairs.enough(1).is_some());
+        repairs.spoiled(1);
+        assert!(!repairs.mends(25));
+    }
+
+    #[test]
     fn a_block_that_lost_more_than_half_is_fetched_as_it_is() {
         let mut repairs = repairs();
         repairs.lose(3, 10);
@@ -280,7 +366,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_and_asks_for_no_more_than_it_needs(steps in prop::collection::vec((0u8..7, 0u32..200), 0..300)) {
+        fn it_holds_and_asks_for_no_more_than_it_needs(steps in prop::collection::vec((0u8..8, 0u32..200), 0..300)) {
             let mut repairs = repairs();
             for (what, n) in steps {
                 let block = n % 3;
@@ -291,11 +377,13 @@ mod tests {
                     3 => repairs.take(n % 180, vec![1]),
                     4 => repairs.lost(n % 180),
                     5 => drop(repairs.joins(n % 180)),
+                    6 => repairs.spoiled(block),
                     _ if n % 5 == 0 => repairs.forget(block),
                     _ => repairs.failed(block),
                 }
                 repairs.check_budgets();
                 for b in repairs.blocks.values() {
+                    prop_assert!(b.unasked.iter().all(|symbol| b.symbols.contains_key(symbol)));
                     prop_assert!(b.out.len() <= 10 + MOST_FAILURES as usize && b.round <= 3);
                 }
             }

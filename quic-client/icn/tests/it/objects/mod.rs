@@ -6,5 +6,6 @@ mod beta;
 mod files;
 mod live;
 mod publisher;
+mod rekeying;
 mod repair;
 mod world;

@@ -4,13 +4,14 @@
 use super::attacks::{one_with, packet};
 use super::world::{Member, Setup, World, bytes};
 use proptest::prelude::*;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_icn::names::Name;
+use weir_icn::objects::object::keys::KeyRing;
 use weir_icn::objects::object::layout::{Item, REPAIR};
 use weir_icn::objects::object::repair::{Encoder, Repair};
 use weir_icn::objects::subscriber::{Fetch, Outcome};
-use weir_icn::packet::{Header, flags, nack};
+use weir_icn::packet::{Header, Kind, flags, nack};
 
 const LONG: Duration = Duration::from_secs(300);
 const FILE_BYTES: usize = 2_000_000;
@@ -106,71 +107,111 @@ proptest! {
     }
 }
 
-/// Change by an insider to the symbols of a publisher, who has 2 rounds for blocks of 40 segments.
+/// Symbols that reach a subscriber of a publisher with 2 rounds for blocks of 40 segments.
 #[derive(Clone, Copy, PartialEq)]
 enum Symbols {
     Right,
+    /// By a member of the group, who has its key.
     Forged,
     Short,
     Lost,
     Refused,
     TooFew,
+    /// A stranger without the key answers sooner, and the right ones come late.
+    Outrun,
+    /// The same, with an epoch that is to come.
+    OutrunNextEpoch,
+    /// A member sends forged ones of all numbers until they are asked for.
+    Unasked,
+    /// The same with content that is no symbol.
+    UnaskedShort,
+}
+
+const NAME: &str = "/weir/files/film/~0123456789abcdef";
+
+/// A packet of a symbol.
+fn symbol_packet(ring: &mut KeyRing, number: u32, bytes: &[u8]) -> (Header, Vec<u8>) {
+    let header = Header { epoch: 1, ..Header::data(&Name::new(&format!("{NAME}/~r")).unwrap(), number, flags::ECT) };
+    (header, ring.seal(REPAIR, &header, bytes).unwrap().unwrap())
 }
 
 /// Fetches 100 segments, of which some are lost once. Returns the fetch, the number of segments asked for although
 /// symbols could mend them, and the symbols asked for.
 fn fetched(symbols: Symbols) -> (Fetch, usize, BTreeSet<u32>) {
-    let (content, repair) = (bytes(100 * 1440 - 7, 5), Repair { block_segments: 40, rounds: 2 });
+    fetched_of(symbols, 100, &[3, 17, 41, 77, 99])
+}
+
+fn fetched_of(symbols: Symbols, segments: usize, losses: &[u32]) -> (Fetch, usize, BTreeSet<u32>) {
+    let (content, repair) = (bytes(segments * 1440 - 7, 5), Repair { block_segments: 40, rounds: 2 });
     let (mut fetch, mut ring, mut disk, tree, mut now) = one_with(&content, Some(repair));
-    let base = "/weir/files/film/~0123456789abcdef";
-    let [hashes, symbols_name] = ["~h1", "~r"].map(|end| Name::new(&format!("{base}/{end}")).unwrap());
+    let [hashes, symbols_name] = ["~h1", "~r"].map(|end| Name::new(&format!("{NAME}/{end}")).unwrap());
     let encoders: Vec<_> = content.chunks(40 * 1440).map(|block| Encoder::new(block.to_vec())).collect();
-    let mut answers: VecDeque<(Instant, Header, u32)> = VecDeque::new();
-    let (mut lost, mut again, mut asked) = (BTreeSet::from([3, 17, 41, 77, 99]), 0, BTreeSet::new());
+    let mut answers: BTreeMap<(Instant, u32), (Header, Vec<u8>)> = BTreeMap::new();
+    let (mut lost, mut again, mut asked) = (losses.iter().copied().collect::<BTreeSet<_>>(), 0, BTreeSet::new());
+    let mut made = 0;
     while fetch.outcome().is_none() {
         let mut out = Vec::new();
         fetch.poll(now, &mut disk, &mut out);
         fetch.check_budgets();
-        let at = now + Duration::from_millis(10);
-        answers.extend(out.iter().flat_map(|h| h.segments().map(|s| (at, *h, s)).collect::<Vec<_>>()));
+        let symbols_asked = out.iter().filter(|h| h.name == symbols_name.hash());
+        asked.extend(symbols_asked.flat_map(|h| h.segments().collect::<Vec<_>>()));
+        if matches!(symbols, Symbols::Unasked | Symbols::UnaskedShort) {
+            let bytes = if symbols == Symbols::Unasked { &[7; 1440][..] } else { &[7; 100][..] };
+            for number in (0..encoders.len() as u32 * 80).filter(|number| !asked.contains(number)) {
+                let (header, payload) = symbol_packet(&mut ring, number, bytes);
+                fetch.data(&header, &payload, now, &mut disk);
+            }
+        }
+        for (interest, segment) in out.iter().flat_map(|h| h.segments().map(|s| (*h, s)).collect::<Vec<_>>()) {
+            let mut answer = |after_ms, packet| {
+                made += 1;
+                answers.insert((now + Duration::from_millis(after_ms), made), packet);
+            };
+            if interest.name == hashes.hash() {
+                let header = Header { epoch: 1, ..Header::data(&hashes, segment, flags::ECT) };
+                let node = tree.segment(Item { level: 1, segment }).unwrap();
+                answer(10, (header, ring.seal(1, &header, node).unwrap().unwrap()));
+            } else if interest.name == symbols_name.hash() {
+                let (block, symbol) = repair.symbol_of(segment);
+                // The same symbol again and again tells no more than once.
+                let symbol = if symbols == Symbols::TooFew { 0 } else { symbol };
+                let mut bytes = encoders[block as usize].symbol(symbol);
+                match symbols {
+                    Symbols::Forged => bytes[700] ^= 1,
+                    Symbols::Short => bytes.truncate(1000),
+                    Symbols::Lost => continue,
+                    Symbols::Refused => {
+                        answer(10, (Header::nack(&interest, segment, nack::NO_SUCH_NAME), Vec::new()));
+                        continue;
+                    }
+                    _ => {}
+                }
+                let (header, payload) = symbol_packet(&mut ring, segment, &bytes);
+                let epoch = if symbols == Symbols::OutrunNextEpoch { 2 } else { 1 };
+                if matches!(symbols, Symbols::Outrun | Symbols::OutrunNextEpoch) {
+                    answer(1, (Header { epoch, ..header }, [&payload[1..], &[0]].concat()));
+                    answer(15, (header, payload));
+                } else {
+                    answer(10, (header, payload));
+                }
+            } else if !lost.remove(&segment) {
+                again += usize::from(losses.contains(&segment));
+                let end = content.len().min(segment as usize * 1440 + 1440);
+                answer(10, packet(&mut ring, segment, &content[segment as usize * 1440..end]));
+            }
+        }
         let Some(deadline) = fetch.deadline() else { break };
-        let Some((at, interest, segment)) = answers.front().copied().filter(|(at, ..)| *at <= deadline) else {
-            now = deadline.max(now + Duration::from_micros(1));
-            continue;
-        };
-        answers.pop_front();
-        now = now.max(at);
-        let (header, payload) = if interest.name == hashes.hash() {
-            let header = Header { epoch: 1, ..Header::data(&hashes, segment, flags::ECT) };
-            let node = tree.segment(Item { level: 1, segment }).unwrap();
-            (header, ring.seal(1, &header, node).unwrap().unwrap())
-        } else if interest.name == symbols_name.hash() {
-            asked.insert(segment);
-            let (block, symbol) = repair.symbol_of(segment);
-            // The same symbol again and again tells no more than once.
-            let symbol = if symbols == Symbols::TooFew { 0 } else { symbol };
-            let mut bytes = encoders[block as usize].symbol(symbol);
-            match symbols {
-                Symbols::Right | Symbols::TooFew => {}
-                Symbols::Forged => bytes[700] ^= 1,
-                Symbols::Short => bytes.truncate(1000),
-                Symbols::Lost => continue,
-                Symbols::Refused => {
-                    fetch.nack(&Header::nack(&interest, segment, nack::NO_SUCH_NAME), now, &mut disk);
-                    continue;
+        match answers.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= deadline) {
+            Some(at) => {
+                now = now.max(at);
+                let (_, (header, payload)) = answers.pop_first().unwrap();
+                match header.kind {
+                    Kind::Nack => fetch.nack(&header, now, &mut disk),
+                    _ => fetch.data(&header, &payload, now, &mut disk),
                 }
             }
-            let header = Header { epoch: 1, ..Header::data(&symbols_name, segment, flags::ECT) };
-            (header, ring.seal(REPAIR, &header, &bytes).unwrap().unwrap())
-        } else {
-            if lost.remove(&segment) {
-                continue;
-            }
-            again += usize::from([3, 17, 41, 77, 99].contains(&segment));
-            let end = content.len().min(segment as usize * 1440 + 1440);
-            packet(&mut ring, segment, &content[segment as usize * 1440..end])
-        };
-        fetch.data(&header, &payload, now, &mut disk);
+            None => now = deadline.max(now + Duration::from_micros(1)),
+        }
     }
     assert_eq!(fetch.outcome(), Some(&Outcome::Complete), "{:?}", fetch.counts);
     assert!(disk.bytes == content);
@@ -189,6 +230,37 @@ fn what_was_lost_is_mended_and_not_asked_for() {
 fn forged_symbols_cost_a_decoding_and_the_segments_are_asked_for() {
     let (fetch, again, _) = fetched(Symbols::Forged);
     assert_eq!((again, fetch.counts.repaired, fetch.counts.decodings, fetch.counts.wrong), (5, 0, 3, 3));
+}
+
+#[test]
+fn what_a_stranger_sends_in_place_of_symbols_keeps_the_right_ones_from_nobody() {
+    for symbols in [Symbols::Outrun, Symbols::OutrunNextEpoch] {
+        let (fetch, again, _) = fetched(symbols);
+        assert_eq!((again, fetch.counts.repaired, fetch.counts.decodings), (0, 5, 3), "{:?}", fetch.counts);
+    }
+}
+
+#[test]
+fn forged_symbols_that_nobody_asked_for_are_found_and_dropped() {
+    let (fetch, again, _) = fetched(Symbols::Unasked);
+    let c = fetch.counts;
+    assert_eq!((again, c.repaired), (0, 5), "{c:?}");
+    assert_eq!((c.wrong, c.decodings), (1, 1 + 3), "{c:?}");
+    let (fetch, again, _) = fetched(Symbols::UnaskedShort);
+    assert_eq!((again, fetch.counts.repaired, fetch.counts.decodings), (0, 5, 3), "{:?}", fetch.counts);
+}
+
+#[test]
+fn forged_symbols_cost_few_decodings_however_large_the_file_is() {
+    let losses: Vec<_> = (0..1600).step_by(20).collect();
+    let (fetch, _, asked) = fetched_of(Symbols::Forged, 1600, &losses);
+    assert_eq!((fetch.counts.decodings, fetch.counts.repaired), (8, 0), "{:?}", fetch.counts);
+    assert!(asked.len() <= losses.len(), "{asked:?}");
+    // Those that came unasked cost one of all, and what is asked for mends the rest.
+    let (fetch, again, _) = fetched_of(Symbols::Unasked, 1600, &losses);
+    assert_eq!((again, fetch.counts.wrong, fetch.counts.repaired), (0, 1, 80), "{:?}", fetch.counts);
+    let (fetch, again, _) = fetched_of(Symbols::Right, 1600, &losses);
+    assert_eq!((again, fetch.counts.repaired, fetch.counts.decodings), (0, 80, 40), "{:?}", fetch.counts);
 }
 
 #[test]

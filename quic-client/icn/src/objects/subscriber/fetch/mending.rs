@@ -33,19 +33,21 @@ impl Fetch {
         item.level == 0 && mends(item.segment) && !self.fresh.contains(&item)
     }
 
-    /// A repair symbol that was asked for is lost, or came wrong: then its block is fetched without them.
-    pub(super) fn lost_symbol(&mut self, item: Item, wrong: bool) {
-        let Some(repairs) = &mut self.repairs else { return };
-        repairs.lost(item.segment);
-        if wrong {
-            repairs.give_up(repairs.repair.symbol_of(item.segment).0);
+    /// A repair symbol that was asked for is lost. So is one in whose place something came that nobody in the group sealed:
+    /// any stranger can send that, and the symbol may still come.
+    pub(super) fn lost_symbol(&mut self, item: Item) {
+        if let Some(repairs) = &mut self.repairs {
+            repairs.lost(item.segment);
         }
     }
 
     /// There are no symbols for the block of this one: it is fetched without them.
     pub(super) fn no_symbol(&mut self, item: Item) {
         self.asks.remove(item);
-        self.lost_symbol(item, true);
+        if let Some(repairs) = &mut self.repairs {
+            repairs.lost(item.segment);
+            repairs.give_up(repairs.repair.symbol_of(item.segment).0);
+        }
     }
 
     /// A repair symbol came. It can't be checked; what is decoded from it is.
@@ -122,7 +124,7 @@ impl Fetch {
             let found = &decoded[at..at + bytes(segment)];
             if self.shape.check(content(segment), found) != Check::Right {
                 self.counts.wrong += 1;
-                repairs.give_up(block);
+                repairs.spoiled(block);
                 return;
             }
         }

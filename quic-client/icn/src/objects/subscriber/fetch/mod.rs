@@ -425,7 +425,7 @@ impl Fetch {
 
     fn again(&mut self, ask: Ask) {
         if ask.item.level == REPAIR {
-            return self.lost_symbol(ask.item, ask.wrong);
+            return self.lost_symbol(ask.item);
         }
         if ask.wrong {
             self.fresh.insert(ask.item);
@@ -437,7 +437,7 @@ impl Fetch {
     /// Its Data were wrong, and may be in caches: it is asked for past them.
     fn past_caches(&mut self, item: Item) {
         if item.level == REPAIR {
-            return self.lost_symbol(item, true);
+            return self.lost_symbol(item);
         }
         self.fresh.insert(item);
         self.again.insert(item, None);
