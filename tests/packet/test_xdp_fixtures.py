@@ -181,7 +181,7 @@ def test_hits_wait_for_the_flow_that_sends_most(program):
             before = rig.status()["counters"]
             rig.program_run(pin, frame, repeat=packets_sent)
             after = rig.status()["counters"]
-            strays = after["seen_packets"] - before["seen_packets"] - packets_sent  # what the kernel sends by itself
+            strays = after["seen_packets"] - before["seen_packets"] - packets_sent  # packets of the kernel itself
             dropped = after["dropped_aqm_packets"] - before["dropped_aqm_packets"]
             assert abs(dropped - packets_sent // share) <= strays + 1
 

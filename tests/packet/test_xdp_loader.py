@@ -202,7 +202,7 @@ def test_clsact_stays_where_it_cannot_be_told_who_uses_it(shaped, tmp_path):
     assert "u32" in shaped.router.sh("tc filter show dev rb ingress")
     assert "direct-action" not in shaped.router.sh("tc filter show dev rb egress")
     shaped.router.sh("tc filter del dev rb ingress")
-    shaped.weir("detach", "rb")  # what is left can be tried again
+    shaped.weir("detach", "rb")  # a rest can be tried again
     assert listing(shaped) == before
 
 
@@ -476,7 +476,7 @@ def test_what_another_version_attached_is_left_alone(shaped, name):
 
 
 NEW = "ip link add gone0 type veth peer name gone1"
-# how to make an attachment to gone0 dead, and why attach says that it is
+# ways to make an attachment to gone0 dead, and attach's reason
 DEATHS = {
     "interface made again": (f"ip link del gone0; {NEW}", "its interface is gone"),
     "number given again": (
@@ -503,7 +503,7 @@ def test_what_is_dead_is_cleared_by_the_next_attach(shaped, death):
     try:
         shaped.weir(*attach)
         shaped.router.sh(kill)
-        if signal_name == "poll":  # what it wrote last has to be old
+        if signal_name == "poll":  # its last write has to be old
             until(lambda: not shaped.status("gone0")["poll"]["alive"], "the process dead")
         assert shaped.weir(*attach).stderr == note(f"gone0: {why}")
         assert shaped.status("gone0")["gone"] is False
@@ -771,7 +771,7 @@ def test_another_xdp_program_is_left_alone(shaped):
         shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "off")
 
 
-# how another loader puts our object on an interface
+# ways of another loader to attach our object
 LOADERS = {
     "ip": "ip link set dev rb xdp obj {object} sec xdp",
     "bpftool": (

@@ -60,7 +60,7 @@ int weir_remove_pins(const char *path)
 	if (!folder)
 		return errno == ENOENT ? 0 : weir_error("%s: %s", path, weir_reason(errno));
 	lock_folder(dirfd(folder));
-	/* what we know of it goes last, so that one who is killed here leaves it to the next */
+	/* its record goes last, so that a process killed here leaves it to the next */
 	while ((entry = readdir(folder)))
 		if (*entry->d_name != '.' && strcmp(entry->d_name, "meta") && unlinkat(dirfd(folder), entry->d_name, 0))
 			result = weir_error("%s/%s: %s", path, entry->d_name, weir_reason(errno));
@@ -179,7 +179,7 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 	int result, reached = 0;
 
 	weir_poll_end(about);
-	/* whatever hook `about` names: what was cut short can have a link pinned that it does not know */
+	/* at any hook: an attach cut short can have pinned a link that `about` does not know */
 	result = weir_hook_each(detach_by_link, &ends);
 	if (near || far) {
 		result |= detach_end(about, &dev, netns, BPF_TC_EGRESS, path, &reached);

@@ -397,7 +397,7 @@ def test_a_program_that_another_put_there_is_not_fought(
     heard.down("the switch's program has no aqm: it is not p4/pid_delay.p4")
     with switch.client() as other:
         assert other.get_pipeline("COOKIE_ONLY").cookie == theirs
-    switch.kill()  # what was there is gone with it
+    switch.kill()  # its state is lost with it
     heard.down("no connection")
     switch.start()
     assert heard.up().restored

@@ -163,7 +163,7 @@ def test_with_everything_new_off_the_verdict_is_that_of_two_numbers(
 
 @given(any_params, spacings, st.lists(st.tuples(states, u64, u32, st.booleans(), u32, u32), max_size=20))
 def test_the_sum_stays_below_its_greatest_limit(parameters: Params, spacing: Spacing, packets: list) -> None:
-    """Whatever came before, also under other limits; the model raises WidthError if the addition leaves its width."""
+    """After any packets, also under other limits; the model raises WidthError if the addition leaves its width."""
     before_q32 = spacing.sum_q32
     for state, backlog, tau_us, ect, rand_a, rand_b in packets:
         verdict = law.decide(state, spacing, parameters, backlog, tau_us, ect, rand_a, rand_b)
@@ -230,7 +230,7 @@ def test_beyond_the_bound_in_time_nothing_but_the_backlog_holds_a_hit_back(
 
 @given(any_params, u32, u32)
 def test_the_excess_grows_with_the_delay_from_the_bound_on(parameters: Params, one: int, other: int) -> None:
-    """Whatever the flow is, on a backlog above the guard; below it there is none."""
+    """For any flow, on a backlog above the guard; below it there is none."""
     for size in Size:
         low, high = (law.excess_q32(parameters, 2**33, tau_us, size) for tau_us in sorted((one, other)))
         assert 0 <= low <= high <= P_ONE_Q32
@@ -290,7 +290,7 @@ flows = st.builds(Flow, flow_bytes=u32, flow_last_us=u64)
 def test_counters_and_their_mean_stay_in_range(
     parameters: Params, flow: Flow, share: Share, packets: list[tuple[int, int]]
 ) -> None:
-    """Whatever the times and lengths are; the model raises WidthError otherwise. A flow is large from its share on, and
+    """For any times and lengths; the model raises WidthError otherwise. A flow is large from its share on, and
     new if it had nothing."""
     for now_us, len_bytes in packets:
         size = law.arrival(flow, share, parameters, now_us, len_bytes)

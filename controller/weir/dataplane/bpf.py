@@ -350,7 +350,7 @@ class BpfDevice(Device):
             f"must be one of {shown}" if names else "the law is on none; `weir-xdp attach` puts it there"
         )
 
-    # ---- who may write: a locked file for each queue ----
+    # ---- right to write: a locked file for each queue ----
 
     def _hold(self, name: str, port: _Port) -> str | None:
         """Takes the lock of a port. None when it is held here, else its holder."""

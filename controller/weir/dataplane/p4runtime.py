@@ -360,7 +360,7 @@ class P4RuntimeDevice(Device):
                 self._connection()
             except (P4RuntimeError, configuration.ConfigError, GainError, OSError) as error:
                 why = str(error)
-            except Exception as error:  # whatever an answer makes of our code must not end the controller
+            except Exception as error:  # no answer may end the controller
                 why = f"not understood: {error!r}"
             with self._lock:
                 up_since_s, self._up_since_s, self._client = self._up_since_s, None, None
@@ -544,7 +544,7 @@ class P4RuntimeDevice(Device):
             was_up = self._up_since_s is not None
             if not was_up:
                 self._up_since_s = time.monotonic()
-            if not was_up or is_primary:  # who comes to be in charge begins anew
+            if not was_up or is_primary:  # a new primary begins anew
                 gains = {str(port): aqm.gains for port, aqm in found.items() if self._is_ours(port)}
                 self._events.put(Up(self.name, gains, restored))
             for port in sorted((self._wanted or set()) - set(found)):

@@ -77,7 +77,7 @@ def of_response(response: Response, rtt_s: float, top_rad_s: float, settling: bo
         if stable:
             least = int(np.argmin(np.abs(degrees)))
             delay_margin = float(np.min(np.radians(degrees % 360) / crossings))
-        else:  # what has turned by more than a circle would look like a margin: the angle as it grew along the curve
+        else:  # an angle of more than a circle would pass for a margin: the angle as it grew along the curve
             grown = np.interp(crossings, omega, np.degrees(np.unwrap(np.angle(-value))))
             degrees = degrees + 360 * np.round((grown - degrees) / 360)
             least = int(np.argmin(degrees))

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 from . import packets
 from .packets import Address, Datagram, Segment
 
-HANDSHAKE_LIFE_US = 5_000_000  # what is not answered by then won't be; longer than a SYN's first two retransmissions
+HANDSHAKE_LIFE_US = 5_000_000  # an unanswered one never will be; longer than a SYN's first two retransmissions
 BURST_US = 25_000  # a flight of several datagrams is sent within this; later ones are retransmissions
 QUIET_US = 5_000_000  # a watched flow without an edge for so long doesn't spin, or has ended
 TURN_US = 30_000_000  # a watched flow makes room for another after this

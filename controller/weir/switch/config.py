@@ -213,7 +213,7 @@ class _Checker:
         names = names_config(raw["names"], self.wrong) if "names" in raw else None
         for port in laws:
             if names is not None and port < NAMED_PORTS:
-                continue  # who asks need not stand in the file
+                continue  # the requester need not be in the file
             if port not in flood and str(port) not in self.table(raw, "ports"):
                 others = [str(other) for other in sorted({*ports, *flood})]
                 self.wrong(

@@ -200,7 +200,7 @@ class _Writes:
                     self._fleet.device(decision.device).write_gains(decision.port, decision.gains)
             except DataPlaneError as error:
                 why = str(error)
-            except Exception as error:  # whatever else it is, the others' tuners go on
+            except Exception as error:  # any other error leaves the other tuners running
                 why = f"not understood: {error!r}"
             self._fleet.events.put(_Written(decision, why))
 
@@ -259,7 +259,7 @@ class Shell:
                 take_sample(event)
             self._keep(event)
             return
-        self.judge()  # what was heard before it
+        self.judge()  # samples from before it
         if isinstance(event, Up):
             self.heard.add(event.device)
             if event.restored:

@@ -2,7 +2,7 @@
 """One port's tuner: samples in, decisions out. Pure: the caller passes the time and does the writing.
 
 A decision that carries gains is to be written at once; a failed write is reported by `refused`, and the old gains are
-taken to be in force. Whatever is in doubt changes nothing.
+taken to be in force. A doubtful sample changes nothing.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Tuner:
             return []
         late_us = self._late_us(sample.t_us, now_us)
         self._now_us = now_us
-        if sample.trouble:  # what it says of the queue is not so
+        if sample.trouble:  # it is wrong about the queue
             self._begin_us = self._looked_at = None
             return self._doubt(sample.t_us, sample.trouble)
         try:
@@ -158,7 +158,7 @@ class Tuner:
         if self._trial is not None:
             return self._judge(sample.t_us)
         wanted = self._design(point, self._target_us)
-        if self.settings.phase_margin_deg is None:  # what is promised is not rounded off
+        if self.settings.phase_margin_deg is None:  # a promise is not rounded off
             wanted = near_kept(self.gains, wanted)
         if matters(self.gains, wanted):
             if not self._may_change(sample.t_us, wanted):
@@ -210,7 +210,7 @@ class Tuner:
         self.is_lost = True
         self.window.restart()
         self._begin_us = None
-        if self._trial is not None:  # what it did is not known: taken back as soon as the device is there again
+        if self._trial is not None:  # its effect is unknown: taken back as soon as the device is there again
             self._trial.doomed = self._trial.doomed or "telemetry was lost meanwhile"
         if self.stood_down:
             return []

@@ -118,7 +118,7 @@ def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-_MEASURED = {"interval_us", "kp", "ki", "kd"}  # what follows from measurements, and wavers with them
+_MEASURED = {"interval_us", "kp", "ki", "kd"}  # keys that follow from measurements, and vary with them
 
 
 def matters(old: Gains, new: Gains) -> bool:

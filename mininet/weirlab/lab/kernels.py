@@ -37,7 +37,7 @@ IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
 # Mininet imports distutils.version, which setuptools replaces by a copy of its own: importing that takes the exact lab
 # 2 s. Python has distutils up to 3.11; later ones find weirlab/lab/compat.
 STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"}
-TIMEOUT_STATUS = 124  # what timeout(1) answers
+TIMEOUT_STATUS = 124  # timeout(1)'s status
 SHM = "/dev/shm"  # a tmpfs, where a lab's memory is
 LEAST_SHM_BYTES = 512 << 20
 CROWDED = 3  # processes that wait for each processor; measured: at 1 a lab on one takes half the time, at 6 1.5 times

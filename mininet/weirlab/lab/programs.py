@@ -76,7 +76,7 @@ class Command:
 
 
 class Programs:
-    """The programs of one run and their output. Whatever happens, `stop` ends them all."""
+    """The programs of one run and their output. `stop` ends them all in any case."""
 
     def __init__(self, spec: dict, out: Path) -> None:
         self.spec, self.out = spec, out

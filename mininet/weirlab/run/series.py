@@ -71,7 +71,7 @@ class Series(ABC):
             return entry.metrics(key)
         except Damaged as error:
             print(f"{words_of(run)}: figures damaged in the cache ({error}); computed again", file=sys.stderr)
-            with contextlib.suppress(OSError):  # what can't be removed, as a folder, is replaced when they are stored
+            with contextlib.suppress(OSError):  # others, such as folders, are replaced when they are stored
                 entry.metrics_path(key).unlink()
             return None
 

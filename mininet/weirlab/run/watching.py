@@ -103,7 +103,7 @@ def run_watched(series: Series, run: Run, costs: Costs) -> None:
     """Run one run of a topology that can show one, put it into the cache and finish it. Failures are noted in the
     series. Raises NoRoom, OSError; an interrupt ends the lab."""
     watch = topology_of(run.spec["topology"]).watch(run.spec)
-    assert watch is not None  # who asks for it has a scenario that can be watched
+    assert watch is not None  # the caller has checked that it can be watched
     folders: list[Path] = []
     files: Files | None = None
     with ThreadPoolExecutor(max_workers=1) as pool, shown(watch) as show:

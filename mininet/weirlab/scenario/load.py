@@ -94,7 +94,7 @@ def _chosen(checker: Checker, head: Any, schemas: Mapping[str, Schema]) -> Schem
     if isinstance(name, str) and name in schemas:
         return schemas[name]
     checker.problem("scenario.topology", f"unknown name {shown(name)!r}; {nearest(str(name), schemas)}")
-    raise ScenarioError(list(checker.problems))  # which sections there may be is not known
+    raise ScenarioError(list(checker.problems))  # its sections are unknown
 
 
 def _scenario(checker: Checker, text: str, raw: dict[str, Any], schema: Schema) -> Scenario | None:

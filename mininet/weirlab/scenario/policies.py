@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "cc_weights"
 """A setting's file of weights. A spec holds the text of the file in place of its name."""
-MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
+MOST_WEIGHTS_BYTES = 1 << 20  # the sender's limit
 
 
 def without_policy(option: str, cc: str) -> str:

@@ -104,7 +104,7 @@ def seal(folder: Path, key: str, facts: Mapping[str, Any], kept: Kept) -> Entry:
     Raises OSError that names the file.
     """
     names = kept.names(folder)
-    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+    for path in sorted(folder.rglob("*"), reverse=True):  # a folder's content before the folder
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()

@@ -24,7 +24,7 @@ LAB: Patterns = (
     "mininet/weirlab/lab/kernels.py",
     "mininet/weirlab/paths.py",
 )
-QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # what weir-client and weir-server are made of
+QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # crates of weir-client and weir-server
 # Parts that only a learned congestion control runs.
 LEARNED_CC: Patterns = ("quic-client/core/src/congestion/pbq/*.rs", "quic-client/core/src/report/trajectory.rs")
 QUIC: Patterns = (

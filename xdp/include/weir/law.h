@@ -65,7 +65,7 @@ struct weir_params {
 /* The controller's state; all zero at the start. The first three are all that a verdict reads of it. */
 struct weir_state {
 	__u64 u_q40;
-	__u64 u_ecn_q40; /* what marks follow; 0 while that is U */
+	__u64 u_ecn_q40; /* output for marks; 0 while that is U */
 	__u32 burst_left_us;
 	__u32 tau_prev_us;
 	__u64 last_us;
@@ -75,7 +75,7 @@ struct weir_state {
 	__u32 started;
 	__u32 row; /* of Algorithm 1 in the last step, 1..5; 0 before the first */
 	__u32 reserved;
-	__u64 u_mean_q40; /* what the gains are scheduled by; 0 while they aren't */
+	__u64 u_mean_q40; /* input of the gains' schedule; 0 without one */
 };
 
 /* The departure rate; apart from the control state because departures may run beside updates. All zero at the start. */

@@ -71,7 +71,7 @@ def test_lines_are_as_thick_as_what_went_there():
     }
     drawn = picture(passed, made.spec(), "a <network>")
     assert "backbone 9.0 / 1.0" in drawn
-    assert ">5.0 / 0.0<" in drawn  # what the desk received went down
+    assert ">5.0 / 0.0<" in drawn  # packets to the desk went down
     widths = sorted(float(width) for width in re.findall(r'stroke-width="([\d.]+)"/>', drawn))
     assert widths == [4.5, 9.0]
     assert "a &lt;network&gt;" in drawn

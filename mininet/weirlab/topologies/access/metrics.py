@@ -75,7 +75,7 @@ METRICS: dict[str, str] = {**RUN_METRICS, **RELATIVE_METRICS}
 LOSSES = ("loss_percent", "loss_up_percent")
 # Two clocks read one after the other, and netem's rounding; anything more is a wrong path or a wrong round.
 BELOW_RTT_MS = 0.05
-LATE_US = 5000  # how far into a round a task may start and still be counted as on time, for finding round 0
+LATE_US = 5000  # latest start of a task within its round, for finding round 0
 PTO_LEAST_MS = 1 + 25  # kGranularity and the default max_ack_delay, RFC 9002 6.2.1
 WINDOW_ASKED_BYTES = 512 << 10
 

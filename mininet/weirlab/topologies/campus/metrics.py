@@ -71,7 +71,7 @@ TARGETS = ("requests_failed", "wrong_files")
 def failures(metrics: Mapping[str, Any]) -> list[str]:
     """The checks that a run's metrics fail, one line each; empty if they all pass."""
     if metrics["kills"]:
-        return []  # what was lost is what the run is made for
+        return []  # losses are the subject of the run
     found = []
     for metric, text in (
         ("requests_failed", "requests of the phone ended without all bytes"),

@@ -73,7 +73,7 @@ TUNER_SAMPLES = "tuner-samples.jsonl"  # the same, as the tuner passes them on
 TUNER_DECISIONS = "tuner-decisions.jsonl"
 P4_PORT = "2"  # of the queue under test
 ECT0 = 2
-PATIENCE_MS = 10_000  # what a packet may spend in a queue whose link is slow or out for a while
+PATIENCE_MS = 10_000  # longest time of a packet in a queue whose link is slow or out
 SEEDS_APART = 1000  # between the seeds of programs in one node; a run has fewer senders
 RETURN_MSS_BYTES = 1400
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
@@ -120,7 +120,7 @@ class Drive(Programs):
                 self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
         self.settings = quic_settings(spec["flows"])
         asked = (share[0] for flow, share in zip(spec["flows"], self.shares, strict=True) if flow.get("cc_agent"))
-        self.agents_sender = next(asked, 0)  # whose first connection another program decides for
+        self.agents_sender = next(asked, 0)  # sender whose first connection is decided by another program
         self.access = Link(**spec["link"]["access"])
         link = spec["link"]["bottleneck"]
         self.bottleneck = Link(**{field.name: link[field.name] for field in fields(Link)})

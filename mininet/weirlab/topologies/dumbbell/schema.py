@@ -377,7 +377,7 @@ class DumbbellSchema(Schema):
             checker.problem(f"{path}.{key}", f"not for a sender; {nearest(key, SENDER_KEYS)}")
         groups = raw["flows"]
         if fixed or not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-            return None  # what is wrong with the flows is told with the sections that all share
+            return None  # mistakes in flows are reported with the common sections
         tested = [not group.get("neighbour") for group in groups]
         with_sender = [{**group, **sender} if mine else group for group, mine in zip(groups, tested, strict=True)]
         under = [dict.fromkeys(sender, path) if mine else {} for mine in tested]

@@ -122,7 +122,7 @@ class EdgeDrive(Programs):
             shown = json.loads(node.weir("p4", "show", *node.device_words(), "--counters", "--json"))
             packets = shown.get("names", {}).get("packets", {})
             self.lines.append({"k": "switch", "node": switch.name, "packets": packets})
-        self.stop()  # what a server reports is whole then
+        self.stop()  # a server's report is complete then
         for node, log in caches.items():
             self.lines.append({"k": "cache", "node": node, **cache_report(self.out / log)})
         if self.publisher_log:

@@ -77,7 +77,7 @@ mod tests {
     }
 
     proptest! {
-        // Whatever arrives elsewhere: never while the path in use is heard at least once in three probe timeouts.
+        // With any arrivals elsewhere: never while the path in use is heard at least once in three probe timeouts.
         #[test]
         fn never_while_the_path_in_use_is_heard(steps in prop::collection::vec((0u32..4, 1u64..50, 0u64..140), 1..60)) {
             let mut now = Instant::now();

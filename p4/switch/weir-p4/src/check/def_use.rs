@@ -45,7 +45,7 @@ impl Known {
 enum Assigned {
     /// The variable in which the place is, and the place if it has a fixed path.
     Place(String, Option<String>),
-    /// Whatever an action or a table can reach.
+    /// All that an action or a table can reach.
     All,
 }
 

@@ -143,7 +143,7 @@ impl RttProbe {
         let stayed = self.before_s.is_finite() && self.since_s >= self.before_s * (1.0 - SHORTER);
         let longer = self.early && stayed && self.since_s.is_finite() && self.since_s > known_s * (1.0 + NEAR);
         (self.phase, self.idle_for, self.slow_intervals) = (Phase::Off, Duration::ZERO, 0);
-        self.unseen_for = Duration::ZERO; // what was seen now is the least there is
+        self.unseen_for = Duration::ZERO; // the least is the one just measured
         longer.then_some(self.since_s)
     }
 }

@@ -405,7 +405,7 @@ fn without_weights_everything_is_left_to_bbr() {
 }
 
 proptest! {
-    // Whatever an interval says: a window of whole packets within its bounds, and a decision that can be written down.
+    // For any interval: a window of whole packets within its bounds, and a decision that can be written down.
     #[test]
     fn any_intervals(
         numbers in prop::collection::vec((any::<[u32; 5]>(), 0u64..20_000_000_000, 0u32..5_000_000, any::<bool>()), 1..40),

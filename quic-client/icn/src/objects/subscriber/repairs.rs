@@ -64,7 +64,7 @@ pub struct Repairs {
     gave_up: bool,
     /// Blocks of which wrong content was decoded, each time counted.
     spoiled: u32,
-    /// What came unasked was wrong: no more of it is taken.
+    /// A symbol that came unasked was wrong: no more of these are taken.
     asked_only: bool,
 }
 
@@ -133,8 +133,8 @@ impl Repairs {
         }
     }
 
-    /// Content that was decoded is wrong. What came unasked is suspected first, since who forges it need not be on the way
-    /// of what is asked for; without any, the block is fetched as it is.
+    /// Content that was decoded is wrong. Symbols that came unasked are suspected first, since a forger need not be on
+    /// the path of requested ones; without any, the block is fetched as it is.
     pub fn spoiled(&mut self, block: u32) {
         let Some(b) = self.blocks.get_mut(&block) else { return };
         self.spoiled += 1;
@@ -243,7 +243,7 @@ impl Repairs {
         }
         let is_asked = b.asked.contains(&number);
         if self.symbols >= MOST_SYMBOLS {
-            // What came unasked takes no place from what was asked for.
+            // Symbols that came unasked take no place of requested ones.
             let other = self.blocks.iter().find(|(_, b)| !b.unasked.is_empty()).map(|(block, _)| *block);
             match other {
                 _ if !is_asked => return,
