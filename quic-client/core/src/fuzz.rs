@@ -211,7 +211,7 @@ impl Side {
         }
     }
 
-    /// An update that was lost is told again as quiche does, at the window then in force, without asking.
+    /// An update that was lost is repeated as quiche does, at the present window, without asking.
     fn again(&mut self) {
         if self.told {
             self.tell();

@@ -51,7 +51,7 @@ pub struct LineLog {
 }
 
 impl LineLog {
-    /// Makes the file, or empties it; `-` is standard output. `option` is its option, `say` tells the user a line.
+    /// Makes the file, or empties it; `-` is standard output. `option` is its option, `say` prints a line to the user.
     ///
     /// # Errors
     /// The file can't be made.

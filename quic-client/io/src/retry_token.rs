@@ -70,7 +70,7 @@ impl Tokens {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
-        // Each part but the last has a length of its own or is told by it, so that no two inputs look the same.
+        // Each part but the last has a length of its own or is given by it, so that no two inputs are equal.
         let (said_bytes, port) = ((said.len() as u64).to_be_bytes(), from.port().to_be_bytes());
         let input = [&ip.octets()[..], &port, &said_bytes, said, retry].concat();
         let whole = hmac_sha256(&self.key, &input).map_err(Fault::internal("TLS library"))?;

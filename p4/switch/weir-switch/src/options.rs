@@ -31,7 +31,7 @@ pub enum Level {
     Debug,
     /// Changes of ports, programs, limits
     Info,
-    /// Conditions that an operator should look at
+    /// Conditions that an operator should check
     Warn,
     /// Failures
     Error,

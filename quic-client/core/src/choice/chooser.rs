@@ -183,7 +183,7 @@ impl Chooser {
         }
     }
 
-    /// A path that failed and was said to be unusable was late only: it answered soon after. It is as if it had never
+    /// A path that failed and was reported as unusable was late only: it answered soon after. It is as if it had never
     /// failed, and usable.
     pub fn late(&mut self, path: PathId, now: Instant) {
         self.now = Some(now);

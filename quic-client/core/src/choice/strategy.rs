@@ -55,7 +55,7 @@ pub trait Strategy: Debug {
         let _ = path;
     }
 
-    /// A path is gone: all that was learned of it is forgotten.
+    /// A path was removed: its statistics are dropped.
     fn remove(&mut self, path: PathId) {
         let _ = path;
     }

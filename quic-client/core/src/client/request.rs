@@ -185,7 +185,7 @@ impl Request {
         Ok(())
     }
 
-    /// Sends as much of an upload as there is room for, `write` being the protocol's way. Gives the bytes written.
+    /// Sends as much of an upload as fits, `write` being the protocol's function. Gives the bytes written.
     pub fn upload(
         &mut self,
         conn: &mut Conn,

@@ -99,7 +99,7 @@ impl WholePackets {
         self.written += bytes;
     }
 
-    /// Packets to ask quiche for in this turn; `None`: as many as it has.
+    /// Packets to ask quiche for in this iteration; `None`: as many as it has.
     pub fn quota(&self) -> Option<u64> {
         let packets = self.window? / self.payload;
         (packets < MANY && !self.let_go).then_some(packets)
@@ -115,7 +115,7 @@ impl WholePackets {
         self.held = 0;
     }
 
-    /// A turn is over. `short`: the quota ran out, so frames may be waiting.
+    /// An iteration is over. `short`: the quota ran out, so frames may be waiting.
     pub fn end_turn(&mut self, short: bool, now: Instant, rtt: Duration) {
         self.window = None;
         self.written = 0;
@@ -128,7 +128,7 @@ impl WholePackets {
         self.waiting_until
     }
 
-    /// In this turn quiche sends as it likes: the waiting has ended, or its own timer requires a packet.
+    /// In this iteration quiche sends as it likes: the waiting has ended, or its own timer requires a packet.
     pub fn let_go(&mut self) {
         self.let_go = true;
     }
@@ -170,7 +170,7 @@ mod tests {
         w.end_turn(false, Instant::now(), Duration::ZERO);
         assert_eq!(w.room(2616, Some(15 * 1350 + 9)), 0);
         assert_eq!(w.quota(), Some(15));
-        // The limit is used up, and more of it in the same turn makes no more room.
+        // The limit is used up, and more of it in the same iteration makes no more room.
         assert_eq!((w.room(0, Some(15 * 1350 + 9)), w.quota()), (0, Some(15)));
     }
 

@@ -49,7 +49,7 @@ pub enum Switch {
     Already,
     /// Done: packets sent from now on leave there.
     Done,
-    /// To be validated first; [`PathEvent::Switched`] or [`PathEvent::Failed`] will tell.
+    /// To be validated first; [`PathEvent::Switched`] or [`PathEvent::Failed`] will follow.
     Probing,
 }
 

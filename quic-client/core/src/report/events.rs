@@ -47,7 +47,8 @@ pub enum Event {
         /// Payload still to come, where it is known.
         left_bytes: Option<u64>,
     },
-    /// The server keeps answering on another path than it is asked on; the connection follows it and stays for a while.
+    /// The server keeps answering on another path than that of the requests; the connection follows it and stays for a
+    /// while.
     #[serde(rename = "answers-elsewhere")]
     Elsewhere {
         /// The path in use until now.
@@ -120,7 +121,7 @@ pub enum Event {
         action: f64,
         /// The window that this makes.
         window_bytes: f64,
-        /// The window in force.
+        /// The window.
         used_bytes: u64,
         /// Holder that set the window: [`crate::congestion::By::text`].
         by: String,

@@ -77,7 +77,7 @@ pub enum Verdict {
     Accept,
     /// It is asked to show that its address is its own.
     Retry,
-    /// It is told that there are too many connections.
+    /// It is rejected: there are too many connections.
     Refuse,
     /// No answer.
     Drop,
@@ -199,7 +199,7 @@ impl Admission {
         self.unvalidated = self.unvalidated.saturating_sub(1);
     }
 
-    /// A connection is gone. `validated`: its address was, by now.
+    /// A connection has ended. `validated`: its address was, by now.
     pub fn closed(&mut self, source: Source, validated: bool) {
         self.connections = self.connections.saturating_sub(1);
         if !validated {

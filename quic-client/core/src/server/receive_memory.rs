@@ -59,7 +59,7 @@ pub struct ReceiveMemory {
     used_bytes: u64,
     /// Connections that hold something.
     holders: u64,
-    /// Bytes of datagrams since the last look.
+    /// Bytes of datagrams since the last check.
     unseen_bytes: u64,
 }
 
@@ -69,8 +69,8 @@ impl ReceiveMemory {
         ReceiveMemory { budget_bytes, used_bytes: 0, holders: 0, unseen_bytes: 0 }
     }
 
-    /// Notes that a datagram came. Whether all connections with arrivals are to be looked at now: arrivals since the
-    /// last look could have become an eighth of the budget.
+    /// Notes that a datagram came. Whether all connections with arrivals are to be checked now: arrivals since the last
+    /// check could have become an eighth of the budget.
     pub fn came(&mut self, bytes: usize) -> bool {
         self.unseen_bytes += bytes as u64;
         self.unseen_bytes * MOST_PER_BYTE >= self.budget_bytes / EIGHTH
@@ -90,7 +90,7 @@ impl ReceiveMemory {
         part.mark = stays.or((memory_bytes > 0).then_some(Mark { at: now, memory_bytes, read_bytes }));
     }
 
-    /// A connection is gone, with its memory.
+    /// A connection has ended; its memory is free.
     pub fn gone(&mut self, part: &mut Part) {
         let part = std::mem::take(part);
         self.used_bytes -= part.memory_bytes;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        // The sums fit in any order of holding, reading and closing. After the selected connections have gone the sum
+        // The sums fit in any order of holding, reading and closing. After the selected connections have ended the sum
         // is below the budget; none of them had little, and none that reads was selected while another one that only
         // holds was not.
         #[test]

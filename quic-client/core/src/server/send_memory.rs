@@ -90,7 +90,7 @@ impl SendMemory {
         self.in_need |= short && !share.only_holds && memory_bytes < self.equal_part_bytes();
     }
 
-    /// A connection is gone, with its memory.
+    /// A connection has ended; its memory is free.
     pub fn gone(&mut self, share: &Share) {
         self.used_bytes -= share.memory_bytes;
         self.holders -= u64::from(share.memory_bytes > 0);

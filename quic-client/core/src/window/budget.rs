@@ -17,7 +17,7 @@ pub const LEAST_BYTES: u64 = 16 * 1024;
 /// A budget that connections share.
 pub type SharedBudget = Rc<RefCell<Budget>>;
 
-/// No room for another connection.
+/// The budget has no window for another connection.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "the memory budget of {budget_bytes} bytes has {free_bytes} left beside {connections} connections, and a \

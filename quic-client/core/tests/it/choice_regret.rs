@@ -39,7 +39,7 @@ fn weir_is_not_worse_by_more_than_luck_where_paths_do_not_differ() {
     let equal = by_name("two equal paths");
     let weir = regret(&equal, "weir", 10);
     // Without noise a strategy that happens to begin on the path to which nothing happens has no regret at all. OPS
-    // does not stay by luck: it looks about, as weir does.
+    // does not stay by luck: it explores, as weir does.
     let fig13 = by_name("fig 13, no noise");
     let quiet = regret(&fig13, "weir", 10);
     let ops = regret(&fig13, "ops", 10);

@@ -155,7 +155,7 @@ enum Step {
     /// Connection, stream, bytes arriving, of which this many are read.
     Receive(usize, u64, u64, u64),
     Turn(usize),
-    /// An update whose frame was lost is told again, as quiche does: at the window then in force.
+    /// An update whose frame was lost is repeated, as quiche does: at the present window.
     Again(usize),
     Wait(u64),
 }
@@ -172,14 +172,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-// A lost MAX_DATA is told again with the next packet (`should_send_max_data` in quiche's lib.rs): after an update that
-// is due, and without asking if none is.
+// A lost MAX_DATA is repeated with the next packet (`should_send_max_data` in quiche's lib.rs): after an update that is
+// due, and without asking if none is.
 fn again(conn: &mut Flow, streams: &mut [Flow], rule: &mut Windows, now: Instant, rtt: Duration) {
     update(conn, streams, rule, now, rtt);
     conn.commit(now);
 }
 
-// A limit told again unasked is no more than was granted, also near the bound of the window.
+// A limit repeated unasked is no more than was granted, also near the bound of the window.
 #[test]
 fn a_limit_told_again_keeps_to_the_budget() {
     let (limit, rtt) = (6 * MIB, Duration::from_millis(100));

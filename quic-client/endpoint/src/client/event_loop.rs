@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event loop of the client: one wait per turn for sockets, signals, interfaces and timers; then every flow that
-//! something happened to is served.
+//! The event loop of the client: one wait per iteration for sockets, signals, interfaces and timers; then every flow
+//! that something happened to is served.
 
 use super::connection::{Context, Flow, from_token};
 use super::progress::Progress;
@@ -145,7 +145,7 @@ impl<'a> EventLoop<'a> {
         Ok(())
     }
 
-    /// Interfaces, addresses or routes may have changed: every flow is told.
+    /// Interfaces, addresses or routes may have changed: every flow is notified.
     fn interfaces_changed(&mut self, now: Instant, touched: &mut Vec<usize>) -> Result<(), Fault> {
         let Some(monitor) = &mut self.monitor else { return Ok(()) };
         if !monitor.drain().map_err(Fault::io(NETLINK))? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `weir-client`: all flows in one process, one thread, one wait per turn.
+//! `weir-client`: all flows in one process, one thread, one wait per iteration.
 //!
 //! [`options`] has the user's options, [`connection`] is one flow, [`event_loop`] turns them all, and [`report`]
 //! reports their results at the end.

@@ -178,7 +178,7 @@ impl FlowReport {
         }
     }
 
-    /// Tells the user on standard error why it failed, and whether the server stayed on one path.
+    /// Reports on standard error why it failed, and whether the server stayed on one path.
     fn warn(&self, flow: &Flow, outcome: &Outcome) {
         if outcome.exit_code() != 0 {
             let colon = if self.detail.is_empty() { "" } else { ": " };

@@ -22,7 +22,7 @@ pub struct PathSocket {
     pub peer: SocketAddr,
     /// Bound, and connected.
     pub socket: UdpSocket,
-    /// The address is gone, but the connection still has to move to another path.
+    /// The address was removed, but the connection still has to move to another path.
     pub leaving: bool,
 }
 

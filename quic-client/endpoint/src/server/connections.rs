@@ -424,7 +424,7 @@ impl Connections {
         next
     }
 
-    /// Whether every connection has told its client that it is closed.
+    /// Whether every connection has sent its close.
     pub fn have_closed(&self) -> bool {
         self.by_id.values().all(|c| c.has_closed())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event loop of the server: one wait per turn for the socket, signals and timers; then every connection that
+//! The event loop of the server: one wait per iteration for the socket, signals and timers; then every connection that
 //! something happened to is served.
 
 use super::accept::{Acceptor, Answer, Candidate, negotiation};

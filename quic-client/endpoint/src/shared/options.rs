@@ -62,7 +62,7 @@ pub enum Ecn {
 pub enum ClockReads {
     /// At each call.
     Call,
-    /// Once per turn of the event loop.
+    /// Once per event-loop iteration.
     Turn,
 }
 

@@ -58,7 +58,7 @@ impl Trajectory {
 /// The trajectory files, one for each connection (`--cc-trajectories`). When one can't be written no new ones are
 /// started.
 pub struct Trajectories {
-    /// Tells the user a line.
+    /// Prints a line to the user.
     say: fn(&str),
     ended: bool,
     lost: u64,

@@ -365,7 +365,7 @@ fn a_server_that_forgot_the_connection() {
             }
             n = socket.recv(&mut bytes).unwrap();
         }
-        // RFC 9000 10.3: looks like a packet with a short header, and ends in the token.
+        // RFC 9000 10.3: has the form of a packet with a short header, and ends in the token.
         let mut reset = vec![0x5a; 40];
         reset.extend_from_slice(&token.to_be_bytes());
         socket.send_to(&reset, from).unwrap();
@@ -541,7 +541,7 @@ fn an_interrupted_client_closes_its_connection() {
     assert_eq!(ended(child).0, Some(130));
     let last = lines(&dir.path().join("stats")).pop().unwrap();
     assert_eq!((&last["k"], &last["reason"]), (&"end".into(), &"interrupted".into()));
-    // The server would end the connection itself if it were told to stop before it has read the client's word.
+    // The server would end the connection itself if it were stopped before it has read the client's word.
     let end = s.wait_for("end");
     assert!(end["reason"].as_str().unwrap().contains("interrupted"), "{end}");
     s.finish();

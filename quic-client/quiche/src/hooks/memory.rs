@@ -40,7 +40,7 @@ pub struct Unread {
 }
 
 /// Patch `received-bytes`: memory of the connection's receive streams, of the handshake's messages (CRYPTO frames), and
-/// of packets that came before their keys. It takes a look at each stream, not at each piece.
+/// of packets that came before their keys. Its cost grows with streams, not with pieces.
 pub fn unread(quic: &Connection) -> Unread {
     let mut sum = Unread::default();
     let most_bytes = quic.local_transport_params.max_udp_payload_size;

@@ -3,7 +3,7 @@
 //! interface. Rules for receive windows and a congestion window can take the place of quiche's; without them each
 //! function behaves as quiche itself.
 //!
-//! A rule is in force for the length of one call of [`send`] or [`retune`], a congestion window for the length of
+//! A rule applies for the length of one call of [`send`] or [`retune`], a congestion window for the length of
 //! [`with_congestion_window`]. Both are kept per thread, since quiche has no place for them in its connection.
 
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
@@ -79,8 +79,8 @@ pub trait WindowRule {
     /// The window, in bytes, from now on. quiche is about to send an update: less than half of the window is available,
     /// or [`WindowRule::due`] wanted it.
     ///
-    /// quiche may later tell a limit again at this window without asking, when an update was lost: the returned window
-    /// may be used until another is.
+    /// quiche may later repeat a limit at this window without asking, when an update was lost: the returned window may
+    /// be used until another is.
     fn next(&mut self, update: &WindowUpdate) -> u64;
 
     /// Whether an update is due although half of the window may be available; [`retune`] asks.
@@ -168,9 +168,9 @@ pub fn answers(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Answer
     path.map_or(Answers::default(), |p| p.answers)
 }
 
-/// Gives up a path whose address is gone: its connection ID is retired and, unlike with [`Connection::retire_dcid`],
-/// not replaced; its entry is free for the next new path. Returns whether there was such a path; the active path can't
-/// be given up.
+/// Gives up a path whose address was removed: its connection ID is retired and, unlike with
+/// [`Connection::retire_dcid`], not replaced; its entry is free for the next new path. Returns whether there was such a
+/// path; the active path can't be given up.
 pub fn give_up(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) -> bool {
     let Some(path) = quic.paths.path_id_from_addrs(&(local, peer)).and_then(|pid| quic.paths.get_mut(pid).ok()) else {
         return false;
@@ -201,8 +201,8 @@ pub fn release_path(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) 
     path.active_dcid_seq.is_none()
 }
 
-/// Connection IDs of ours that paths use or can use: all active ones but those that the peer used last on paths that
-/// were given up and has not retired yet.
+/// Our connection IDs that paths use or can use: all active ones but those that the peer used last on paths that were
+/// given up and has not retired yet.
 pub fn live_scids(quic: &Connection) -> usize {
     let lost = quic.paths.iter().filter(|(_, p)| p.given_up && p.active_scid_seq.is_some()).count();
     quic.active_scids().saturating_sub(lost)
@@ -238,7 +238,7 @@ pub fn acked_and_lost_bytes(quic: &Connection) -> (u64, u64) {
 pub struct CongestionState {
     /// The active path, by a number that no other path of the connection has meanwhile.
     pub path: usize,
-    /// The window, as in force.
+    /// The window, as applied.
     pub window_bytes: u64,
     /// Sent and neither acknowledged nor declared lost.
     pub in_flight_bytes: u64,
@@ -305,7 +305,7 @@ pub fn active_rtt(quic: &Connection) -> Option<ActiveRtt> {
     Some(ActiveRtt { path, smoothed: recovery.rtt(), variation: recovery.rttvar(), only_path })
 }
 
-// quiche tells nobody the rate. But the algorithm that paces is asked for it when a quantum is computed from it.
+// quiche reports the rate to nobody. But the algorithm that paces is asked for it when a quantum is computed from it.
 fn pacing_rate_of(recovery: &crate::recovery::Recovery) -> Option<u64> {
     let _restore = Restore { cell: &PACING_RATE, old: PACING_RATE.take() };
     recovery.send_quantum();
@@ -359,7 +359,7 @@ pub fn with_left_behind_lost<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Patch `left-behind`: whether they are in force.
+/// Patch `left-behind`: whether they apply.
 pub(crate) fn finds_left_behind() -> bool {
     !LEFT_BEHIND_LOST.get()
 }
@@ -523,7 +523,7 @@ pub(crate) fn without_id(paths: &PathMap, ids: &ConnectionIdentifiers) -> Vec<(u
     without.into_iter().map(|(_, seq, pid)| (seq, pid)).collect()
 }
 
-/// Patch `cid-once`: an ID of ours that was in several lost packets is sent once, not once for each.
+/// Patch `cid-once`: one of our IDs that was in several lost packets is sent once, not once for each.
 pub(crate) fn add_once(ids: &mut std::collections::VecDeque<u64>, id: u64) {
     if !ids.contains(&id) {
         ids.push_back(id);
@@ -567,7 +567,7 @@ pub(crate) fn given_up_by_peer(path: &mut Path, is_server: bool) {
 }
 
 /// Patch `path-abandoned` too: a path given up loses its connection ID as soon as it is not the active one. A server
-/// may learn that its active path is given up from the packet that tells it of the next one.
+/// may learn that its active path is given up from the packet that announces the next one.
 pub(crate) fn retire_given_up(path: &mut Path, pid: usize, ids: &mut ConnectionIdentifiers) {
     if !path.given_up || path.active() {
         return;

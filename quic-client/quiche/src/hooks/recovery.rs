@@ -3,15 +3,15 @@
 
 use crate::recovery::RecoveryOps;
 
-// Patch `left-behind`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
-// that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
-// (quiche issue 2452). But all paths share one packet number space, so by RFC 9002 6.1 a packet is lost when one sent
-// later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (The packet
-// threshold is not used, because packets of different paths have no order.) Younger packets are checked again when they
-// have that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a migration the
-// packets on the old path that are older are declared lost at once, because there may never be another acknowledgement.
-// The threshold is made of the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited
-// for its end.
+// Patch `left-behind`. quiche keeps loss recovery per path, and searches for losses on a path only when a packet sent
+// on that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent
+// again (quiche issue 2452). But all paths share one packet number space, so by RFC 9002 6.1 a packet is lost when one
+// sent later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (The
+// packet threshold is not used, because packets of different paths have no order.) Younger packets are checked again
+// when they have that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a
+// migration the packets on the old path that are older are declared lost at once, because there may never be another
+// acknowledgement. The threshold is made of the smoothed RTT, not of the latest: the first acknowledgement after an
+// outage has waited for its end.
 //
 // The path's latest challenge is excepted: its probe timeout decides whether it is lost; then quiche counts it, sends
 // another or gives the validation up. A path with nothing in flight has no such timeout.
@@ -45,7 +45,7 @@ macro_rules! left_behind {
             space.largest_acked_packet = own;
             recovery.rtt_stats.latest_rtt = latest;
             recovery.pkt_thresh = packets;
-            // Lost ones before it may be gone from the list.
+            // Lost ones before it may be missing from the list.
             if let Some(packet) = space.sent_packets.iter_mut().find(|p| Some(p.pkt_num) == number) {
                 packet.time_lost = None;
             }

@@ -35,7 +35,7 @@ fn limits(pair: &mut Pair, send: &mut pair::Send, bytes: u64) -> Vec<(Duration, 
     seen
 }
 
-// quiche's rule, written as one of ours.
+// quiche's rule, written as our rule.
 #[derive(Default)]
 struct Quiche {
     updates: Vec<WindowUpdate>,
@@ -162,7 +162,7 @@ fn the_congestion_window_is_as_told() {
         hooks::with_congestion_window(Some(3 * 1350), || assert_eq!(cwnd(&pair.client), 3 * 1350));
         hooks::with_congestion_window(None, || assert_eq!(cwnd(&pair.client), own));
         assert_eq!(cwnd(&pair.client), own);
-        // In flight is the reported amount, and more when more is told.
+        // In flight is the reported amount, and more when more is reported.
         let mut buf = [0; 1350];
         let mut sent = |pair: &mut Pair, told: usize| {
             hooks::with_congestion_window(Some(told), || {

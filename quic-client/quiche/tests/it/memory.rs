@@ -47,7 +47,7 @@ fn to_client(client: &mut quiche::Connection, packets: Vec<Vec<u8>>) {
     }
 }
 
-/// So many pieces of a stream, each in a packet of its own, whose bytes tell where they belong.
+/// So many pieces of a stream, each in a packet of its own, whose bytes show their offset.
 fn pieces(client: &mut quiche::Connection, count: u64) -> Vec<Vec<u8>> {
     let piece = |n: u64| (0..PIECE_BYTES).map(|i| ((n * PIECE_BYTES + i) % 251) as u8).collect::<Vec<u8>>();
     (0..count)

@@ -285,7 +285,7 @@ pub enum Instruction {
     FailWith {
         a: Cell,
     },
-    /// Steps of this state, or of a turn of this loop.
+    /// Steps of this state, or of an iteration of this loop.
     ParserStep {
         cost: u32,
     },
@@ -599,7 +599,7 @@ pub struct TableCode {
     pub profile: Option<usize>,
     /// The direct meter, and where its color goes.
     pub meter: Option<(usize, Option<Source>)>,
-    /// Whether a hit does more than count: it is metered, or its time is recorded.
+    /// Whether a match does more than count: it is metered, or its time is recorded.
     pub observes_hits: bool,
     pub idle_timeout: bool,
     pub hit: Cell,

@@ -437,7 +437,7 @@ pub struct ValueSet {
     pub preamble: Preamble,
     /// In the order of [`crate::bytecode::program::ValueSetDecl::widths`].
     pub match_fields: Vec<MatchField>,
-    /// Members that it has room for.
+    /// Limit of members.
     pub size: u64,
     /// Index in [`crate::bytecode::program::Program::value_sets`].
     pub ir_index: usize,

@@ -31,7 +31,7 @@ struct Known {
 pub enum Refused {
     /// The string cannot stand for a number of this type.
     Wrong(String),
-    /// There is no room for another string.
+    /// The limit of strings is reached.
     Full(String),
 }
 

@@ -57,7 +57,7 @@ impl Switch {
         Switch { program, state, drop_port: DROP_PORT, code, frame, scratch, slots, wide, packets, carried }
     }
 
-    /// Steps that packets have taken since this was asked last.
+    /// Steps that packets have taken since the last call.
     pub fn spent(&mut self) -> u64 {
         std::mem::take(&mut self.scratch.spent)
     }
@@ -341,7 +341,7 @@ impl Switch {
         let (port, ingress_port) = (q.port, q.carried.ingress_port);
         self.discard(q);
         if let Some(list) = effects.recirculate {
-            // As in BMv2 it is whole again, whatever `truncate` said.
+            // As in BMv2 it is whole again, in spite of `truncate`.
             let kept = self.kept(list);
             out.again = Some(Arriving { packet, port: ingress_port, kind: InstanceType::Recirculated, kept });
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interests without end from some ports, while another port asks for existing data (docs/design/icn.md, "Quota"): how
-//! many of the other's are answered. Virtual time; an Interest that is refused, or whose entry is gone when its Data
-//! comes, is not asked again.
+//! many of the other's are answered. Virtual time; an Interest that is refused, or whose entry was removed when its
+//! Data comes, is not asked again.
 use crate::common::program;
 use crate::common::tables::{DATA, ENTRIES_DISPLACED, INTEREST, NAMES, Name, UP, cells, forward_names};
 use std::collections::VecDeque;

@@ -22,8 +22,8 @@ const INJECTED_PACKETS: usize = 1024;
 /// (frames that arrive, controllers) waiting.
 const PASSES: usize = 256;
 
-/// Steps of the program in one turn, between two looks at everything else: some milliseconds, and the packet that is
-/// being run.
+/// Steps of the program in one iteration, between two checks of everything else: some milliseconds, and the packet that
+/// is being run.
 const TURN_STEPS: u64 = 4_000_000;
 
 /// Cost of a received frame beside its program, in steps, and of each sent frame. A step is about a nanosecond; rings
@@ -141,11 +141,11 @@ pub struct Device {
     pub drop_port: u32,
     /// Packets that went no further.
     pub drops: Drops,
-    /// Events for which there was no room.
+    /// Events that did not fit.
     pub events_lost: u64,
     /// By port number.
     pub port_counters: BTreeMap<u32, PortCounters>,
-    /// Ports that are up, as the I/O last said.
+    /// Ports that are up, as last reported by the I/O.
     pub ports_up: BTreeMap<u32, bool>,
     events: Option<mpsc::Sender<Event>>,
     again: VecDeque<Arriving>,
@@ -192,7 +192,7 @@ impl Device {
         self.seed
     }
 
-    /// Whether packets have had their share of this turn, which [`Device::poll`] ends.
+    /// Whether packets have had their share of this iteration, which [`Device::poll`] ends.
     pub fn is_tired(&self) -> bool {
         self.spent >= TURN_STEPS
     }

@@ -16,7 +16,7 @@ use tonic::Status;
 use tracing::{error, warn};
 use weir_p4::p4info::{P4Info, Preamble};
 
-/// Kinds of updates that a line tells apart; further ones are counted together.
+/// Kinds of updates that a line distinguishes; further ones are counted together.
 const MOST_KINDS: usize = 16;
 /// Of a message in a line, and of a name.
 const MESSAGE_CHARS: usize = 300;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet thread: waits for frames, departures, jobs, signals and changes of links, and never spins.
-//! The clock is read once a turn and after each job, not once a packet.
+//! The packet thread: waits for frames, departures, jobs, signals and changes of links, and never spins. The clock is
+//! read once per iteration and after each job, not once a packet.
 mod clock;
 mod queue_reader;
 mod share;
@@ -67,7 +67,7 @@ impl Loop<'_> {
         let mut next_ns = None;
         let mut job_time = JobTime::default();
         loop {
-            // A device that wants to go on at once is asked again after a look at everything else.
+            // A device that wants to go on at once is called again after a check of everything else.
             let at_once = next_ns.is_some_and(|at: u64| at <= self.device.now_ns()) || recheck;
             let timeout = at_once.then(Timespec::default);
             match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {

@@ -14,7 +14,7 @@ pub struct JobTime {
 }
 
 impl JobTime {
-    /// A turn begins.
+    /// An iteration begins.
     pub fn turn(&mut self, now_ns: u64) {
         let passed_ns = i64::try_from(now_ns.saturating_sub(self.turn_ns) / PARTS).unwrap_or(i64::MAX);
         self.turn_ns = now_ns;

@@ -56,7 +56,7 @@ struct Interface {
     warned_segments: bool,
     /// Steps that its frames took beyond their share, which later turns pay for.
     debt_steps: u64,
-    /// Why it could not be had when it was looked at last, which has been said.
+    /// Why it could not be had at the last check, which has been logged.
     missed: Option<String>,
 }
 
@@ -174,7 +174,7 @@ impl Ports {
         self.interfaces[at].receiver.as_ref().map(|r| r.ring.fd())
     }
 
-    /// Looks at all interfaces again and tells the device which ports are up. Gives those whose [`Ports::fd`] is new.
+    /// Checks all interfaces again and sets the device's ports that are up. Returns those whose [`Ports::fd`] is new.
     pub fn recheck(&mut self, device: &mut Device, now_ns: u64) -> Vec<usize> {
         let mut renewed = Vec::new();
         for at in 0..self.interfaces.len() {

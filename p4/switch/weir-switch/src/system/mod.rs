@@ -149,7 +149,7 @@ pub fn link_changes() -> Result<OwnedFd> {
 /// Reads and drops the queue of a socket.
 pub fn discard(fd: &OwnedFd) {
     let mut buffer = [0u8; 8192];
-    // SAFETY: the buffer is as long as said. ENOBUFS (messages were lost) is as good as a message here.
+    // SAFETY: the buffer has the given length. ENOBUFS (messages were lost) is as good as a message here.
     while unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) } > 0
         || Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS)
     {}

@@ -197,7 +197,7 @@ impl<T> TrafficManager<T> {
         })
     }
 
-    /// The limits of `port`, or of the ports that nothing was said of.
+    /// The limits of `port`, or of the ports without limits of their own.
     pub fn settings(&self, port: Option<u32>) -> &PortSettings {
         let known = port.and_then(|p| self.ports.get(p as usize)?.as_ref());
         known.map_or(&self.default, |p| &p.settings)

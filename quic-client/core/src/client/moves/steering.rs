@@ -142,7 +142,7 @@ struct Run {
     spent: Duration,
     /// A move that was decided and is to be reported as made.
     wanted: Option<PathId>,
-    /// The path that the latest move of ours left.
+    /// The path that the our latest move left.
     left: Option<PathId>,
     /// Measured in this run.
     measured: BTreeMap<PathId, f64>,

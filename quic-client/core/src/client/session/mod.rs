@@ -283,7 +283,7 @@ impl Session {
         scratch: &mut [u8],
         body: &mut dyn Body,
     ) -> Result<(), quiche::h3::Error> {
-        // Read first: a task that ends makes room for the next, whose request then leaves in the same turn.
+        // Read first: a task that ends makes room for the next, whose request then leaves in the same iteration.
         match alpn {
             Alpn::H3 => {
                 let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };

@@ -74,7 +74,7 @@ struct OnPath {
     rtt_probe: Option<RttProbe>,
     /// Phase of a probe.
     phase: Phase,
-    /// The window in force while the queue is emptied.
+    /// The window while the queue is emptied.
     probe_window_bytes: Option<f64>,
     stall: Stall,
     heavy_loss: HeavyLoss,
@@ -145,7 +145,7 @@ impl Pbq {
     fn holder(&mut self, interval: &Interval, far_outside: Option<&'static str>) -> By {
         self.path.startup_over |= interval.startup_over;
         self.path.was_outside = far_outside.unwrap_or(self.path.was_outside);
-        // Startup looks like nothing else, and is BBR's in any case.
+        // Startup resembles nothing else, and is BBR's in any case.
         let guard = self.path.guard.as_mut().filter(|_| self.path.startup_over);
         let handed_over = guard.is_some_and(|guard| guard.hands_over(far_outside.is_some()));
         // The paper has no such rule.
@@ -204,14 +204,14 @@ impl Pbq {
         packets.clamp(*bounds.start(), *bounds.end()) * self.packet_bytes
     }
 
-    /// Puts the policy's output in force.
+    /// Applies the policy's output.
     fn put_in_force(&mut self, asked: Asked, mean: f64) {
         let Asked { seen, measured, path_changed } = asked;
         let interval = seen.interval;
         let mut by = if path_changed { By::PathChanged } else { seen.by };
         let Drawn { noise, new } = self.noise.as_mut().map_or(Drawn { noise: 0.0, new: 0.0 }, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
-        // When the policy takes the window back it goes on from the window in force.
+        // When the policy takes the window back it goes on from the present window.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
         let action = match by {
             By::RttProbe | By::PathChanged => 0.0,

@@ -102,7 +102,7 @@ mod tests {
         let square = drawn.iter().map(|d| d.noise * d.noise).sum::<f64>() / 200_000.0;
         let next = drawn.windows(2).map(|d| d[0].noise * d[1].noise).sum::<f64>() / 200_000.0;
         let apart = drawn.windows(2).map(|d| d[0].noise * d[1].new).sum::<f64>() / 200_000.0;
-        // Five standard errors of 10,000 numbers that tell of nothing else.
+        // Five standard errors of 10,000 numbers that show nothing else.
         assert!((square - 1.0).abs() < 0.07 && (next / square - 0.9).abs() < 0.01, "{square} {next}");
         assert!(apart.abs() < 0.012, "{apart}");
         assert_eq!(drawn[0].noise, (1.0f64 - 0.9 * 0.9).sqrt() * drawn[0].new);

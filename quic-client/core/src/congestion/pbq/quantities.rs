@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Measured {
     /// The largest packet.
     pub packet_bytes: f64,
-    /// The window in force at the end.
+    /// The window at the end.
     pub window_bytes: f64,
     /// True length.
     pub interval_s: f64,

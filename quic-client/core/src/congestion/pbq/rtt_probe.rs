@@ -5,8 +5,8 @@
 //! queue grows with it. BBR has the same trouble and the same remedy (ProbeRTT); as there, flows that saw the queue
 //! empty at the same time look again at the same time.
 //!
-//! A path that became longer looks like a queue: the policy shrinks its window, and nothing gets shorter. So a flow
-//! that carries much less than before looks early, and a round trip that it can't shorten by leaving is taken for the
+//! A path that became longer resembles a queue: the policy shrinks its window, and nothing gets shorter. So a flow that
+//! carries much less than before probes early, and a round trip that it can't shorten by leaving is taken for the
 //! path's.
 
 use std::time::Duration;

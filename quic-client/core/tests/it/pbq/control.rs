@@ -454,7 +454,7 @@ fn the_queue_is_emptied_to_see_the_least_rtt() {
     let (policy, probe) = (By::Policy, By::RttProbe);
     assert_eq!(names, [policy, policy, probe, probe, probe, probe, policy], "{rows:?}");
     assert!(rows[2].1 < rows[1].1 && rows[2].1 == rows[3].1 && rows[2].2 == 0.0, "{rows:?}");
-    // The window is what it was at once; the policy goes on when what it is told is of that window.
+    // The window is what it was at once; the policy goes on when the reports are of that window.
     assert!(rows[4].1 == rows[1].1 && rows[5].1 == rows[1].1 && rows[6].1 >= rows[1].1, "{rows:?}");
 }
 

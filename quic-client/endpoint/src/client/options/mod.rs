@@ -114,7 +114,7 @@ pub struct Options {
     /// Trust the certificates in this PEM file instead of the system's
     #[arg(long, value_name = "FILE", help_heading = "Connection")]
     pub ca: Option<PathBuf>,
-    /// Label the flows, counting up from this number, and tell the server the labels (adds ?flow=L to the path)
+    /// Label the flows, counting up from this number, and send the server the labels (adds ?flow=L to the path)
     #[arg(long, value_name = "L", help_heading = "Results")]
     pub flow_label: Option<u64>,
     /// Write decisions and the end of each request to this file, one JSON object a line (- for standard output)
@@ -207,7 +207,7 @@ impl Options {
         Ok(())
     }
 
-    /// The number of flows: each URL is asked at least once.
+    /// The number of flows: each URL is requested at least once.
     ///
     /// # Errors
     /// Too few flows for the URLs or for `--open-at-us`, or too many requests for `--output`.

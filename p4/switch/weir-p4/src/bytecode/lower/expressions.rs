@@ -158,7 +158,7 @@ impl<'p> Lower<'p> {
         d
     }
 
-    /// Jumps when the condition is as said.
+    /// Jumps when the condition has the given value.
     pub(super) fn jump(&mut self, e: &Expression, to: Label, when: bool) {
         let e = &fold(e);
         match e {

@@ -159,7 +159,7 @@ impl<'p> Lower<'p> {
 
     fn emit(&mut self, i: Instruction) {
         if let (Instruction::Move { d, a }, true) = (i, self.fence < self.code.ins.len() as Pc) {
-            // Neighbours that move to neighbours are one.
+            // Adjacent fields that move to adjacent places are one.
             match self.code.ins.last_mut() {
                 Some(Instruction::Moves { d: x, a: y, n }) if *x + *n == d && *y + *n == a => {
                     *n += 1;

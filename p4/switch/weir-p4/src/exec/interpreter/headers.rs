@@ -45,7 +45,7 @@ impl<'a> Machine<'a> {
             return self.fail(self.code.errors.stack);
         };
         let bits = self.packet.len() * 8;
-        // BMv2 reads varbits of whole bytes only, and looks for errors in this order.
+        // BMv2 reads varbits of whole bytes only, and checks for errors in this order.
         if !var_bits.is_multiple_of(8) {
             return self.fail(self.code.errors.invalid_argument);
         }

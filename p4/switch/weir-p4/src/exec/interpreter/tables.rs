@@ -30,7 +30,7 @@ impl<'a> Machine<'a> {
                 if x.observes_hits && x.idle_timeout {
                     e.last_hit_us = self.now_us;
                 }
-                // As in BMv2 a hit is metered once and before the action, whether or not that reads the color.
+                // As in BMv2 a match is metered once and before the action, whether or not that reads the color.
                 if x.observes_hits
                     && let Some((m, to)) = x.meter
                 {

@@ -26,7 +26,7 @@ struct Waiting {
     end: Option<Result<(), Status>>,
     /// Number of times that the reader has taken something.
     taken: u64,
-    /// The reader has gone.
+    /// The reader was closed.
     gone: bool,
     reader: Option<Waker>,
 }
@@ -162,7 +162,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// A message of about a third of the room.
+    /// A message of about a third of the budget.
     fn message() -> ReadResponse {
         let one = Entity { entity: Some(E::CounterEntry(CounterEntry { counter_id: u32::MAX, ..Default::default() })) };
         let each = ReadResponse { entities: vec![one.clone()] }.encoded_len();
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(all.len(), 21);
         assert!(all[..20].iter().all(|r| *r.as_ref().unwrap() == message()));
         assert_eq!(all[20].as_ref().unwrap_err().message(), "the end");
-        // It may have gone by then, with all that there was.
+        // It may be closed by then, with all its content.
         assert_ne!(filled.await.unwrap(), Err(Stopped::Stalled));
     }
 

@@ -25,7 +25,7 @@ impl Hub {
         let message = StreamMessageResponse { update: Some(message) };
         let Some(out) = self.out.get(&id) else { return };
         if out.try_send(Ok(message)).is_err() {
-            // It has not read for so long that its queue is full, or it has gone: its stream ends here.
+            // It has not read for so long that its queue is full, or it is closed: its stream ends here.
             self.out.remove(&id);
         }
     }

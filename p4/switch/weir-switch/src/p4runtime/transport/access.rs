@@ -79,7 +79,7 @@ fn subject(certificate: &[u8]) -> Res<Vec<(&'static str, String)>> {
     Ok(found)
 }
 
-/// A subject as one text, in which no value can look like another attribute (RFC 4514 2.4).
+/// A subject as one text, in which no value can be mistaken for another attribute (RFC 4514 2.4).
 fn written(subject: &[(&'static str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in subject {

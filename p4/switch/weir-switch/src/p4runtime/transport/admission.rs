@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// So is one that is incomplete after so long: it takes bytes of the budget.
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// Kept while a request is worked on, for that time, even if its client has gone.
+/// Kept while a request is worked on, for that time, even if its client has disconnected.
 #[derive(Clone)]
 pub struct Place {
     _turn: Arc<OwnedSemaphorePermit>,
@@ -242,7 +242,7 @@ impl<S: P4Runtime> Service<http::Request<Body>> for Admission<S> {
     }
 }
 
-/// An answer; until it is sent, or its client gone, its request is under way.
+/// An answer; until it is sent, or its client has disconnected, its request is under way.
 struct Held {
     inner: Body,
     _in_flight: Option<InFlightGuard>,

@@ -33,7 +33,7 @@ async fn an_entry_is_inserted_hit_modified_read_and_deleted() {
     e.action = run(action(&c, "forward", &[&[3]]));
     c.modify(table(e.clone())).await;
     assert_eq!(net.frame(1, frame()).await, [(3, frame())]);
-    // The counter is read with the entry when it is asked for, and by itself.
+    // The counter is read with the entry on request, and by itself.
     let mut ask = e.clone();
     ask.action = None;
     ask.counter_data = Some(v1::CounterData::default());

@@ -75,7 +75,7 @@ async fn entries_of_a_saved_program_age_from_its_commit() {
     assert_eq!(notification(&mut c).await.len(), 1);
 }
 
-/// Time since an entry's last hit, read with the entry.
+/// Time since an entry's last match, read with the entry.
 async fn elapsed(c: &mut Controller, e: &v1::TableEntry) -> Option<i64> {
     let ask = v1::TableEntry { action: None, time_since_last_hit: Some(IdleTimeout::default()), ..e.clone() };
     match &c.read(E::TableEntry(ask)).await[..] {

@@ -13,7 +13,7 @@ fn config(text: &str) -> Option<v1::ForwardingPipelineConfig> {
     Some(v1::ForwardingPipelineConfig { p4_device_config: text.to_string().into(), ..Default::default() })
 }
 
-/// The program with another port for special frames, by which it is told apart.
+/// The program with another port for special frames, as its mark.
 fn other() -> String {
     let text = PROGRAM.replace("s.egress_spec = 9;", "s.egress_spec = 8;");
     assert_ne!(text, PROGRAM);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir`: path choice that learns from probes as well as from tasks.
 //!
-//! The paper's strategies learn the value of a path by sending tasks over it, so each look at a bad path costs a task.
+//! The paper's strategies learn the value of a path by sending tasks over it, so each test of a bad path costs a task.
 //! A probe (PATH_CHALLENGE to PATH_RESPONSE) on a standby path costs two datagrams and no time. Here both kinds of
 //! measurement update a small state of each path:
 //!
@@ -26,11 +26,11 @@
 //!
 //! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from the expected one is an outlier: it
 //! changes the state little; the time above the expected goes into the path's mean excess (the price of its losses);
-//! and it leaves a doubt, which the next task resolves, or a probe if the path has been left. Outliers are told from a
-//! change by a cumulative sum of log likelihood ratios (Page 1954) against the path's own rate of outliers, so that a
-//! lossy path needs more of them in a row than a clean one. Probes locate a change: R has changed if probes show it, D
-//! if tasks do and probes don't. The share of doubts that turned out to be changes is learned; an unresolved doubt adds
-//! to the path's expected time in proportion to that.
+//! and it leaves a doubt, which the next task resolves, or a probe if the path has been left. Outliers are
+//! distinguished from a change by a cumulative sum of log likelihood ratios (Page 1954) against the path's own rate of
+//! outliers, so that a lossy path needs more of them in a row than a clean one. Probes locate a change: R has changed
+//! if probes show it, D if tasks do and probes don't. The share of doubts that turned out to be changes is learned; an
+//! unresolved doubt adds to the path's expected time in proportion to that.
 //!
 //! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Tan Eq. 18 adds a
 //! variance; a deviation has the unit of the mean, so the meaning of `b` doesn't depend on the scale. The cost of a
@@ -401,7 +401,7 @@ impl Strategy for Weir {
             t.v_task.mean = k * k * t.v_probe.mean;
         }
         if t.probes == 0 {
-            // R and D can't be told apart: all is R until a probe comes.
+            // R and D can't be distinguished: all is R until a probe comes.
             t.r = (t.r + share * t.d / k).max(MS.0);
             t.d = 0.0;
             t.p = [[t.p[0][0] + t.p[1][1], 0.0], [0.0, 0.0]];
@@ -413,7 +413,7 @@ impl Strategy for Weir {
             let above = (y + moving.unwrap_or(0.0) - expected).clamp(-expected, 5.0 * expected);
             if sample.cold { self.cold_cost.push(above - self.move_cost.mean) } else { self.move_cost.push(above) }
         }
-        // Where R and D can't be told apart R has to carry it.
+        // Where R and D can't be distinguished R has to carry it.
         let shown = (t.probes > 0 && sample.bytes as f64 > FIRST_FLIGHT_BYTES && share > LARGER * t.largest)
             .then(|| ((y - expected) / share).powi(2).min(VAR_MAX));
         if let Some(shown) = shown {

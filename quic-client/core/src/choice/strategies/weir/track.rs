@@ -229,7 +229,7 @@ impl Track {
             .collect();
         latest.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
         let (shift, h) = latest[(latest.len() - 1) / 2];
-        // A small task among large ones has too little of D to tell of it.
+        // A small task among large ones has too little of D to show it.
         let of_d = !by_probes && h[1] >= SMALL_SHARE * self.largest;
         // Forget the state that may have changed, then use the measurement. If tasks alone show the change, both may
         // have: a later probe sorts it out, by the covariance.
@@ -246,7 +246,7 @@ impl Track {
         self.excess.mean = (self.excess.mean - taken.0).max(0.0);
         self.outliers.mean = (self.outliers.mean - taken.1).clamp(0.0, 1.0);
         if let Some(last) = self.changed.take_if(|last| last.upwards != upwards && self.measured - last.at <= FLICKER) {
-            // There and back: outliers after all, and noise if probes said so too.
+            // There and back: outliers after all, and noise if probes show it too.
             self.excess.mean += last.taken.0;
             self.outliers.mean = (self.outliers.mean + last.taken.1).min(1.0);
             if last.by_probes {
