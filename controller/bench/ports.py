@@ -217,8 +217,8 @@ def measure(
     beside: dict[int, str],
     warm_up_s: float,
 ) -> tuple[list[dict], int]:
-    """CPU and memory of a command's processes and of those `beside` it, once it has said that it is ready, several
-    times in a row; and the lines that it wrote in that time."""
+    """CPU and memory of a command's processes and of those `beside` it, once it is ready, several times in a row; and
+    the lines that it wrote in that time."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "controller")},

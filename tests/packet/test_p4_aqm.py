@@ -30,7 +30,7 @@ class Kind:
     sent: bytes
     passed: bytes
     marked: bytes
-    """As it left and as it comes, without the four bytes at the end that tell one packet from another."""
+    """As it left and as it comes, without the four bytes at the end that distinguish packets."""
 
 
 @functools.cache

@@ -378,7 +378,7 @@ def test_the_law_goes_on_after_the_poll_process_is_killed(shaped):
     frame = packets()["ipv4_full-not_ect"].frame
     shaped.shape("1mbit")
     try:
-        # 2 ms: silent after 16, half of U gone with each 16 more
+        # 2 ms: silent after 16, half of U less with each 16 more
         steep = ("ki=50", "delay_bound_slope=0", "delay_limit_share=0")
         with shaped.attached("--signal", "poll", "interval_us=2000", "min_backlog_bytes=0", *steep):
             pid = shaped.status()["poll"]["pid"]
@@ -957,7 +957,7 @@ def test_watch_ends_well_on_a_signal(shaped):
 
 
 def test_watch_all_follows_what_comes_and_goes(shaped):
-    """Attached, changed, detached and attached anew: each is told, with the configuration in force."""
+    """Attached, changed, detached and attached anew: each is reported, with the present configuration."""
     watch = shaped.router.start(WEIR, "watch", "--all", "--every-ms", "10", stdout=subprocess.PIPE)
 
     def told(kind: str) -> dict:

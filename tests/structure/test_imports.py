@@ -27,8 +27,8 @@ def modules(package: str) -> dict[str, Path]:
 
 
 def imported(tree: ast.AST, package: str, known: Container[str], inside_functions: bool) -> Iterator[str]:
-    """The modules of ours that a module imports; with `inside_functions` also those that only its functions do.
-    `package` is what its relative imports start from."""
+    """Our modules that a module imports; with `inside_functions` also those that only its functions do. `package` is
+    what its relative imports start from."""
     nodes = ast.walk(tree) if inside_functions else at_import(tree)
     for node in nodes:
         if isinstance(node, ast.Import):

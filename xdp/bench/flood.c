@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A packet source and sink for the benchmark, without a clock in the loop but one look per batch.
- *   flood send ADDRESS PORT SECONDS   UDP datagrams of 1372 bytes (1400 on the wire, less the link header);
+ * A packet source and sink for the benchmark, without a clock in the loop but one reading per batch.   flood send
+ * ADDRESS PORT SECONDS   UDP datagrams of 1372 bytes (1400 on the wire, less the link header);
  *                                     prints how many, and packets per second
  *   flood classes ADDRESS PORT SECONDS N EVERY_US
  *                                     the same to each of N classes in turn, 1:1 and those after it, by the priority,

@@ -88,7 +88,8 @@ static int detach_by_link(const struct weir_hook_row *row, void *context)
 	return row->detach(&e->near, e->about, e->path) | row->detach(&e->far, e->about, e->path);
 }
 
-/* The program at one end. 0, or -1 after one line; `reached`: 1 if the interface is gone, and all that was on it. */
+/* The program at one end. 0, or -1 after one line; `reached`: 1 if the interface was removed, and all that was on
+ * it. */
 static int detach_end(const struct weir_meta *about, const struct weir_place *place, const char *netns,
 		      enum bpf_tc_attach_point point, const char *path, int *reached)
 {
@@ -186,7 +187,7 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 		if (reached < 0)
 			return -1;
 	}
-	/* a veth's ends go together: without this one the peer is gone too */
+	/* a veth's ends go together: without this one the peer is removed too */
 	if (!reached && far) {
 		result |= detach_end(about, &peer, about->peer_netns, BPF_TC_INGRESS, path, &reached);
 		if (reached < 0)
@@ -377,7 +378,7 @@ bool weir_replacement_is_open(const char *pins, const struct weir_place *place)
 	return !access(next, F_OK) || !access(old, F_OK);
 }
 
-/* Of interfaces of this namespace that are gone nobody will ask again. */
+/* Of interfaces of this namespace that were removed nobody will ask again. */
 static int sweep_gone(const char *pins, const struct weir_place *place, const char *netns)
 {
 	DIR *folder = opendir(pins);

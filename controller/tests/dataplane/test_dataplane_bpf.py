@@ -29,7 +29,7 @@ AQM = {
 
 
 def weir_xdp(folder: Path, *lines: str, then: str = "exec sleep 60") -> str:
-    """A command that says these lines, whatever it is asked."""
+    """A command that prints these lines for any request."""
     (folder / "said").write_text("".join(f"{line}\n" for line in lines))
     path = folder / "weir-xdp"
     path.write_text(f"#!/bin/sh\ncat {folder}/said\n{then}\n")

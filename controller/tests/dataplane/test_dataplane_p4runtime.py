@@ -565,8 +565,7 @@ def test_an_answer_without_end_is_cut_off(fake: FakeSwitch) -> None:
 
 
 def test_what_a_switch_sends_unasked_is_bounded_by_its_bytes(fake: FakeSwitch) -> None:
-    """100 packets of 1 MiB: those beyond 64 MiB are counted as lost, and there is room again for others once they are
-    taken."""
+    """100 packets of 1 MiB: those beyond 64 MiB are counted as lost, and others are kept again once they are taken."""
     with Client(fake.address, DEVICE_ID) as client:
         client.become_primary()
         for _ in range(100):

@@ -45,7 +45,7 @@ def read(text: str) -> Config:
 
 
 def same_bits() -> tuple[str, str]:
-    """Two components that a switch can't tell apart."""
+    """Two components that a switch can't distinguish."""
     seen: dict[int, str] = {}
     for text in map(str, itertools.count()):
         other = seen.setdefault(prefix_bits(f"/{text}"), text)

@@ -96,7 +96,7 @@ the first packet after it.
 
 
 class WrongCall(P4RuntimeError):
-    """Options that do not go together or mean nothing, found after argparse's own look at them."""
+    """Options that do not go together or mean nothing, found after argparse's own checks."""
 
 
 def _address(text: str) -> str:

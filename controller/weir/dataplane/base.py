@@ -24,7 +24,7 @@ class DataPlaneError(Exception):
 class Up:
     """A device is there, with the gains of each of its ports. `restored`: it had lost them and was given them back.
 
-    Told again for single ports that come, or come back, while the others stay.
+    Repeated for single ports that come, or come back, while the others stay.
     """
 
     device: str
@@ -121,7 +121,7 @@ class Device(ABC):
 
     @abstractmethod
     def write_gains(self, port: str, gains: Gains) -> None:
-        """Set all of a port's gains at once. Raises DataPlaneError; then the old ones are in force."""
+        """Set all of a port's gains at once. Raises DataPlaneError; then the old ones stay."""
 
     def read_settings(self) -> dict[str, PortSettings]:
         """Settings of every port that has some. Raises DataPlaneError."""
@@ -147,8 +147,8 @@ class Device(ABC):
     def claim(self) -> dict[str, str]:
         """Be the only controller that writes, from now on and on ports yet to come, where the device has no election.
 
-        Returns the ports that somebody else controls, and who; `write_gains` refuses those until he has ended, which is
-        told by Note and Up. Raises DataPlaneError.
+        Returns the ports that somebody else controls, and who; `write_gains` refuses those until he has ended, which
+        Note and Up report. Raises DataPlaneError.
         """
         return {}
 

@@ -2,7 +2,7 @@
 """eBPF queues as a device: every interface `weir-xdp` is attached to is a port, called by its name; so is every class
 that has a law of its own (eth0/1:10).
 
-All goes through `weir-xdp`, which alone knows the layout of the maps: one `watch` process for all ports tells of
+All goes through `weir-xdp`, which alone knows the layout of the maps: one `watch` process for all ports reports
 samples, changes and comings and goings, `set` writes a port's gains in one swap, and only if those in force are the
 ones last seen here. Nothing but the standard library: a tuner in the exact lab starts in a tenth of a second.
 """
@@ -68,7 +68,7 @@ _AGES = ("age_us", "rate_age_us")  # the second is missing while there is no rat
 
 @dataclass
 class _Port:
-    """State of one interface. `ours`: the gains in force if this controller set them, and only then. `attached`: those
+    """State of one interface. `ours`: the present gains if this controller set them, and only then. `attached`: those
     that this attachment was first seen with."""
 
     present: bool = False
@@ -92,7 +92,7 @@ def netns_path(netns: str) -> str:
 
 
 def _interface(port: str) -> str:
-    """The name of a port's interface: a port in another namespace than ours is called INTERFACE@PATH."""
+    """The name of a port's interface: a port in another namespace is called INTERFACE@PATH."""
     return port.partition("@/")[0]
 
 
@@ -583,7 +583,7 @@ class BpfDevice(Device):
             self._events.put(Up(self.name, {} if port.gains is None else {dev: port.gains}))
 
     def _flush(self) -> None:
-        """Reports ports that came and ports that are missing, once a watch's look round is complete."""
+        """Reports ports that came and ports that are missing, once a watch's first round is complete."""
         if not self._arrived and not self._missing and (self._is_up or self._told_down):
             return
         with self._lock:

@@ -58,10 +58,10 @@ WATCH_MS = 500
 """Between two readings of the registers of a switch that is only watched."""
 
 STATUS_LOOK_S = 0.2
-"""Between the two readings that tell whether a port's registers move."""
+"""Between the two readings that show whether a port's registers move."""
 
 TAKE_OVER_PAUSE_S = 0.5
-"""Of all that stand by when a primary goes, one takes over: each waits a random part of this and looks again."""
+"""Of all that stand by when a primary goes, one takes over: each waits a random part of this and checks again."""
 
 LIST_MAX = 512
 LIST_TIMEOUT_NS = 100_000_000
@@ -282,7 +282,7 @@ class P4RuntimeDevice(Device):
                     f"--election-id {standing.highest_id + 1} takes its place until this command ends",
                     port,
                 )
-            # as the device will tell them: its integers are coarser than a float
+            # as the device will report them: its integers are coarser than a float
             gains = Gains.from_params(gains.to_params())
             aqm = self._reporting(replace(self._known[number], gains=gains))
             try:
@@ -337,7 +337,7 @@ class P4RuntimeDevice(Device):
         self._known.pop(port, None)
 
     def _write_failed(self, client: Client, port: int, aqm: PortLaw, error: P4RuntimeError) -> None:
-        """Finds the gains in force after a write that failed: returns when it is `aqm` after all."""
+        """Finds the present gains after a write that failed: returns when it is `aqm` after all."""
         why = f"gains not set: {error}"
         if isinstance(error, WriteError) and error.unknown:
             self._unsure[port] = aqm
@@ -519,8 +519,8 @@ class P4RuntimeDevice(Device):
     # The device's state
 
     def _bring_up(self, client: Client, is_primary: bool) -> DigestReader:
-        """Sees to it that the device has its program, tables and digests, as far as that is ours, and tells the gains
-        it runs. Raises P4RuntimeError."""
+        """Sees to it that the device has its program, tables and digests, as far as that is our part, and reports its
+        gains. Raises P4RuntimeError."""
         with self._lock:
             running = client.get_pipeline("COOKIE_ONLY")
             if self._up_since_s is not None:
@@ -570,8 +570,8 @@ class P4RuntimeDevice(Device):
     def _program_to_bring(
         self, client: Client, config: configuration.Config, running: PipelineConfig | None
     ) -> Program:
-        """The program that the device has, if it is one of ours; else the one it had before; of a device that was never
-        seen with one, the one that the configuration needs."""
+        """The program that the device has, if it is one of our programs; else the one it had before; of a device that
+        was never seen with one, the one that the configuration needs."""
         found = None if running is None else programs.of(client.info)
         if found is not None or self._up_since_s is not None:
             return found or self._program
@@ -616,7 +616,7 @@ class P4RuntimeDevice(Device):
         return result
 
     def _compare(self, found: dict[int, PortLaw]) -> None:
-        """Takes `found` for the settings in force, and reports those that changed."""
+        """Takes `found` as the present settings, and reports those that changed."""
         for port in sorted(set(self._known) - set(found)):
             self._forget(port)
             if self._is_ours(port):

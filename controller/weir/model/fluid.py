@@ -87,7 +87,7 @@ class Plant:
         loss: float = 0.0,
         drops: bool = True,
     ) -> Plant:
-        """The load told by the probability `p` that the queue drops with, at a mean delay of `queue_delay_s`."""
+        """The load shown by the probability `p` that the queue drops with, at a mean delay of `queue_delay_s`."""
         if not (0 <= p < 1 and p + loss > 0):
             raise ValueError(f"p = {p!r}: must be below 1, and above 0 where nothing else is lost")
         one = cls(capacity_bit_s, rtt_s, 1, packet_bytes, cc, loss, drops)

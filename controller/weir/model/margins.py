@@ -95,7 +95,7 @@ def of_response(response: Response, rtt_s: float, top_rad_s: float, settling: bo
 
 
 def _grid(rtt_s: float, top_rad_s: float) -> np.ndarray:
-    """Log-spaced below, and no two neighbours further apart than a sixth of a radian of dead time above."""
+    """Log-spaced below, and no two adjacent ones further apart than a sixth of a radian of dead time above."""
     steps = min(4000, max(16, math.ceil(6 * rtt_s * top_rad_s)))
     low = np.geomspace(min(1e-4 / rtt_s, top_rad_s / 10), top_rad_s, 400)
     return np.unique(np.concatenate([low, np.linspace(0, top_rad_s, steps + 1)[1:]]))

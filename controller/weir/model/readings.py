@@ -100,7 +100,7 @@ def _plant(form: str, capacity: float, rtt_s: float, flows: int) -> np.ndarray:
 
 
 def _margins_deg(loop: np.ndarray, top_rad_s: float) -> tuple[float | None, float | None]:
-    """Of one loop on OMEGA, which is fine enough to tell a degree."""
+    """Of one loop on OMEGA, which is fine enough for a degree."""
     with np.errstate(divide="ignore"):
         size = np.log(np.abs(loop))
     falls = np.flatnonzero((np.signbit(size[:-1]) != np.signbit(size[1:])) & (OMEGA[1:] < top_rad_s))

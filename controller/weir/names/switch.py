@@ -73,8 +73,8 @@ class Limits:
 
 @dataclass
 class Entry:
-    """One segment of a name that was asked by a prefix. `payer`: the port whose quota it counts in;
-    `hop_limit`: of the Interest that was forwarded last, as it came."""
+    """One segment of a name that was requested by a prefix. `payer`: the port whose quota it counts in; `hop_limit`: of
+    the Interest that was forwarded last, as it came."""
 
     prefix: int
     name: int

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 BYTES_MOST = 255
 COMPONENTS_MATCHED = 4
-"""Of a name, from the first on: `prefix` has no room for more."""
+"""Of a name, from the first on: `prefix` holds no more."""
 COMPONENT_BITS = 16
 PREFIX_BITS = COMPONENTS_MATCHED * COMPONENT_BITS
 

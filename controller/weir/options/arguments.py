@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of the commands' parsers: their look, numbers with a range, and how a command ends."""
+"""Common parts of the commands' parsers: their form, numbers with a range, and how a command ends."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Failure:
 
 
 class WriteError(P4RuntimeError):
-    """A write that failed. `failures`: the updates that the device refused, where it said which. `applied`: indices of
+    """A write that failed. `failures`: the updates that the device refused, where it named them. `applied`: indices of
     the updates that are in; `unknown`: those whose fate is not known."""
 
     def __init__(
@@ -371,7 +371,7 @@ class Client:
 
     @property
     def standing(self) -> Standing | None:
-        """The last the device said; None before `arbitrate`."""
+        """The device's last answer; None before `arbitrate`."""
         with self._changed:
             return self._standing
 
@@ -432,7 +432,7 @@ class Client:
             self._changed.notify_all()
 
     def _keep(self, kept: deque[Message], message: Message) -> bool:
-        """Whether there is room for it."""
+        """Whether it fits."""
         size_bytes = message.ByteSize()
         if len(kept) >= _KEPT or self._kept_bytes + size_bytes > _KEPT_BYTES:
             return False
@@ -537,7 +537,7 @@ class Client:
 
     def write(self, updates: Sequence[Update], atomicity: str = "CONTINUE_ON_ERROR") -> None:
         """All updates, BATCH to a request; stops after the first request in which one failed. Nothing is sent when one
-        can't be said. A device may apply one request's updates in any order."""
+        can't be encoded. A device may apply one request's updates in any order."""
         self._require_primary()
         encoded = [
             v1.Update(type=update.kind.upper(), entity=self._encode(i, update)) for i, update in enumerate(updates)

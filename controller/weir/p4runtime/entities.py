@@ -44,7 +44,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Optional:
-    """The field is this value; any value is said by leaving it out."""
+    """The field is this value; omit it for any value."""
 
     value: int
 

@@ -39,8 +39,8 @@ class _Flow:
 
 
 class RttSummary:
-    """The flows that told last: at most `flows` of them, none longer ago than `window_us`, after which a way that has
-    grown is believed to have."""
+    """The flows with the latest samples: at most `flows` of them, none longer ago than `window_us`, after which a way
+    that has grown is believed to have."""
 
     def __init__(self, flows: int = 32, window_us: int = 5_000_000) -> None:
         self._most, self._window_us = flows, window_us

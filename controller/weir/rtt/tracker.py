@@ -51,7 +51,7 @@ class RttSample:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The packets beyond handshakes that would tell something, by their ports (source << 16 | destination): acks, TCP
+    """The packets beyond handshakes that would give samples, by their ports (source << 16 | destination): acks, TCP
     segments of any kind; data, those with a payload; covers, those that acknowledge this number or a later one; spins,
     short-header QUIC datagrams with a spin bit of this value (None: either)."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of `weir p4 deploy`: ports, neighbours, routes, flooding and gains of one switch. Pure but for reading.
+"""The file of `weir p4 deploy`: ports, next hops, routes, flooding and gains of one switch. Pure but for reading.
 
     [ports.1]                               # what the switch sends from on this port
     mac = "02:00:00:00:01:01"
@@ -20,7 +20,7 @@
     prefix = "/weir/files"
     port = 2
 
-Every mistake is found at once and told in one line each: file and line, key, fault, right form.
+Every mistake is found at once and reported in one line each: file and line, key, fault, right form.
 """
 
 import ipaddress
@@ -152,8 +152,8 @@ _KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line of each table's header and each key by dotted path, as far as a look at single lines tells. Tables of an
-    array are numbered from 1: `names.route.2.port`."""
+    """The line of each table's header and each key by dotted path, as far as single lines show. Tables of an array are
+    numbered from 1: `names.route.2.port`."""
     lines: dict[str, int] = {}
     table = ""
     seen: Counter[str] = Counter()

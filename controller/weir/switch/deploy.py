@@ -218,7 +218,7 @@ def set_program(device: Client, wanted: PipelineConfig, kind: str) -> None:
 
 
 def write_stage(device: Client, stage: plan.Stage, report: Report) -> None:
-    """Makes a stage's updates; DeployError names the applied ones when one fails. `report` tells of those before."""
+    """Makes a stage's updates; DeployError names the applied ones when one fails. `report` has those before."""
     try:
         device.write(stage.updates)
     except P4RuntimeError as error:

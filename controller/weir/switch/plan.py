@@ -51,8 +51,8 @@ def _next_hop(program: Program, neighbour: Neighbour, port: Port, info: P4Info) 
 
 
 def next_hop_ids(program: Program, calls: Mapping[str, Call], present: list[TableEntry], size: int) -> dict[str, int]:
-    """An id for each neighbour; names for the same station share one. One that the device knows already keeps its id;
-    a new or changed one gets an id that nothing on the device uses, so that no route leads anywhere wrong while tables
+    """An id for each next hop; names for the same station share one. One that the device knows already keeps its id; a
+    new or changed one gets an id that nothing on the device uses, so that no route leads anywhere wrong while tables
     change."""
     table = program.next_hop_table
     taken = {program.next_hop_number(entry) for entry in present}
@@ -116,7 +116,7 @@ def _with_names(
     present: State,
     draw_key: Callable[[], int],
 ) -> State:
-    """The key that the device has stays: with another one it would not find what was asked before."""
+    """The key that the device has stays: with another one it would not find earlier Interests."""
     limits = tables.limits_of(present.name_limits)
     key = limits.key if limits and limits.key else draw_key()
     routes = [tables.route(*bits, route.port, route.other, info) for bits, route in names.routes.items()]

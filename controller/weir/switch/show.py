@@ -86,7 +86,7 @@ def _begun(device: Client) -> Snapshot:
 
 def _read_tables(device: Client, snapshot: Snapshot, tables: list[Table]) -> None:
     for table in tables:
-        # P4Runtime 11.1: counts are told where the request has the field.
+        # P4Runtime 11.1: counts are reported where the request has the field.
         wanted = TableEntry(table.name, counter=Count() if table.has_direct_counter else None)
         snapshot.entities += device.read(wanted)
         _try(device, snapshot, f"default action of {table.alias}", TableEntry(table.name, is_default=True))
@@ -217,7 +217,7 @@ def names_data(
 
 
 def _quotas(snapshot: Snapshot, tables: NameTables) -> tuple[dict[int, int], int | None]:
-    """Those of single ports, and that of all others; None: not told."""
+    """Those of single ports, and that of all others; None: not reported."""
     entries = [entity for entity in snapshot.entities if isinstance(entity, TableEntry)]
     limits_table = snapshot.info.tables[tables.limits_table].name
     default = next((entry for entry in entries if entry.is_default and entry.table == limits_table), None)

@@ -162,7 +162,7 @@ def _on_standard_error(text: str) -> None:
 
 class Writer:
     """Appends lines to a file, whole or not at all, and outlives a full disk: it reports it once, drops and counts what
-    does not fit, and goes on when there is room again. The constructor raises OSError when the file can't be opened;
+    does not fit, and goes on when there is space again. The constructor raises OSError when the file can't be opened;
     `write` never does. Not for several threads at once."""
 
     def __init__(self, path: str | Path, say: Callable[[str], None] = _on_standard_error) -> None:

@@ -49,7 +49,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 class ViewCollector(Collector):
     """Content of a scrape. Of a device that is down its ports are left out, and of a port that has not been heard for
-    STALE_S all but its counters and ages: old figures look like good ones."""
+    STALE_S all but its counters and ages: old figures would be taken for good ones."""
 
     def __init__(self, view: View, clock: Callable[[], float] = time.time) -> None:
         self._view, self._clock = view, clock

@@ -156,7 +156,7 @@ def _delay_style(delay_us: int, target_us: int | None) -> str:
 
 class Screen:
     """Display of a View: sorted, filtered, scrolled. Pure but for what keys have set. recorded: the view is of what
-    once was, which does not grow old. typed: there are keys, and the last line tells of them."""
+    once was, which does not grow old. typed: there are keys, and the last line lists them."""
 
     def __init__(self, sort: str = "port", contains: str = "", recorded: bool = False, typed: bool = True) -> None:
         self.sort, self.contains, self.recorded, self.typed = sort, contains, recorded, typed

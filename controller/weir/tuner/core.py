@@ -2,7 +2,7 @@
 """One port's tuner: samples in, decisions out. Pure: the caller passes the time and does the writing.
 
 A decision that carries gains is to be written at once; a failed write is reported by `refused`, and the old gains are
-taken to be in force. A doubtful sample changes nothing.
+taken to stay. A doubtful sample changes nothing.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ LOAD_EVERY_US = 4_000_000
 LOOK_US = 500_000
 """Interval of a port's evaluation; each sample is looked at for its faults and its rate."""
 HOLD_EVERY_US = 10_000_000
-"""Doubts that follow each other are told once in this time."""
+"""Doubts that follow each other are reported once in this time."""
 REFUSED_US = (1_000_000, 60_000_000)
 LATE_US, LATE_PERIODS, DRIFT = 1_000_000, 2, 200e-6
-"""A sample that comes so much later than the quickest one did (and by so many periods) tells of what has been; clocks
-that drift apart by less than this don't make one late."""
+"""A sample that comes so much later than the quickest one did (and by so many periods) is of the past; clocks that
+drift apart by less than this don't make one late."""
 LATE_MOST_US = 10_000_000
 
 
@@ -67,9 +67,9 @@ class _Trial:
 
 
 class Tuner:
-    """A port's. `gains`: those in force, of which ECN's bound and Z are the operator's and stay, and the target, which
-    is the most that the queue is held at; `previous`: those before the last change. target_us: the operator's, where a
-    tuner before this one set another."""
+    """A port's. `gains`: the present ones, of which ECN's bound and Z are the operator's and stay, and the target,
+    which is the most that the queue is held at; `previous`: those before the last change. target_us: the operator's,
+    where a tuner before this one set another."""
 
     def __init__(
         self, settings: Settings, device: str, port: str, gains: Gains, now_us: int, target_us: int | None = None
@@ -182,7 +182,7 @@ class Tuner:
             self._rtt_s, self._rtt_source = rtt_us / 1e6, source
 
     def operator_set(self, gains: Gains, now_us: int) -> list[Decision | Effect]:
-        """Somebody else set the gains: they are right until told otherwise."""
+        """Somebody else set the gains: they are right until the operator changes them."""
         if gains.to_params() == self.gains.to_params():
             return []
         changed = difference(self.gains, gains)
@@ -233,7 +233,7 @@ class Tuner:
         return [*told, self._say(now_us, "resume", "telemetry is back, with other gains; starting from those")]
 
     def refused(self, decision: Decision, why: str, now_us: int) -> list[Decision]:
-        """`decision` could not be written: the gains before it are in force still."""
+        """`decision` could not be written: the gains before it still apply."""
         self.gains = self.previous
         if self._trial is not None:
             self._target_us, self._trial = self._trial.gains_before.target_us, None
@@ -256,7 +256,7 @@ class Tuner:
         return Point(capacity, self._rtt_s, p, self.window.packet_bytes() or 1500.0)
 
     def _watch(self, sample: Sample) -> None:
-        """Looks at the queue from when it has settled after the last change of line or target; other gains hardly
+        """Observes the queue from when it has settled after the last change of line or target; other gains hardly
         change how far it swings."""
         kind = self._line_at_us, self.gains.target_us
         if self._looked_at != kind:
@@ -298,7 +298,7 @@ class Tuner:
         return late_us
 
     def _may_change(self, t_us: int, wanted: Gains | None = None) -> bool:
-        """The line's rate is followed as soon as may be, the load with patience: it is told by few drops.
+        """The line's rate is followed as soon as may be, the load with patience: few drops show it.
 
         By both clocks: samples that waited bring a minute in a moment.
         """
@@ -354,13 +354,13 @@ class Tuner:
         return [self._say(t_us, "hold", f"{why}; the gains stay")]
 
     def written(self) -> None:
-        """The last change is in force."""
+        """The last change has been written."""
         self._refused_us = REFUSED_US[0]
 
     # ---- the search for a lower target ----
 
     def _review(self, t_us: int, point: Point) -> list[Decision | Effect]:
-        """Nothing to set: is the lower target in force still one, and is there one that is lower?"""
+        """Nothing to set: is the present lower target still one, and is there one that is lower?"""
         if self.settings.hold_target or self.settings.dry_run or self.settings.phase_margin_deg is not None:
             return []
         if not self._may_change(t_us):
@@ -452,7 +452,7 @@ class Tuner:
         return [effect, self._say(t_us, "keep", worth(trial.before, after))]
 
     def _forget_trial(self, t_us: int) -> list[Decision | Effect]:
-        """The gains in force are not the trial's any more, or are about to be replaced: it proved nothing."""
+        """The present gains are not the trial's any more, or are about to be replaced: it proved nothing."""
         trial, self._trial = self._trial, None
         if trial is None:
             return []

@@ -13,7 +13,7 @@ from . import design
 from .window import Stretch
 
 DIFFERENCE = 0.2
-"""Gains closer than this to those in force are not worth a change."""
+"""Gains closer than this to the present ones are not worth a change."""
 
 LIMITS = {
     "rtt_s": design.RTT_S,
@@ -30,8 +30,8 @@ LIMITS = {
 class Settings:
     """Settings by an operator; None: found out, or left as it is. ValueError names what is wrong.
 
-    target_us: the most that the queue is held at; below it the tuner looks for the least delay that leaves the line in
-    use and costs no more loss than it is worth, unless `hold_target`. loss_price: how many percentage points more of
+    target_us: the most that the queue is held at; below it the tuner searches for the least delay that leaves the line
+    in use and costs no more loss than it is worth, unless `hold_target`. loss_price: how many percentage points more of
     the packets may be lost for a ms less. phase_margin_deg: with it Kp is lowered until the linear model promises so
     much, at the price that docs/use/tuning.md gives. at_most_every_s: between changes of one port.
     """

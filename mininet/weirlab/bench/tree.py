@@ -191,7 +191,7 @@ def _names_below(tree: Tree, costs: Costs, load: _Load, level: int, receivers: i
         switch.does(segments_s, costs.switch_interest_us + costs.switch_io_us, received=1, sent=1)
         switch.does(segments_s, costs.switch_copy_us + half_us, sent=1)
         up_s = segments_s
-    # Data comes once for each Interest that went on, and leaves once for each that was asked.
+    # Data comes once for each Interest that went on, and leaves once for each that came.
     switch.does(segments_s + late_s, costs.switch_data_us + costs.switch_io_us, received=1, sent=1)
     switch.does(merged_s, costs.switch_copy_us + half_us, sent=1)
     if last and tree.edges:

@@ -60,7 +60,7 @@ def partial(plan: Plan) -> Path:
 def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args: argparse.Namespace) -> bool:
     """Write the report over these runs, in the order of the suite; False if there are none to report.
 
-    Runs that fail their checks are told and left out: figures of a queue that was not measured compare nothing.
+    Runs that fail their checks are reported and left out: figures of a queue that was not measured compare nothing.
     """
     there = [done for done in finished if not done.failures]
     unsound = [done for done in finished if done.failures]
@@ -175,8 +175,8 @@ def stated(name: str, content: str | bytes, made: str) -> str | bytes:
 
 
 def write(out: Path, files: Mapping[str, str | bytes], said: TextIO, made: str) -> None:
-    """Write all files of a report, or none, and tell where its text and page are. `made` is the content of MADE. Raises
-    OSError."""
+    """Write all files of a report, or none, and report the paths of text and page. `made` is the content of MADE.
+    Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
     content = {name: stated(name, text, made) for name, text in files.items()} | ({MADE: made} if made else {})
     atomic.write_all({out / name: text for name, text in content.items()})

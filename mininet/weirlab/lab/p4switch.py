@@ -447,7 +447,7 @@ class LabP4Switch(P4Node, LabNode):
 
 
 def tell_cycle_counter_rate() -> None:
-    """Say how fast the processor's cycle counter is, where grpc looks for it.
+    """Set the rate of the processor's cycle counter where grpc reads it.
 
     It would time the counter against the lab's clock otherwise. But the counter is the host's: how long that takes, in
     virtual time, would depend on how busy the machine is, and so would the run (seen: 4 of 36 runs differed). Outside

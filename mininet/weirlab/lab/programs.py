@@ -112,7 +112,7 @@ class Programs:
         return process
 
     def wait_ready(self, limit_s: float = 10) -> None:
-        """Wait until every awaited program has said that it is ready."""
+        """Wait until every awaited program is ready."""
         deadline = time.monotonic() + limit_s
         for name, process in self.processes:
             while name in self.awaited and self.awaited[name] not in (self.out / name).read_text():

@@ -175,9 +175,9 @@ def followed(steps: Sequence[Sequence[float]], end_s: float) -> Steps:
     """The rates to set so that a token bucket of one packet carries these rates.
 
     htb lets a packet go at once and makes the next one wait for as long as this one takes at the rate of that moment,
-    whatever the rate becomes meanwhile. So no rate is set at which a full packet takes longer than the rate is in
-    force: a stretch in which less than one packet gets through, an outage above all, becomes one at whose rate exactly
-    one gets through (`_gap`).
+    whatever the rate becomes meanwhile. So no rate is set at which a full packet takes longer than the rate applies: a
+    stretch in which less than one packet gets through, an outage above all, becomes one at whose rate exactly one gets
+    through (`_gap`).
     """
     packet_mbit = FULL_PACKET_BYTES * 8 / 1e6
     edges_s = [*(at for at, _ in steps), end_s]

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-# netem keeps packets in flight in its own queue: it must hold a bandwidth-delay product many times over, or it
-# would drop where no queue was asked for.
+# netem keeps packets in flight in its own queue: it must hold a bandwidth-delay product many times over, or it would
+# drop where no queue was configured.
 NETEM_IN_FLIGHT_PACKETS = 100_000
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for runs on the disk that their cache is on."""
+"""Space for runs on the disk that their cache is on."""
 
 from __future__ import annotations
 

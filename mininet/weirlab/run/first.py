@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run demo --first`: the scenario `first-look` in the lab that can show it soonest, all its queues in one lab.
 
-Debian's packaged User-Mode Linux needs no kernel of ours, so the picture is there while that kernel is being built. On
-CPUs where the packaged one can't run (lab/machine.py), private namespaces of the running kernel take its place if that
-kernel has the qdiscs, and otherwise the exact lab. Real time, in the first two: figures are indicative, and are kept in
-no cache. On a busy machine packets wait for the processor, not for the link. Then there is no picture, since it would
-show the machine and not the queues.
+Debian's packaged User-Mode Linux needs no kernel of its own, so the picture is there while that kernel is being built.
+On CPUs where the packaged one can't run (lab/machine.py), private namespaces of the running kernel take its place if
+that kernel has the qdiscs, and otherwise the exact lab. Real time, in the first two: figures are indicative, and are
+kept in no cache. On a busy machine packets wait for the processor, not for the link. Then there is no picture, since it
+would show the machine and not the queues.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def too_busy(found: Mapping[str, Mapping[str, float | None]]) -> str:
 def main_first(root: Path | None, argv: Sequence[str]) -> int:
     """Measure, write the picture into a new results folder, and print the table.
 
-    Raises LabError, RunError, SamplesError, OSError; the folder is then gone, unless RunError names it.
+    Raises LabError, RunError, SamplesError, OSError; the folder is then removed, unless RunError names it.
     """
     lab = choose_lab()
     for program in PROGRAMS:
@@ -134,7 +134,7 @@ def measure(lab: Lab, results: ResultsFolder, runs: Sequence[Run]) -> None:
               wall_limit_s=EXACT_WALL_LIMIT_S if isinstance(lab, ExactLab) else WALL_LIMIT_S)  # fmt: skip
     ended = lab.run(job)
     if ended.status != 0:
-        # The first to fail tells why, the others that one has.
+        # The first to fail reports the reason, the others that one has failed.
         said = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
         raise RunError(f"the first look failed with status {ended.status}: {said[0]}; see {together}")
     for run in runs:

@@ -65,12 +65,12 @@ def _without_docstrings(tree: ast.AST) -> ast.AST:
 
 @cache
 def lab_kernel() -> str:
-    """The lab kernel's version and configuration, as its folder's name tells them. Raises LabError if there is none."""
+    """The lab kernel's version and configuration, by its folder's name. Raises LabError if there is none."""
     return ExactLab().folder.name
 
 
 class Keys:
-    """Keys by the sources as they are now: make a new one to look again."""
+    """Keys by the sources as they are now: make a new one to read again."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, ...], str] = {}

@@ -35,7 +35,7 @@ class Series(ABC):
         """Take a run's figures; its entry is in the cache."""
 
     def entry(self, run: Run) -> Entry | None:
-        """The run's entry in the cache, whole. One that is damaged is told in a line and set aside."""
+        """The run's entry in the cache, whole. One that is damaged is reported in a line and set aside."""
         key = self.keys.run(run.spec)
         if key not in self.whole and not self._anew(run):
             try:
@@ -59,7 +59,7 @@ class Series(ABC):
         return self.fresh or not keeping_of(run.spec).repeats(run.spec)
 
     def set_aside(self, run: Run, why: str) -> None:
-        """Tell that a run's entry is damaged, and take it out of the way."""
+        """Report that a run's entry is damaged, and take it out of the way."""
         key = self.keys.run(run.spec)
         self.whole.pop(key, None)
         place = self.cache.set_aside(key)

@@ -2,7 +2,7 @@
 """The cache: finished runs by the content of their dependencies (weirlab/run/keys.py).
 
     runs/KE/KEY/            a finished run; it appears by rename, whole or not at all
-      spec.json             what the lab was told
+      spec.json             the lab's input
       samples.jsonl.gz      what it measured
       ...                   what else its topology keeps (weirlab/topologies/cache_key.py)
       run.json              sealed: wall and virtual seconds, what the key is made of, size and digest of each file
@@ -11,7 +11,7 @@
     drafts/XXXX/            runs under way, each locked by its process; what a dead one left is removed
     failed/SCENARIO/VARIANT/seed-N/
                             what is left of a run that failed, until it is tried again
-    damaged/KEY/            an entry that was not what it should be, to look at; the last of each key
+    damaged/KEY/            an entry that was not what it should be, to inspect; the last of each key
 
 Nothing of an entry is used before all of it has been held against its digests. Several processes may use one cache at
 once.
@@ -42,7 +42,7 @@ NOTES_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished run, whole when it was looked at; `facts` of it as its maker told them."""
+    """A finished run, whole when it was read; `facts` of it by its maker."""
 
     folder: Path
     facts: Mapping[str, Any]

@@ -6,7 +6,7 @@
       scenario.toml                 the scenario file as it was
       summary.json                  every run's metrics and their statistics over seeds
       runs/VARIANT/seed-N/
-        spec.json                   what the lab was told
+        spec.json                   the lab's input
         samples.jsonl[.gz]          what it measured (the topology's samples.py says how to read it)
         stdout, stderr, log-*, ...  what else the topology keeps (its cache_key.py)
         summary.json                the metrics

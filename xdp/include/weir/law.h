@@ -4,8 +4,8 @@
  * functions of their arguments: no clock, no random numbers, no kernel calls, so the same text runs in tc, XDP and user
  * space. Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
  *
- * Parameters are trusted: whoever writes them checks their ranges (controller/weir/gains.py, weir-xdp). All widths hold
- * for any time, byte count, delay and random number.
+ * Parameters are trusted: their writer checks their ranges (controller/weir/gains.py, weir-xdp). All widths hold for
+ * any time, byte count, delay and random number.
  */
 #ifndef WEIR_LAW_H
 #define WEIR_LAW_H
@@ -451,7 +451,7 @@ WEIR_INLINE void weir_weigh(const struct weir_state *s, const struct weir_params
 	chance->first_q32 = p_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : p_q32;
 }
 
-/* Whether hits wait for large flows, so that a verdict needs no random number. */
+/* Whether drops and marks wait for large flows, so that a verdict needs no random number. */
 WEIR_INLINE int weir_hits_wait(const struct weir_params *p)
 {
 	return p->share_least_q16 && p->space_most_q16;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue disciplines that not every kernel or tc knows: what the check takes, what the kernel gets, what is said."""
+"""Queue disciplines that not every kernel or tc knows: checks, tc's arguments, descriptions."""
 
 import struct
 

@@ -247,7 +247,7 @@ def joined(servers: dict[str, subprocess.Popen], port: int, count: int, folder: 
 
 
 def wait_for_keys(logs: list[Path], members: list[subprocess.Popen]) -> None:
-    """Until each member has said that it has keys."""
+    """Until each member has keys."""
     end = time.monotonic() + JOIN_LIMIT_S
     waiting = list(logs)
     while waiting:

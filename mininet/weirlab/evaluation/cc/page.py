@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion controls to look at: one page that needs nothing else, and a picture; `text.py` has the words."""
+"""Page of congestion controls: one file that needs nothing else, and a picture; `text.py` has the words."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ is better) and total goodput (more is better), a mean over seeds.
 - **Claims** about ratios are met where the whole interval is on the right side of the limit, missed where it is on the
   wrong one, and not shown where the limit is inside.
 
-Delays below 1 ms count as 1 ms in all of these: nothing that a queue serves can tell them apart, and ratios of nearly
+Delays below 1 ms count as 1 ms in all of these: nothing that a queue serves can distinguish them, and ratios of nearly
 nothing say nothing.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix to look at: one page that needs nothing else, and the front page's plot; `text.py` has the words."""
+"""Page of the matrix: one file that needs nothing else, and the front page's plot; `text.py` has the words."""
 
 from __future__ import annotations
 

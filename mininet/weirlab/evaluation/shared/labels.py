@@ -40,6 +40,6 @@ def geometric_mean(values: Iterable[float]) -> float | None:
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; what would end a cell is told otherwise."""
+    """A table; what would end a cell is escaped."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

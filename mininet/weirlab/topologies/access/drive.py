@@ -32,7 +32,7 @@ LEAD_S = 2  # between the client's start and round 0: it is connected by then an
 SETTLE_S = 5  # how long the client may take to close after its last task
 # Interval of the client's byte counts where transfers are watched, not rounds; a handover's silence is read from them.
 TRANSFER_SAMPLE_MS = 10
-# weir-client's statuses for tasks that were not done: a result of the run, told in its events.
+# weir-client's statuses for tasks that were not done: a result of the run, in its events.
 TASKS_FAILED = (5, 6)
 # weir-client's options, and under which key of a spec's `client` each is.
 OPTIONS = {

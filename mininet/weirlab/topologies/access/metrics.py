@@ -191,7 +191,7 @@ def regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
 
 
 def pseudo_regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
-    """Each task's path's mean RTT in force less the best path's."""
+    """Each task's path's mean RTT less the best path's."""
     best_ms = np.where(truth.best, truth.mean_ms, np.inf).min(axis=1)
     return truth.mean_ms[tasks.round, tasks.path] - best_ms[tasks.round]
 

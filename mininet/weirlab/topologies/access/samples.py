@@ -7,7 +7,7 @@ The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTON
 - `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; their fields are in
   quic-client/endpoint/README.md.
 - `flow`, `end`: one end of a connection, as on the dumbbell (`dumbbell/samples.py`), the server's `decisions` too.
-- `truth`: the lab's settings of a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` in force. A path's
+- `truth`: the lab's settings of a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` then. A path's
   first line is of round 0; a round without a line is as the last one before it.
 - `best`: from `round` on, `path` is the best there is. `change`: `round`, `path`, `at_s` from round 0 on, `what`.
 

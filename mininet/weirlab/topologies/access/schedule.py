@@ -36,7 +36,7 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """From `at_us` after round 0's start on (below 0: before it), in round `round`, these paths are as told."""
+    """From `at_us` after round 0's start on (below 0: before it), in round `round`, these paths are as given."""
 
     at_us: int
     round: int

@@ -46,7 +46,7 @@ FLOWS_APART = 100
 AGAIN = 50
 """Increment of the number of an application that was killed and began anew."""
 STREAM_EVERY_MS = 100
-# The numbers of the neighbours' flows at the sinks.
+# The numbers of the competing flows at the sinks.
 CUBIC_FLOW, BBR_FLOW, WEB_FLOW, BURST_FLOW = 500, 520, 540, 560
 
 

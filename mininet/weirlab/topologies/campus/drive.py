@@ -63,9 +63,9 @@ LEAD_S = 2
 SETTLE_S = 3.0
 """Time for uploads and streams to end after the run."""
 TICK_MS = 100
-"""Interval of looks at the streams by name, and of writing the run's lines."""
+"""Interval of readings of the streams by name, and of writing the run's lines."""
 DEEP_PACKETS = 10_000
-"""Of a switch's queue without a rate: a burst of copies for many ports must find room."""
+"""Of a switch's queue without a rate: a burst of copies for many ports must fit."""
 FULL_BYTES = 1514
 """Of a frame with 1500 bytes in it."""
 Event = tuple[float, Callable[[], Any]]
@@ -182,7 +182,7 @@ class CampusDrive(Programs):
         return self.start(net[command.node], command.what, command.argv, command.ready, command.output, stdin, env)
 
     def follow(self, net: LabNet, command: Command) -> None:
-        """Start a program whose end is to be told."""
+        """Start a program whose end is to be reported."""
         process = self.begin(net, command)
         ended = os.pidfd_open(process.pid)
         self.running[ended] = command, process

@@ -16,7 +16,7 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
   delay `tau_us`. `t_us` of a switch is by its own clock.
 - `move`, `fade`: changes of the phone's Wi-Fi: `from_site`, `to_site`; `loss_percent` from then on.
 - `killed`, `back`: a `part` of the network was killed, or was started again.
-- `flow`, `end`: one end of a flow, by the name of commands.py's `flow_name` or a neighbour's number.
+- `flow`, `end`: one end of a flow, by the name of commands.py's `flow_name` or a competing flow's number.
 - `task` and others of weir-client's `--events` (quic-client/endpoint/README.md), by the flow's number.
 - `short`: a web-like transfer ended: `bytes`, `fct_us`; with `open` 1 it had not at the run's end.
 - `sent`, `heard`: a packet of a call: `flow`, `seq`, and `bytes` where it was heard.

@@ -94,7 +94,7 @@ class Law(Section):
 
 class Priority(Section):
     """`[priority]`: on the Linux queues, where a variant has the law, packets marked EF go first, at `ef_mbit_s` at the
-    most, and skip the law. 0: it is as the rest. The switches' queues do not look at the mark."""
+    most, and skip the law. 0: it is as the rest. The switches' queues ignore the mark."""
 
     ef_mbit_s: NotNegative = 0.0
 

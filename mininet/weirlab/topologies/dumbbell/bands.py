@@ -2,7 +2,7 @@
 """Figures of the two bands of RFC 9332 at the queue under test, where a scenario has scalable flows (`ect1`). Pure.
 
 A packet's band follows from its own mark as it goes in, ECT(1) or CE, so that every discipline is measured alike: also
-one that has a single queue, and one that does not tell its queues apart.
+one that has a single queue, and one that does not distinguish its queues.
 """
 
 from __future__ import annotations

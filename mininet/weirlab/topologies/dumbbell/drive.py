@@ -132,7 +132,7 @@ class Drive(Programs):
         self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
 
     def planned_changes(self) -> list[tuple[float, dict, list[tuple[str, str]]]]:
-        """Second of the run, its text, and tc's arguments by node. Of a rate that follows a file nothing is said: the
+        """Second of the run, its text, and tc's arguments by node. Of a rate that follows a file there is no text: the
         spec has it."""
         now, planned = self.bottleneck, []
         back = self.way_back()

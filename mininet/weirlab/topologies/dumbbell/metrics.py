@@ -94,7 +94,7 @@ DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
 DELAY_OUTSIDE_FLOOR_MS = 0.25
 UNMEASURED_LIMIT_PERCENT = 0.1
 # Other hops serve DELAY_OUTSIDE_LIMIT_PERCENT alone. Unmeasured there are twins, bare acknowledgements with the same
-# bytes within a round trip (23 of 18,799 in short-mixed with pfifo), which the sampler can't tell apart.
+# bytes within a round trip (23 of 18,799 in short-mixed with pfifo), which the sampler can't distinguish.
 UNMEASURED_OUTSIDE_LIMIT_PERCENT = 1.0
 FCT_CLASSES = (("small", 14_600), ("medium", 100_000), ("large", math.inf))
 CHANGES_OF_GAINS = ("set", "trial", "roll-back")

@@ -102,7 +102,7 @@ class Dumbbell(Topo):
     """N senders, two routers, one sink; see the module's page. The queue under test is `queue`, a tc text, or that of
     a switch made with the parameters `switch`."""
 
-    # The switch routes; these are the neighbours that it and the routers beside it see.
+    # The switch routes; these are the hosts that it and the routers beside it see.
     R1_MAC, SW_P1_MAC, SW_P2_MAC, R2_MAC = (f"02:00:00:01:00:{number:02x}" for number in range(1, 5))
 
     def build(

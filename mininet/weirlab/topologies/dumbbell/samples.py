@@ -311,7 +311,7 @@ def _changes(path: Path, records: list[dict[str, Any]], t0_us: float) -> list[Ch
 
 def _later_propagation_us(entry_us: np.ndarray, changes: Sequence[Change], spec: Mapping[str, Any]) -> np.ndarray:
     """Additional propagation delay, against the run's start, of packets that enter at these times: netem gives a packet
-    the delay that is in force when it comes in."""
+    the delay at its arrival."""
     longer_us = np.zeros(len(entry_us))
     for change in changes:
         if change.delay_ms is not None:

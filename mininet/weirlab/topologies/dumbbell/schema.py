@@ -193,7 +193,7 @@ class KernelTcp(Flow):
 
 class QuicCommon(Flow):
     """Common keys of QUIC flows. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes). A
-    `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of ours, for downloads.
+    `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of our server, for downloads.
 
     `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
     programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
@@ -295,7 +295,7 @@ class PacedFlow(Flow):
 
 
 class VoiceFlow(PacedFlow):
-    """A call: 20 ms of G.711 a packet (RFC 3551 4.5.14), unless said otherwise."""
+    """A call: 20 ms of G.711 a packet (RFC 3551 4.5.14), by default."""
 
     kind: Literal["voice"]
     payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)] = 160
@@ -303,7 +303,7 @@ class VoiceFlow(PacedFlow):
 
 
 class GameFlow(PacedFlow):
-    """The updates that a game's server sends to a player, 60 a second unless said otherwise."""
+    """The updates that a game's server sends to a player, 60 a second by default."""
 
     kind: Literal["game"]
     payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)] = 100
@@ -452,7 +452,7 @@ class DumbbellSchema(Schema):
 
     @staticmethod
     def neighbours(checker: Checker, head: Head, flows: Sequence[Flow | None]) -> None:
-        """Neighbours are for scenarios that compare senders, of which some must be left."""
+        """Competing flows are for scenarios that compare senders, of which some must be left."""
         marked = [i for i, flow in enumerate(flows) if flow is not None and flow.neighbour is not None]
         if marked and head.compares != "senders":
             checker.problem(

@@ -26,7 +26,7 @@ from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PA
 
 SETTLED_AFTER_S = 10.0
 OUTSIDE = "decisions_outside_percent"
-# Jain's index over time: the times that it is told of, in s from the last start, and the figure's name.
+# Jain's index over time: its times, in s from the last start, and the figure's name.
 COURSE_S: dict[str, tuple[float, float]] = {
     f"jain_{first_s}_to_{until_s}_s_index": (float(first_s), float(until_s))
     for first_s, until_s in ((0, 5), (5, 10), (10, 15), (15, 20), (20, 30), (30, 40), (40, 50))

@@ -135,7 +135,7 @@ def ahead(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def response(delay_ms: np.ndarray, use: np.ndarray, target_ms: float, limit_s: float) -> Response:
-    """Step response of a queue: its delay, and the share of the capacity in force that the link carried, in each BIN_S
+    """Step response of a queue: its delay, and the share of the present capacity that the link carried, in each BIN_S
     of the step's phase."""
     smooth = round(SMOOTH_S / BIN_S)
     delay, use = (ahead(values, smooth) for values in (delay_ms, use))

@@ -29,7 +29,7 @@ SOURCES: dict[str, Patterns] = {
         ),
         "mininet/weirlab/run/runner.py",
     ),
-    # The switches are told of names and read the gains of the profile themselves.
+    # The switches get the names and read the gains of the profile themselves.
     "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
     "quic": QUIC,  # of weir-icn, too
     "icn": NAMES,

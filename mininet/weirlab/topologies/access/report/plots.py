@@ -303,7 +303,7 @@ def handover(variants: Sequence[Variant]) -> Figure:
 
 
 def _end_s(variants: Sequence[Variant]) -> float:
-    """Where a time axis ends: with the slowest variant, unless that leaves the others no room."""
+    """Where a time axis ends: with the slowest variant, unless that squeezes the others."""
     ends_s = sorted(
         max(float(samples.received[0].max(initial=0.0)) for samples in variant.series.values()) / 1e6
         for variant in variants

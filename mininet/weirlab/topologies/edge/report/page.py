@@ -61,7 +61,7 @@ BY_SEED = (
 
 
 def specs_of(folder: ResultsFolder, summary: Summary) -> dict[str, dict[str, Any]]:
-    """Each variant's spec, as the lab was told it."""
+    """Each variant's spec, as in the lab's input."""
     return {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
 
 
