@@ -71,7 +71,7 @@ TABLE = (
     # Published vulnerabilities of packages, where their databases can be reached.
     ("long", "tests/setup/test_dependencies.py"),
     # Training, where PyTorch is (setup/test.sh).
-    ("long", "quic-client/train/tests/test_torch_"),
+    ("long", "train/tests/test_torch_"),
 )
 """Tier of a test: that of the last row whose regular expression matches the beginning of the test's id; `default` if no
 row matches. tests/structure/test_tiers.py checks that each row decides the tier of a test."""

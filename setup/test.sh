@@ -54,9 +54,9 @@ for workspace in $RUST_TESTED; do
     --manifest-path "${workspace%:*}/Cargo.toml" "${ignored[@]}" || failed="$failed ${workspace%:*}"
 done
 if [ "$tier" != default ]; then
-  step "pytest: quic-client/train with PyTorch"
+  step "pytest: train with PyTorch"
   if [ -x "$root/build/venv-train/bin/python" ]; then
-    "$root/build/venv-train/bin/python" -m pytest -p no:cacheprovider -q quic-client/train || failed="$failed trainer"
+    "$root/build/venv-train/bin/python" -m pytest -p no:cacheprovider -q train || failed="$failed trainer"
   else
     echo "SKIPPED: ./run train alone installs PyTorch (3 GB); where it is, its tests run here"
   fi

@@ -177,7 +177,7 @@ def test_uploads_are_the_papers_link_with_the_clients_as_senders(plan):
 
 def test_beyond_the_paper_is_outside_the_training(plan):
     """Each in at least one of rate, round trip and buffer, or by a rate that follows a file."""
-    ranges = tomllib.loads((paths.clone() / "quic-client/train/weirtrain/ranges.toml").read_text())["training"]
+    ranges = tomllib.loads((paths.clone() / "train/weirtrain/ranges.toml").read_text())["training"]
     for run in plan.runs(1):
         if run.scenario in PAPER | UPLOADS:
             continue

@@ -12,7 +12,7 @@ from weirlab import paths
 from weirtrain import weights
 from weirtrain.profiles import PROFILES
 
-GOLDEN = Path(__file__).resolve().parents[2] / "core" / "tests" / "pbq"
+GOLDEN = Path(__file__).resolve().parents[2] / "quic-client" / "core" / "tests" / "pbq"
 
 
 @pytest.mark.parametrize("name", ["paper.weights", "own.weights"])

@@ -27,7 +27,7 @@ from weirlab.scenario.model import Run
 from weirlab.store.documents import write_json
 from weirtrain.episodes import Episode, scenario
 
-SOURCES = "quic-client/train/weirtrain/*"
+SOURCES = "train/weirtrain/*"
 TRIES_ON_RAY = 3  # a node may die with its runs
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trainer's tests run where PyTorch is: build/venv-train/bin/python -m pytest quic-client/train"""
+"""The trainer's tests run where PyTorch is: build/venv-train/bin/python -m pytest train"""
 
 import importlib.util
 

@@ -18,7 +18,7 @@ from weirtrain.profiles import PROFILES
 from weirtrain.settings import Ppo
 from weirtrain.stretches import advantages
 
-GOLDEN = Path(__file__).resolve().parents[2] / "core" / "tests" / "pbq"
+GOLDEN = Path(__file__).resolve().parents[2] / "quic-client" / "core" / "tests" / "pbq"
 be_repeatable()
 
 
