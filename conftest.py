@@ -17,6 +17,7 @@ from hypothesis import settings
 
 settings.register_profile("weir", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # of ./run check
+settings.register_profile("fuzz", deadline=None, max_examples=300)  # of ./run fuzz, again and again
 settings.load_profile("weir")
 
 TIERS = ("default", "long", "release")

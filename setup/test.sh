@@ -64,6 +64,10 @@ fi
 step "pytest, which began with the linters"
 tail -n +1 -f --pid="$tests" "$log"
 wait "$tests" || failed="$failed pytest"
+if [ "$tier" != default ]; then
+  step "fuzz targets, ten minutes each"
+  "$root/setup/fuzz.py" || failed="$failed fuzz"
+fi
 if [ -n "$failed" ]; then
   echo "failed in the $tier tier:$failed; what went wrong stands above" >&2
   exit 1

@@ -146,7 +146,10 @@ class MetricsServer:
 
         def app(environ: dict, start_response: Callable) -> Iterable[bytes]:
             if environ["PATH_INFO"] == "/metrics":
-                return metrics(environ, start_response)
+                try:
+                    return metrics(environ, start_response)
+                except (TypeError, ValueError):  # prometheus_client reads a version in Accept as numbers, unchecked
+                    return metrics({**environ, "HTTP_ACCEPT": ""}, start_response)
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"only /metrics is here\n"]
 

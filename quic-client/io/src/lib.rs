@@ -10,6 +10,7 @@ pub mod cert;
 pub mod clock;
 pub mod fault;
 pub mod files;
+pub mod fuzz;
 pub mod interfaces;
 pub mod lines;
 pub mod outputs;

@@ -7,6 +7,7 @@ use crate::names::Name;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_core::text::printable;
 use weir_io::address::{socket_address, split_port, split_zone};
 use weir_io::fault::{CONNECT, Fault, IO, USAGE};
@@ -50,6 +51,11 @@ pub fn trust(ca: Option<&Path>, insecure: bool) -> Trust<'_> {
 fn has_key(pem: &[u8]) -> bool {
     const END: &[u8] = b"PRIVATE KEY-----";
     pem.windows(END.len()).any(|part| part == END)
+}
+
+/// Seconds since 1970, by the system's clock.
+pub fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// One line on standard error.

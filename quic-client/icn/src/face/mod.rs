@@ -3,6 +3,7 @@
 
 mod packet_socket;
 
+pub(crate) use packet_socket::read_frame;
 pub use packet_socket::{FaceError, PacketSocket, Receiving, Sending};
 
 use crate::packet::Header;

@@ -20,6 +20,8 @@ const NAMES: usize = 1024;
 pub(super) enum Why {
     /// There is no such session.
     Unknown,
+    /// It asks a session for what is too far ahead.
+    TooFar,
     /// It opens a session, but not as it should.
     Malformed,
     /// It opens a session beyond the limit.
@@ -30,7 +32,7 @@ impl Why {
     pub(super) fn code(self) -> u8 {
         match self {
             Why::Unknown => nack::NO_SUCH_NAME,
-            Why::Malformed => nack::NO_SUCH_SEGMENT,
+            Why::TooFar | Why::Malformed => nack::NO_SUCH_SEGMENT,
             Why::Full => nack::BUSY,
         }
     }
@@ -62,7 +64,7 @@ impl Budget {
 
     /// Whether one more Nack may leave for this name, which it does then.
     pub(super) fn one_more(&mut self, name: u64, why: Why, now: Instant) -> bool {
-        if why != Why::Unknown {
+        if matches!(why, Why::Malformed | Why::Full) {
             let may = self.openings.has_one(now) && self.draw(self.openings.share());
             if may {
                 self.openings.take();

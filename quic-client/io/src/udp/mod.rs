@@ -6,7 +6,7 @@
 //! nothing is lost before the link.
 
 mod address;
-mod control;
+pub(crate) mod control;
 mod receive;
 mod send;
 mod socket;

@@ -99,8 +99,8 @@ impl RecvBatch {
             for i in 0..n as usize {
                 let h = &self.headers[i];
                 let Some(from) = to_std(&self.names[i]) else { continue };
-                // SAFETY: the kernel filled this header and its control buffer.
-                let got = unsafe { read_control(&h.msg_hdr) };
+                let control = &self.controls[i].0;
+                let got = read_control(&control[..CONTROL_BYTES.min(h.msg_hdr.msg_controllen)]);
                 let to = got.to.map_or(socket.local, |ip| SocketAddr::new(ip, socket.local.port()));
                 let len = h.msg_len as usize;
                 let whole = &mut self.bytes[i * self.slot..i * self.slot + len];

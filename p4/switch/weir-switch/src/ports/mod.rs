@@ -15,7 +15,6 @@ use frame::{Unusable, restore};
 use interface::{claim, explain, look, send_to};
 use std::io::Result;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 use tracing::{error, info, warn};
 
@@ -44,7 +43,7 @@ struct Receiver {
     ring: Ring,
     link: Link,
     /// Keeps a second switch from the interface; the kernel forgets it with the process.
-    claim: UnixListener,
+    claim: OwnedFd,
 }
 
 struct Interface {

@@ -64,6 +64,23 @@ pub fn bind(fd: &OwnedFd, index: u32, protocol: u16) -> Result<()> {
     checked(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) }).map(drop)
 }
 
+/// `struct fanout_args` of linux/if_packet.h on a little-endian machine.
+#[repr(C)]
+struct Fanout {
+    id: u16,
+    kind: u16,
+    max_members: u32,
+}
+
+/// Makes a bound packet socket the only member of a fanout group of this network namespace.
+///
+/// # Errors
+/// `ENOSPC`: another socket of the same protocol is the member. `EINVAL`: it is a group of another kind.
+pub fn join_alone(fd: &OwnedFd, id: u16) -> Result<()> {
+    let group = Fanout { id, kind: libc::PACKET_FANOUT_LB as u16, max_members: 1 };
+    set_packet_option(fd, libc::PACKET_FANOUT, &group)
+}
+
 /// Makes an interface take frames for other stations too, for as long as the socket is open.
 pub fn promiscuous(fd: &OwnedFd, index: u32) -> Result<()> {
     // SAFETY: packet_mreq is plain data, zeroes are valid.

@@ -64,6 +64,8 @@ const SIGNAL: u64 = 2;
 const MOST_MEMBERS: usize = 500;
 /// Members that share a connection to the publisher, which takes 64 streams of each at once.
 const MEMBERS_OF_UPLINK: usize = 50;
+/// How often what is known of objects ages. A manifest is asked for again after at most twice that.
+const AGE_EVERY: Duration = Duration::from_secs(1800);
 const UNREACHABLE: &str = "the publisher can't be reached from this edge server";
 
 /// A connection to the publisher. `asks`: the members of its requests, by number.
@@ -84,6 +86,7 @@ struct Loop<'a> {
     backoff: Backoff,
     reachable_at: Option<Instant>,
     sharing: Sharing<MemberId>,
+    age_at: Instant,
     /// Last number given to an uplink or a request.
     numbers: u64,
     waiter: Waiter,
@@ -118,6 +121,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         backoff: Backoff::new(RECONNECT),
         reachable_at: None,
         sharing: Sharing::default(),
+        age_at: Instant::now() + AGE_EVERY,
         numbers: 0,
         waiter,
         handed_on: 0,
@@ -148,6 +152,10 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
 impl Loop<'_> {
     fn turn(&mut self, now: Instant) -> Result<(), Fault> {
         self.group.receive(now)?;
+        if now >= self.age_at {
+            self.age_at = now + AGE_EVERY;
+            self.sharing.age();
+        }
         // Messages of this iteration leave with it, on either side.
         loop {
             self.serve(now)?;

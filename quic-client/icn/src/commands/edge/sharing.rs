@@ -41,6 +41,8 @@ struct Member {
 
 #[derive(Debug)]
 struct Signed {
+    /// Since before the last [`Sharing::age`].
+    is_old: bool,
     version: String,
     manifest: String,
     signature: Signature,
@@ -91,6 +93,14 @@ impl<M: Copy + Ord> Sharing<M> {
         vec![Act::Ask(member, asked)]
     }
 
+    /// To be called from time to time: a manifest that was here the time before is forgotten, and the next member asks for it.
+    /// Subscribers refuse old ones, and its publisher signs it anew.
+    pub fn age(&mut self) {
+        for shared in self.objects.values_mut() {
+            shared.signed.take_if(|signed| std::mem::replace(&mut signed.is_old, true));
+        }
+    }
+
     /// The first of those who ask for the same object as the same member.
     pub fn same(&self, request: &Request) -> Option<M> {
         request.member?;
@@ -138,7 +148,7 @@ impl<M: Copy + Ord> Sharing<M> {
                     shared.asker = None;
                 }
                 if let Some(version) = version {
-                    shared.signed = Some(Signed { version, manifest: manifest.clone(), signature });
+                    shared.signed = Some(Signed { is_old: false, version, manifest: manifest.clone(), signature });
                 }
                 let mut acts = vec![Act::Tell(member, Answer::Welcome { manifest, signature, begin, keys })];
                 acts.extend(self.tell_those_who_wait(&name));
@@ -223,7 +233,8 @@ mod tests {
     fn welcome(number: u8, begin: u32) -> Answer {
         let (name, layout) = (Name::new(NAME).unwrap(), Layout::of(1000));
         let top = vec![[7; 32]; layout.map_or(0, |l| l.hashes(l.levels)) as usize];
-        let manifest = Manifest { name, version: version(number), layout, top, publisher: [9; 32], repair: None };
+        let manifest =
+            Manifest { name, version: version(number), layout, top, publisher: [9; 32], repair: None, issued_s: None };
         Answer::Welcome { manifest: manifest.text().unwrap(), signature: [number; 64], begin, keys: keys(1) }
     }
 
@@ -248,6 +259,20 @@ mod tests {
         assert_eq!(sharing.answer(3, Answer::Keys(keys(3))), [Act::Tell(3, Answer::Keys(keys(3)))]);
         // Repeated on another connection, it is keys.
         assert_eq!(sharing.answer(3, begin(5, 40)), [Act::Tell(3, Answer::Keys(keys(1)))]);
+    }
+
+    #[test]
+    fn an_old_manifest_is_asked_for_again() {
+        let mut sharing = Sharing::default();
+        sharing.get(1, request());
+        sharing.answer(1, welcome(5, 0));
+        sharing.age();
+        assert_eq!(sharing.get(2, request()), [Act::Ask(2, spared())]);
+        sharing.age();
+        assert_eq!(sharing.get(3, request()), [Act::Ask(3, request())]);
+        // Until it is here, others wait for it.
+        assert_eq!(sharing.answer(2, begin(5, 20)), []);
+        assert_eq!(sharing.answer(3, welcome(5, 0)), [Act::Tell(3, welcome(5, 0)), Act::Tell(2, welcome(5, 20))]);
     }
 
     #[test]

@@ -60,6 +60,9 @@ pub struct Options {
     /// weir/known_publishers in $XDG_STATE_HOME, or in ~/.local/state]
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
     known_publishers: Option<PathBuf>,
+    /// Take no manifest that was signed longer ago than this, in seconds (0: any age)
+    #[arg(long, default_value_t = 86_400, value_name = "S", help_heading = "Trust")]
+    max_age: u64,
     /// Begin anew: don't go on with OUTPUT.part
     #[arg(long)]
     restart: bool,

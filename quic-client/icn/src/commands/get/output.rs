@@ -230,6 +230,7 @@ mod tests {
             top: Vec::new(),
             publisher: [0; 32],
             repair: None,
+            issued_s: None,
         }
     }
 

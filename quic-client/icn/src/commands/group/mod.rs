@@ -9,7 +9,7 @@ mod link;
 mod quota;
 mod race;
 mod server;
-mod tickets;
+pub(crate) mod tickets;
 
 pub use client::{Client, ClientCounts, ClientEvent, RECONNECT, Target, Trust};
 pub use quota::{Quota, QuotaExceeded, QuotaLimits};

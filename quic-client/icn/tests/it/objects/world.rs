@@ -209,7 +209,7 @@ fn publisher(seed: u64, broadcast: bool) -> (Publisher, [u8; 32]) {
         random.fill(&mut secret);
         Ok(secret)
     };
-    (Publisher::new(Name::new("/weir/files").unwrap(), key, 1 << 20, broadcast, draw), public)
+    (Publisher::new(Name::new("/weir/files").unwrap(), key, 1 << 20, broadcast, draw, || 1), public)
 }
 
 pub fn name() -> Name {

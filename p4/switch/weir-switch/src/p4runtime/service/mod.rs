@@ -9,7 +9,7 @@ mod read;
 mod stream;
 mod write;
 
-pub use fuzz::fuzz;
+pub use fuzz::{fuzz, fuzz_config, fuzz_stream};
 pub use grpc::{API_VERSION, Server};
 
 use super::audit::Audit;

@@ -4,7 +4,7 @@
 pub mod accept;
 pub mod access;
 pub mod admission;
-mod body;
+pub mod body;
 pub mod tls;
 
 /// tonic's errors say little themselves; the reason is in their source.
