@@ -165,9 +165,7 @@ def check(target: Target, seconds: float) -> None:
         return
     is_over = time.monotonic() - target.started >= seconds
     if target.process.poll() is None:
-        if (
-            target.program is None and is_over
-        ):  # what it has found so far is in .hypothesis, and fails at once next time
+        if target.program is None and is_over:  # findings are in .hypothesis, and fail at once next time
             target.process.terminate()
             target.process.wait()
             target.status = "passed"
@@ -188,7 +186,7 @@ def shown(path: Path) -> str:
 
 
 def report(target: Target) -> Iterator[str]:
-    """What is wrong, with the input and the command that runs it again."""
+    """The fault, with the input and the command that runs it again."""
     yield f"{target.status} {target.name}{': ' * bool(target.reason)}{target.reason}"
     if target.status != "found":
         return

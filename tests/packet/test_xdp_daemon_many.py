@@ -52,7 +52,7 @@ def test_a_class_that_changes_is_looked_at_alone(rig, many):
         rig.router.sh(f"tc class change dev rb parent 1:1 classid {changed} htb rate {rate}mbit")
         until(lambda seen=seen: looks(changed) > seen, "a look", 60)
     assert max(looks(name) - before[name] for name in beside) < looks(changed) - before[changed]
-    rig.router.sh("tc qdisc del dev rb root")  # that concerns all
+    rig.router.sh("tc qdisc del dev rb root")  # a change for all
     until(lambda: all(many.metric("attached", dev=f"rb/{name}") == 0 for name in CLASSES), "no law", 120)
     tree(rig, dict.fromkeys(CLASSES, "10mbit"))
     until(lambda: all(many.metric("attached", dev=f"rb/{name}") == 1 for name in CLASSES), "their laws again", 120)

@@ -83,7 +83,7 @@ static int flood(int sock, const void *data, size_t len, double seconds)
 	return 0;
 }
 
-/* Packets that a class's queue has no room for are lost, and count. */
+/* Packets beyond the limit of a class's queue are lost, and count. */
 static int to_classes(int sock, double seconds, int classes, long long every_us)
 {
 	static const char data[LOAD_BYTES];

@@ -545,7 +545,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 def test_an_answer_without_end_is_cut_off(fake: FakeSwitch) -> None:
     """64 MiB are read of it, whatever the switch would send; the next read is as ever."""
     part = v1.ReadResponse(entities=[v1.Entity(table_entry=fake.entries[0])])
-    part.entities[0].table_entry.metadata = bytes(1 << 20)  # which stands for many entries
+    part.entities[0].table_entry.metadata = bytes(1 << 20)  # one name for many entries
     sent = queue.SimpleQueue()
 
     def endless(_: Message, context: grpc.ServicerContext) -> Iterator[Message]:

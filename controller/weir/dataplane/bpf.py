@@ -196,7 +196,7 @@ class BpfDevice(Device):
 
     def watch(self, events: SimpleQueue[Event], every_ms: int | None = None) -> None:
         self._every_ms = every_ms or self._every_ms
-        self.start(events)  # which only reads until something is written
+        self.start(events)  # it only reads until something is written
 
     def close(self) -> None:
         with self._lock:
@@ -355,7 +355,7 @@ class BpfDevice(Device):
     def _hold(self, name: str, port: _Port) -> str | None:
         """Takes the lock of a port. None when it is held here, else its holder."""
         if port.lock is None:
-            law = _interface(name).replace("/", "~")  # that of a class is called INTERFACE/CLASS
+            law = _interface(name).replace("/", "~")  # a class's queue is called INTERFACE/CLASS
             path = run_folder(self.name) / f"controller-{port.netns_inode}-{law}.lock"
             try:
                 port.lock, port.holder = _locked(path)

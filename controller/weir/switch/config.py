@@ -355,7 +355,7 @@ class _Checker:
             self.wrong(f"{path}.profile", f"{name!r}: {error.strerror}")
             return None
         except GainError as error:
-            self.wrong(f"{path}.profile", str(error))  # which begins with the file
+            self.wrong(f"{path}.profile", str(error))  # its text begins with the file
             return None
         if unknown:
             return None

@@ -535,7 +535,7 @@ def test_a_disk_that_fills_up_ends_the_evaluation_and_keeps_what_is_whole(tiny, 
 
 def test_a_run_that_fails_holds_up_nothing(tiny, exact):
     bad = tiny.with_name("tiny.toml")
-    program = "p4/switch/weir-p4/tests/diagnostics/missing_semicolon.p4"  # which the check doesn't look into
+    program = "p4/switch/weir-p4/tests/diagnostics/missing_semicolon.p4"  # the check does not read it
     bad.write_text(bad.read_text() + f'[variants.red]\nqdisc = "p4"\nprofile = "tuned"\nprogram = "{program}"\n')
     done = subprocess.run(command(tiny, "--only", "tiny/*/1"), capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -430,7 +430,7 @@ struct Exchange {
     h3: Option<quiche::h3::Connection>,
 }
 
-/// Packets of a turn.
+/// Packets of an iteration.
 struct Packets(Box<[u8; 1500]>, Vec<Vec<u8>>);
 
 impl PacketSink for Packets {
@@ -510,7 +510,7 @@ impl Exchange {
             let mut down = Vec::new();
             for mut packet in up.1.iter().cloned() {
                 let info = quiche::RecvInfo { from: Self::CLIENT, to: Self::SERVER };
-                // What is wrong with it is in the server's own error.
+                // The fault is in the server's own error.
                 let _ = self.server.recv(&mut packet, info);
             }
             while let Ok((len, _)) = self.server.send(&mut up.0[..]) {

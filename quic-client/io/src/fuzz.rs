@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fuzzers call: the targets `retry_token` and `control` of `quic-client/fuzz`, and a bounded run in the tests. Each
+//! Entry points of fuzzers: the targets `retry_token` and `control` of `quic-client/fuzz`, and a bounded run in the tests. Each
 //! takes any bytes, and panics where the code under test panics or breaks one of its promises.
 
 use crate::retry_token::Tokens;

@@ -93,7 +93,7 @@ struct weir_rate {
  * sum: the sum stays in its range.
  */
 struct weir_spacing {
-	__u64 sum_q32; /* of the probabilities of the packets since the last hit */
+	__u64 sum_q32; /* of the probabilities of the packets since the last drop or mark */
 };
 
 #define WEIR_FLOWS_SHIFT 12

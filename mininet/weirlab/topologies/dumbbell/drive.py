@@ -162,7 +162,7 @@ class Drive(Programs):
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
             return Dumbbell(senders=self.senders, queue=queue, bands=aqm.get("coupled", False), **links)
         rate = {"rate_bit_s": round(rate_mbit_s * 1e6)}
-        if aqm["switch"] == "bmv2":  # which knows no other unit
+        if aqm["switch"] == "bmv2":  # the only unit there
             rate = {"rate_packets_s": round(rate_mbit_s * 1e6 / 8 / self.packet_bytes)}
         config = self.out / "switch.toml"
         config.write_text(switch_config(aqm))

@@ -176,7 +176,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     total_delay_us = {
         hop: float(packets.delay_us.sum()) * (1 if hop == QUEUE_UNDER_TEST else one_in)
         for hop, packets in windowed.items()
-        if hop != RETURN_QUEUE  # which has figures of its own
+        if hop != RETURN_QUEUE  # it has figures of its own
     }
     outside_us = sum(delay_us for hop, delay_us in total_delay_us.items() if hop != QUEUE_UNDER_TEST)
     found["delay_outside_mean_ms"] = outside_us / 1e3 / len(under_test.t_us)

@@ -64,7 +64,7 @@ const SIGNAL: u64 = 2;
 const MOST_MEMBERS: usize = 500;
 /// Members that share a connection to the publisher, which takes 64 streams of each at once.
 const MEMBERS_OF_UPLINK: usize = 50;
-/// How often what is known of objects ages. A manifest is asked for again after at most twice that.
+/// Interval of ageing the objects' state. A manifest is asked for again after at most twice that.
 const AGE_EVERY: Duration = Duration::from_secs(1800);
 const UNREACHABLE: &str = "the publisher can't be reached from this edge server";
 

@@ -56,7 +56,7 @@ fn a_session_whose_numbers_were_used_up_by_forged_data_gives_way_to_another() {
     }
 }
 
-/// What a stranger answers first is lost, and nothing else.
+/// A stranger's first answer costs that segment, and nothing else.
 #[test]
 fn a_session_goes_on_beside_some_forged_data() {
     for side in [C, S] {
