@@ -60,7 +60,7 @@ class Key:
 
 
 def _same(param: str, unit: str, doc: str, least: int | None = None, most: int | None = None) -> Key:
-    """A whole number that the law takes as it is, in the law's own range unless told otherwise."""
+    """A whole number that the law takes as it is, in the law's own range by default."""
     low, high = RANGES[param]
     low, high = low if least is None else least, high if most is None else most
     return Key(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks and mishaps while `weir-icn` fetches a file through a switch: refused, counted, said; and the file is right.
+"""Attacks and mishaps while `weir-icn` fetches a file through a switch: refused, counted, reported; and the file is
+right.
 
 An attacker on the publisher's wire can answer at the right port, and first: `names_wire.py`. scapy's packets come from
 other ports."""

@@ -225,7 +225,7 @@ def test_a_new_configuration_is_read(rig, daemon):
 
 
 def test_it_sleeps_while_others_only_look(rig, daemon):
-    """The kernel tells everybody of each question about a qdisc; a process of signal `poll` asks at each interval."""
+    """The kernel notifies everybody of each request about a qdisc; a process of signal `poll` asks at each interval."""
     daemon.configure(SHAPED + 'signal = "poll"\n')
     daemon.file.write_text(daemon.file.read_text().replace("200ms", "3600s"))
     daemon.start()

@@ -27,8 +27,8 @@ def modules(package: str) -> dict[str, Path]:
 
 
 def imported(tree: ast.AST, package: str, known: Container[str], inside_functions: bool) -> Iterator[str]:
-    """The modules of ours that a module imports; with `inside_functions` also those that only its functions do.
-    `package` is what its relative imports start from."""
+    """Our modules that a module imports; with `inside_functions` also those that only its functions do. `package` is
+    what its relative imports start from."""
     nodes = ast.walk(tree) if inside_functions else at_import(tree)
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -123,12 +123,12 @@ def test_the_labs_packages_import_only_those_below_them():
 
 def test_topologies_do_not_know_each_other():
     folders = {name.split(".")[2] for name in modules("weirlab") if name.startswith("weirlab.topologies.")}
-    folders -= {"base", "keeping", "registry", "watching"}
+    folders -= {"base", "cache_key", "registry", "watching"}
     for name, others in arrows("weirlab", True).items():
         own = name.split(".")[2] if name.startswith("weirlab.topologies.") else None
         if own in folders:
             theirs = [o for o in others if o.startswith("weirlab.topologies.")]
-            assert [o for o in theirs if o.split(".")[2] not in (own, "base", "keeping", "watching")] == []
+            assert [o for o in theirs if o.split(".")[2] not in (own, "base", "cache_key", "watching")] == []
 
 
 def test_a_topology_is_named_in_its_own_folder_alone():

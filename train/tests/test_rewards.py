@@ -36,7 +36,7 @@ def test_rewards_by_hand():
         ("pp", [(0, 0)]),
         ("pppp", [(0, 2)]),
         ("sspp", [(2, 2)]),
-        ("ppsp", [(0, 1)]),  # what came of the second stands in a line that is not the policy's
+        ("ppsp", [(0, 1)]),  # the second's result is in a line that is not the policy's
         ("pspps", [(0, 0), (2, 3)]),
         ("ss", []),
     ],

@@ -13,8 +13,8 @@ import numpy as np
 
 from weirlab.metrics.estimate import estimate
 from weirlab.report import markdown
+from weirlab.report.labels import shown
 from weirlab.report.model import table
-from weirlab.report.words import shown
 from weirtrain.settings import Start
 
 # Validations have those from 0, and those from 1000 and 2000 chose the numbers of the rule.

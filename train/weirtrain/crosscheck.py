@@ -183,7 +183,7 @@ def page(curves: Curves, episodes: int, episode_s: float) -> str:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import html, plots, words
+    from weirlab.report import html, labels, plots
     from weirlab.report.model import Figure, Report, table
 
     title = "Our PPO beside stable-baselines3's"
@@ -206,6 +206,6 @@ def page(curves: Curves, episodes: int, episode_s: float) -> str:
         drawing = Figure(caption, caption, plots.svg(figure, "reward", caption))
         pyplot.close(figure)
     found = {name: rewards_of_parts(trainings) for name, trainings in curves.items()}
-    rows = [[f"episodes {part}", *(words.shown(found[name][part], 2) for name in curves)] for part in found["ours"]]
+    rows = [[f"episodes {part}", *(labels.shown(found[name][part], 2) for name in curves)] for part in found["ours"]]
     rewards = table(["Reward of an interval", *(NAMES[name] for name in curves)], rows)
     return html.render(Report(title, [drawing, rewards], told))

@@ -99,7 +99,7 @@ def page(runs: Runs, facts: Mapping[str, str]) -> str:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import html, plots, words
+    from weirlab.report import html, labels, plots
     from weirlab.report.model import Block, Figure, Report, table
 
     parts: list[Block] = []
@@ -120,7 +120,8 @@ def page(runs: Runs, facts: Mapping[str, str]) -> str:
             pyplot.close(figure)
     found = results(runs)
     rows = [
-        [title, *(words.shown(found[kind][name], digits) for kind in runs)] for name, (title, digits) in FIGURES.items()
+        [title, *(labels.shown(found[kind][name], digits) for kind in runs)]
+        for name, (title, digits) in FIGURES.items()
     ]
     heads = ["Figure", *(f"{KINDS[kind]}, {len(runs[kind])} seeds" for kind in runs)]
     return html.render(Report(facts["title"], [*parts, table(heads, rows)], facts["description"]))

@@ -163,9 +163,9 @@ class Learner:
     def judged(
         self, read: Sequence[tuple[Episode, list[Trajectory]]]
     ) -> Iterator[tuple[Episode, Trajectory, np.ndarray, np.ndarray, float, float]]:
-        """Each trajectory with its episode, the rewards of its intervals [steps], what the critic is told beside its
-        states [steps, facts], the delivery rate that is its fair share, in bytes per second, and its path's own round
-        trip in seconds."""
+        """Each trajectory with its episode, the rewards of its intervals [steps], the critic's input beside its states
+        [steps, facts], the delivery rate that is its fair share, in bytes per second, and its path's own round trip in
+        seconds."""
         reward = self.profile.reward
         for episode, flows in read:
             if isinstance(reward, SharedReward):

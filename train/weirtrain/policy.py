@@ -79,7 +79,7 @@ class Policy(nn.Module):
         return torch.tanh(last) if self.output == "tanh" else last
 
     def values(self, seen: Tensor) -> Tensor:
-        """Of states with the facts that the critic alone is told [steps, inputs + facts]: [steps]."""
+        """Of states with the facts for the critic alone [steps, inputs + facts]: [steps]."""
         return self.critic(seen).squeeze(-1)
 
     @torch.no_grad()

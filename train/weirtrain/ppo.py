@@ -16,8 +16,8 @@ from weirtrain.settings import Ppo
 
 @dataclass(frozen=True)
 class Batch:
-    """Steps of one policy: states [steps, inputs], the same with what only the critic is told [steps, inputs + facts],
-    the rest [steps]. `targets` is what the critic should say. `before_*` are the decisions before (`policy.Before`)."""
+    """Steps of one policy: states [steps, inputs], the same with the critic's facts [steps, inputs + facts], the rest
+    [steps]. `targets` is what the critic should say. `before_*` are the decisions before (`policy.Before`)."""
 
     states: Tensor
     seen: Tensor

@@ -12,7 +12,7 @@ from weirtrain.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class Stretch:
-    """Steps `first` to `last` of a trajectory are the policy's, and the one after `last` tells the last one's result.
+    """Steps `first` to `last` of a trajectory are the policy's, and the one after `last` shows the last one's result.
 
     Its state is what the rest is estimated from: an episode is cut, never done."""
 

@@ -23,7 +23,7 @@ from weirtrain.weights import digest
 
 CHECKPOINT, CURVES, VALIDATIONS, PAGE = "checkpoint.bin", "curves.csv", "validation.csv", "index.html"
 PAGE_EVERY = 10  # updates; the plots take as long as a short lab run
-# Told after each episode of an update: updates done, episodes of this one done, and the episode; after an update or a
+# Called after each episode of an update: updates done, episodes of this one done, and the episode; after an update or a
 # validation its figures.
 Tell = Callable[[int, int, Rollout | None, dict[str, float] | None], None]
 
@@ -65,7 +65,7 @@ class Training:
                     "go on with the clone and the options that it began with, or begin anew with another --out"
                 )
         self.rows = found["rows"]
-        # Weights that came of two versions of the lab or the sender can be made again by neither, so both are told.
+        # Weights that came of two versions of the lab or the sender can be made again by neither, so both are named.
         if self.commit not in found["commit"].split(THEN):
             self.commit = found["commit"] + THEN + self.commit
         else:
@@ -145,7 +145,7 @@ class Training:
         tell(done, 0, None, found)
 
     def keep(self) -> None:
-        """Writes checkpoint, weights and curves, the checkpoint first; none is replaced until there is room for all."""
+        """Writes checkpoint, weights and curves, the checkpoint first; none is replaced until all are on the disk."""
         content = {
             "settings": _plain(self.profile.settings()), "command": self.command, "commit": self.commit,
             "rows": self.rows, "validations": self.validations, "best": self.best, "learner": self.learner.state(),

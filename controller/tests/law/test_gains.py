@@ -60,7 +60,7 @@ def test_a_share_of_the_target_moves_with_it_and_a_time_does_not(share: str, tim
 
 @pytest.mark.parametrize(("share", "time"), SHARES.items())
 def test_what_a_data_plane_gives_back_is_a_share(share: str, time: str) -> None:
-    """Said another way it is no difference; changed it is."""
+    """The same value in another form is no difference."""
     given = replace(PAPER, **{time: 18750})
     back = Gains.from_params(given.to_params())
     assert (getattr(back, time), getattr(back, share)) == (0, 1.25)

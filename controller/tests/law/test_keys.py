@@ -61,7 +61,7 @@ def _p4_probe(text: str) -> list[str]:
 
 
 def _law_page(text: str) -> list[str]:
-    """The page has `kp, ki, kd` for parameters whose names also tell their unit."""
+    """The page has `kp, ki, kd` for parameters whose names have their unit."""
     table = _between(text, "## Parameters", "\n## ")
     listed = [name for row in re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) for name in row.split(", ")]
     full = {param.split("_q40")[0].removesuffix("_q16"): param for param in PARAMS}

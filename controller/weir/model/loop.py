@@ -22,7 +22,7 @@ from .fluid import Plant
 ROWS = (1, 2, 3, 4, 5)
 SIGNALS = ("rate", "sojourn")
 ALIASES = 4
-"""Terms of the sum on either side; they fall as k^-3, and what is left out as k^-2."""
+"""Terms of the sum on either side; they fall as k^-3, and the rest as k^-2."""
 
 
 def interval_s(plant: Plant, gains: Gains) -> float:
@@ -39,7 +39,7 @@ def factor(gains: Gains, row: int) -> tuple[float, bool]:
 
 
 def share(gains: Gains, u: float) -> float:
-    """The part of the gains in force at a mean U of `u` (docs/design/law.md, step 9)."""
+    """The part of the gains at a mean U of `u` (docs/design/law.md, step 9)."""
     if not gains.schedule_shift:
         return 1.0
     return min(max(u * 2**gains.schedule_shift, 1 / 8), 1.0)

@@ -152,7 +152,7 @@ def _action(message: Message) -> Action:
 
 
 class P4Info:
-    """Indexes of one P4Info message. Text form: `from_text`; what the program is made of: the cached properties."""
+    """Indexes of one P4Info message. Text form: `from_text`; the program's objects: the cached properties."""
 
     def __init__(self, message: Message) -> None:
         items = sum(len(value) for _, value in message.ListFields() if not isinstance(value, AnyMessage))

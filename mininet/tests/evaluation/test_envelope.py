@@ -93,7 +93,7 @@ def test_all_scenarios_of_the_matrix_can_be_had(plan):
     everything = load_suite("envelope", everything=True)
     assert [s.name for g in everything.groups for s in g.scenarios] == matrix
     small = next(s for g in everything.groups for s in g.scenarios if s.name == "grid-2-10")
-    assert "red-2.5ms" not in small.cases  # which tc refuses there
+    assert "red-2.5ms" not in small.cases  # tc rejects it there
     assert "red-7.5ms" in small.cases
     with pytest.raises(ScenarioError, match="--all: matrix has no part to run alone"):
         load_suite("matrix", everything=True)

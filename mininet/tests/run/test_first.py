@@ -6,7 +6,7 @@ import pytest
 
 from weirlab import cli
 from weirlab.lab.kernels import ExactLab, LabError, PackagedLab
-from weirlab.report.words import NOTHING
+from weirlab.report.labels import NOTHING
 from weirlab.run import first
 from weirlab.run.runner import RunError, finish
 from weirlab.store.documents import read_json

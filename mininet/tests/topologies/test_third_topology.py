@@ -22,7 +22,7 @@ from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import Name, RateMbit, Seconds, Section, SeedCount
 from weirlab.store.folder import ResultsFolder, summarise
 from weirlab.topologies.base import Topology
-from weirlab.topologies.keeping import LAB, Keeping
+from weirlab.topologies.cache_key import LAB, Keeping
 from weirlab.topologies.registry import TOPOLOGIES, topology_of
 
 TEXT = """
@@ -103,7 +103,7 @@ class WireKeeping(Keeping):
 class WireTopology(Topology):
     schema = WireSchema()
     driver = "somewhere.drive"
-    keeping = WireKeeping()  # in a folder of its own it would be in keeping.py
+    keeping = WireKeeping()  # in a folder of its own it would be in cache_key.py
 
     def sample_parts(self, folder, spec):
         return [folder / "start.jsonl", folder / "flows-1.jsonl"]

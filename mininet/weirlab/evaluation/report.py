@@ -58,7 +58,7 @@ def partial(plan: Plan) -> Path:
 def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args: argparse.Namespace) -> bool:
     """Write the report over these runs, in the order of the suite; False if there are none to report.
 
-    Runs that fail their checks are told and left out: figures of a queue that was not measured compare nothing.
+    Runs that fail their checks are reported and left out: figures of a queue that was not measured compare nothing.
     """
     there = [done for done in finished if not done.failures]
     unsound = [done for done in finished if done.failures]

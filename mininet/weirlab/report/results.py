@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weirlab.metrics.estimate import Estimate
+from weirlab.report.labels import NOTHING, Rows, Variant, anywhere, count, estimated, measured, paper_figure, shown
 from weirlab.report.model import (
     Block,
     Bullets,
@@ -31,7 +32,6 @@ from weirlab.report.model import (
     Term,
     Terms,
 )
-from weirlab.report.words import NOTHING, Rows, Variant, anywhere, count, estimated, measured, paper_figure, shown
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
 

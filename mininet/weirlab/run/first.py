@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run demo --first`: the scenario `first-look` in the lab that can show it soonest, all its queues in one lab.
 
-Debian's packaged User-Mode Linux needs no kernel of ours, so the picture is there while that kernel is being built. On
-CPUs where the packaged one can't run (lab/machine.py), private namespaces of the running kernel take its place if that
-kernel has the qdiscs, and otherwise the exact lab. Real time, in the first two: figures are indicative, and are kept in
-no cache. On a busy machine packets wait for the processor, not for the link. Then there is no picture, since it would
-show the machine and not the queues.
+Debian's packaged User-Mode Linux needs no kernel of its own, so the picture is there while that kernel is being built.
+On CPUs where the packaged one can't run (lab/machine.py), private namespaces of the running kernel take its place if
+that kernel has the qdiscs, and otherwise the exact lab. Real time, in the first two: figures are indicative, and are
+kept in no cache. On a busy machine packets wait for the processor, not for the link. Then there is no picture, since it
+would show the machine and not the queues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DROP_TAIL = "drop-tail"  # its variant whose queue never runs empty: what it doe
 LEAST_CARRIED_PERCENT = 90.0
 MOST_OUTSIDE_MS = 5.0  # mean of what packets waited elsewhere; on an idle machine it is below 1 ms
 PROGRAMS = ("weir-xdp", "weir-sojourn", "weir-traffic")
-SET_UP_S = 20  # what booting, building the network and drawing take beside a compiler
+SET_UP_S = 20  # time of booting, building the network and drawing beside a compiler
 WALL_LIMIT_S = 90  # of the whole lab, in which three times as much is to be done on a good day
 EXACT_WALL_LIMIT_S = 600  # a busy machine makes a lab in virtual time slow, and changes nothing else
 PICTURE = "first.png"
@@ -78,7 +78,7 @@ def too_busy(found: Mapping[str, Mapping[str, float | None]]) -> str:
 def main_first(root: Path | None, argv: Sequence[str]) -> int:
     """Measure, write the picture into a new results folder, and print the table.
 
-    Raises LabError, RunError, SamplesError, OSError; the folder is then gone, unless RunError names it.
+    Raises LabError, RunError, SamplesError, OSError; the folder is then removed, unless RunError names it.
     """
     lab = choose_lab()
     for program in PROGRAMS:
@@ -136,7 +136,7 @@ def measure(lab: Lab, results: ResultsFolder, runs: Sequence[Run]) -> None:
               wall_limit_s=EXACT_WALL_LIMIT_S if isinstance(lab, ExactLab) else WALL_LIMIT_S)  # fmt: skip
     ended = lab.run(job)
     if ended.status != 0:
-        # The first to fail tells why, the others that one has.
+        # The first to fail reports the reason, the others that one has failed.
         said = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
         raise RunError(f"the first look failed with status {ended.status}: {said[0]}; see {together}")
     for run in runs:

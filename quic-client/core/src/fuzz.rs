@@ -121,7 +121,7 @@ fn config(from: &mut Source) -> ChoiceConfig {
     }
 }
 
-/// Any bytes as what happens to a [`Chooser`]: it takes a usable path whenever there is one, and no other.
+/// Any bytes as events of a [`Chooser`]: it takes a usable path whenever there is one, and no other.
 pub fn choice(data: &[u8]) {
     let mut from = Source(data);
     let mut chooser = Chooser::new(config(&mut from));
@@ -224,7 +224,7 @@ impl Side {
         }
     }
 
-    /// An update that was lost is told again as quiche does, at the window then in force, without asking.
+    /// An update that was lost is repeated as quiche does, at the present window, without asking.
     fn again(&mut self) {
         if self.told {
             self.tell();
@@ -236,8 +236,8 @@ impl Side {
     }
 }
 
-/// Any bytes as what connections receive and read: what `weir` promises on all of them never exceeds their budget, and
-/// what is counted as promised is what was.
+/// Any bytes as arrivals and reads of connections: the windows that `weir` promises on all of them never exceeds their
+/// budget, and the counted promises are the real ones.
 pub fn windows(data: &[u8]) {
     let mut from = Source(data);
     let budget_bytes = 16 * 1024 * (1 + u64::from(from.byte()));
@@ -430,7 +430,7 @@ struct Exchange {
     h3: Option<quiche::h3::Connection>,
 }
 
-/// Packets of a turn.
+/// Packets of an iteration.
 struct Packets(Box<[u8; 1500]>, Vec<Vec<u8>>);
 
 impl PacketSink for Packets {

@@ -402,7 +402,7 @@ pub fn subscriber(data: &[u8]) {
     }
 }
 
-/// From now on all that is asked for is answered, and rightly.
+/// From now on every Interest is answered, and rightly.
 fn complete(fetch: &mut Fetch, insider: &mut Insider, store: &mut Checked, epoch: u16, mut now: Instant) {
     let end = now + Duration::from_secs(600);
     while fetch.outcome().is_none() {

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from weirlab.run.page import print_table, write_html
 from weirlab.store.folder import ResultsFolder, RunResult, summarise
+from weirlab.topologies.campus.report.labels import QUEUES
 from weirlab.topologies.campus.report.picture import BOXES, LINKS, picture, receivers_together
 from weirlab.topologies.campus.report.plots import (
     BIN_S,
@@ -23,7 +24,6 @@ from weirlab.topologies.campus.report.plots import (
     rate_mbit_s,
     timeline,
 )
-from weirlab.topologies.campus.report.words import QUEUES
 from weirlab.topologies.campus.samples import read_samples
 from weirlab.topologies.campus.sites import watched
 from weirlab.topologies.registry import topology_of
@@ -71,7 +71,7 @@ def test_lines_are_as_thick_as_what_went_there():
     }
     drawn = picture(passed, made.spec(), "a <network>")
     assert "backbone 9.0 / 1.0" in drawn
-    assert ">5.0 / 0.0<" in drawn  # what the desk received went down
+    assert ">5.0 / 0.0<" in drawn  # packets to the desk went down
     widths = sorted(float(width) for width in re.findall(r'stroke-width="([\d.]+)"/>', drawn))
     assert widths == [4.5, 9.0]
     assert "a &lt;network&gt;" in drawn

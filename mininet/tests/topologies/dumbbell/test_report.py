@@ -8,8 +8,8 @@ from page_outline import Outline
 from rich.console import Console
 
 from weirlab import paths
+from weirlab.report.labels import Variant
 from weirlab.report.plots import STAND_INS
-from weirlab.report.words import Variant
 from weirlab.run.page import print_table, write_html
 from weirlab.run.runner import finish
 from weirlab.run.scenarios import load_scenario

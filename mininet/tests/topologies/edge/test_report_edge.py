@@ -15,10 +15,10 @@ from weirlab.run.runner import finish
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store.folder import ResultsFolder, runs_json, summarise
-from weirlab.topologies.edge.across import Point
-from weirlab.topologies.edge.asked import answers
+from weirlab.topologies.edge.cross_run_stats import Point
 from weirlab.topologies.edge.report.page import points
 from weirlab.topologies.edge.report.plots import over_receivers, some_of, switches_of, who_merged_what
+from weirlab.topologies.edge.requirements import answers
 from weirlab.topologies.registry import topology_of
 
 pytestmark = pytest.mark.pictures

@@ -10,9 +10,9 @@ from weirlab.evaluation.cc.analysis import PAPER_GROUPS, Bench, ScenarioResult
 from weirlab.evaluation.cc.claims import claims_of
 from weirlab.evaluation.cc.plots import LEGEND_COLUMNS, curves_plot, fairness_plot, front_plot, group_plot
 from weirlab.evaluation.shared.claims import missed, targets
-from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
 from weirlab.evaluation.shared.pages import SuiteReport, choice
 from weirlab.evaluation.shared.pages import drawn as drawn_report
+from weirlab.evaluation.shared.styles import legend_plot, page_colour, png_colour
 from weirlab.report import plots, results
 from weirlab.report.model import (
     Block,

@@ -31,9 +31,9 @@ from weirlab.evaluation.cc.analysis import (
 )
 from weirlab.evaluation.cc.claims import CUBIC
 from weirlab.evaluation.shared import duels
-from weirlab.evaluation.shared.words import geometric_mean
+from weirlab.evaluation.shared.labels import geometric_mean
+from weirlab.report.labels import NOTHING, count, fixed, shown
 from weirlab.report.model import Prose, Section
-from weirlab.report.words import NOTHING, count, fixed, shown
 from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_FLOOR_MS, DELAY_OUTSIDE_LIMIT_PERCENT
 
 FIFO = "fifo"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from weirlab.evaluation.envelope import text
 from weirlab.evaluation.envelope.analysis import OURS, Envelope, ScenarioCurves, analyse
 from weirlab.evaluation.envelope.plots import legend_plot, planes_plot, ratios_plot
-from weirlab.evaluation.shared.looks import png_colour
 from weirlab.evaluation.shared.pages import SuiteReport, choice
 from weirlab.evaluation.shared.pages import drawn as drawn_report
+from weirlab.evaluation.shared.styles import png_colour
 from weirlab.report import plots, results
 from weirlab.report.model import (
     Block,

@@ -14,10 +14,10 @@ from weirlab.evaluation.envelope.analysis import (
     ScenarioCurves,
 )
 from weirlab.evaluation.envelope.curves import Interval
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS, geometric_mean
 from weirlab.evaluation.shared.rows import Setting
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import NOTHING, count, shown
+from weirlab.report.labels import NOTHING, count, shown
 
 SIDE_BY_SIDE = ("5 ms", "15 ms")  # settings of the small tables
 METHOD = (

@@ -9,13 +9,14 @@ from weirlab.evaluation.matrix import text
 from weirlab.evaluation.matrix.analysis import COMPARED, OURS, Matrix, ScenarioResult
 from weirlab.evaluation.matrix.plots import front_plot, group_plot, steps_plot
 from weirlab.evaluation.shared import duels
-from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS
 from weirlab.evaluation.shared.pages import SuiteReport, choice
 from weirlab.evaluation.shared.pages import drawn as drawn_report
 from weirlab.evaluation.shared.ratios import NEAR
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS
+from weirlab.evaluation.shared.styles import legend_plot, page_colour, png_colour
 from weirlab.report import plots, results
+from weirlab.report.labels import NOTHING, shown
 from weirlab.report.model import (
     Block,
     Cell,
@@ -33,7 +34,6 @@ from weirlab.report.model import (
     Terms,
     table,
 )
-from weirlab.report.words import NOTHING, shown
 from weirlab.topologies.dumbbell.metrics import METRICS
 
 PAGE, FRONT_PLOT = "matrix.html", "front.png"

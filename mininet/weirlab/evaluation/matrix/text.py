@@ -20,13 +20,13 @@ from weirlab.evaluation.matrix.analysis import (
 )
 from weirlab.evaluation.shared import duels
 from weirlab.evaluation.shared.claims import missed, targets
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS, geometric_mean
 from weirlab.evaluation.shared.ratios import SAME, both_known, paired, paired_difference, paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean
 from weirlab.metrics.estimate import Estimate, student_t95
 from weirlab.report import results
+from weirlab.report.labels import NOTHING, count, paper_figure, shown
 from weirlab.report.model import Block, Bullets, Figure, Medium, Only, Paragraph, Prose, Section, Table, table
-from weirlab.report.words import NOTHING, count, paper_figure, shown
 
 TABLE2_ROWS = (
     (GOODPUT, "goodput, total, Mbit/s", 3),

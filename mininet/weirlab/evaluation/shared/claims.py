@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from weirlab.metrics.estimate import Estimate
+from weirlab.report.labels import shown
 from weirlab.report.model import Block, Bullets, Cell, Column, Folded, Paragraph, Prose, Section, table
-from weirlab.report.words import shown
 
 
 @dataclass(frozen=True)

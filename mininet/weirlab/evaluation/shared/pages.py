@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import matplotlib as mpl
 from matplotlib.figure import Figure as MplFigure
 
-from weirlab.evaluation.shared.words import GROUP_WORDS
+from weirlab.evaluation.shared.labels import GROUP_WORDS
 from weirlab.report import html, markdown, plots
 from weirlab.report.model import Choice, Report
 

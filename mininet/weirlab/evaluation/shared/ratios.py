@@ -100,14 +100,14 @@ def verdict(ratio: Estimate, less_is_better: bool) -> str | None:
 
 
 def at_most(ratio: Estimate, limit: float) -> bool | None:
-    """Whether the whole interval is up to the limit (True) or above it (False); None where it tells neither."""
+    """Whether the whole interval is up to the limit (True) or above it (False); None where it shows neither."""
     if ratio.mean is None or ratio.ci95 is None:
         return None
     return True if ratio.mean + ratio.ci95 <= limit else False if ratio.mean - ratio.ci95 > limit else None
 
 
 def at_least(ratio: Estimate, limit: float) -> bool | None:
-    """Whether the whole interval is from the limit on (True) or below it (False); None where it tells neither."""
+    """Whether the whole interval is from the limit on (True) or below it (False); None where it shows neither."""
     if ratio.mean is None or ratio.ci95 is None:
         return None
     return True if ratio.mean - ratio.ci95 >= limit else False if ratio.mean + ratio.ci95 < limit else None

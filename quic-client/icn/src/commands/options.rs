@@ -36,8 +36,8 @@ pub fn face(interface: &str) -> Result<PacketSocket, Fault> {
     })
 }
 
-/// Whom to believe, from `--ca` and `--insecure`. Says so if the file has a private key in it: whoever has that passes for the
-/// publisher.
+/// Whom to believe, from `--ca` and `--insecure`. Reports it if the file has a private key in it: whoever has that
+/// passes for the publisher.
 pub fn trust(ca: Option<&Path>, insecure: bool) -> Trust<'_> {
     if let Some(ca) = ca
         && std::fs::read(ca).is_ok_and(|pem| has_key(&pem))
@@ -79,7 +79,7 @@ pub fn shown(path: &Path) -> String {
 /// Receives what waits, a few batches of it, so that timers and other sockets have their turn.
 ///
 /// # Errors
-/// The interface is gone.
+/// The interface was removed.
 pub fn receive(face: &mut impl Face, mut take: impl FnMut(&crate::packet::Header, &[u8])) -> Result<(), Fault> {
     for _ in 0..4 {
         if !face.receive(&mut take).map_err(Fault::io("interface"))? {

@@ -197,7 +197,7 @@ impl Sending {
             }
             match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EINTR) => {}
-                // No room for any of them.
+                // The buffer is full.
                 Some(libc::EAGAIN) => {
                     self.counts.send_dropped_packets += (count - first) as u64;
                     break;
@@ -218,7 +218,7 @@ impl Receiving {
     /// Hands what waits to `take`, packet by packet: as many as one system call gives. Whether there may be more.
     ///
     /// # Errors
-    /// The interface is gone. One that is down is no error: it may come back.
+    /// The interface was removed. One that is down is no error: it may come back.
     pub fn receive(&mut self, take: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool> {
         let base = self.bytes.as_mut_ptr();
         for i in 0..BATCH {

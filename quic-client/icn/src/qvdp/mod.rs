@@ -152,7 +152,7 @@ pub struct Counts {
     pub nacks_sent: u64,
     /// Nacks not sent, because there were too many of late.
     pub nacks_withheld: u64,
-    /// Interests for a session of ours that asked too far ahead.
+    /// Interests for one of our sessions that asked too far ahead.
     pub interests_refused: u64,
 }
 

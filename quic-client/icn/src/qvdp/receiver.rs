@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const LOST_AFTER: u64 = 3;
 /// Shortest time after which an Interest is asked again.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// Segments behind the newest Data that are remembered, to tell late ones from duplicates.
+/// Segments behind the newest Data that are remembered, to distinguish late ones from duplicates.
 const REMEMBERED: u64 = 256;
 /// Segments from the oldest that is remembered to the newest that is asked for, at most.
 const SPAN: u64 = 4096;
@@ -73,7 +73,7 @@ pub(super) struct Receiver {
     /// The beginning of a datagram, and the flags of its pieces (reliable).
     beginning: Vec<u8>,
     beginning_flags: u8,
-    /// Interests are gone, because switches or the other side refused them: ask for all again.
+    /// Interests are lost, because switches or the other side refused them: ask for all again.
     refused: bool,
 }
 
@@ -422,7 +422,7 @@ impl Receiver {
         }
     }
 
-    /// An Interest of ours was refused.
+    /// One of our Interests was refused.
     pub(super) fn nack(&mut self, header: &Header, now: Instant, counts: &mut Counts, give: &mut Give) {
         match header.code {
             nack::QUOTA => self.credit.refused(self.round_trip(), now),

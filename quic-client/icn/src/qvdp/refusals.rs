@@ -9,8 +9,8 @@ use std::time::Instant;
 
 /// Of each kind, for all who ask together.
 const ALL: Refusals = Refusals::new(1024.0, 1000.0);
-/// For one session: more than it asks for at first (its Interests may have overtaken its opening), and then more than the
-/// rounds in which the other side comes to believe that the session is gone.
+/// For one session: more than it asks for at first (its Interests may have overtaken its opening), and then more than
+/// the rounds in which the other side comes to believe that the session has ended.
 const ONE: Refusals = Refusals::new(32.0, 8.0);
 /// Names that are remembered. Another one takes a place with a full bucket: then the budget of all holds.
 const NAMES: usize = 1024;
@@ -24,7 +24,7 @@ pub(super) enum Why {
     TooFar,
     /// It opens a session, but not as it should.
     Malformed,
-    /// It opens a session for which there is no room.
+    /// It opens a session beyond the limit.
     Full,
 }
 

@@ -157,7 +157,7 @@ impl Sender {
 
     fn flags_of(&self, ecn: Ecn, rest: bool, more: bool, waited: bool) -> u8 {
         let bit = |on: bool, flag: u8| if on { flag } else { 0 };
-        // Reliable: queues mark all, so that the receiver can tell what congestion took from what the link lost.
+        // Reliable: queues mark all, so that the receiver can distinguish losses by congestion from those of the link.
         let unmarked = self.reliable && ecn == Ecn::Off;
         let ecn = if unmarked { flags::ECT | flags::DROP_IF_CE } else { ecn.bits() };
         ecn | bit(rest, flags::REST) | bit(more, flags::MORE) | bit(waited, flags::WAITED)

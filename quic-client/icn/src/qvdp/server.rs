@@ -11,7 +11,7 @@ use crate::packet::{Header, Kind, flags};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// The converter beside an application that waits for connections. Applications are told apart by their session.
+/// The converter beside an application that waits for connections. Applications are distinguished by their session.
 #[derive(Debug)]
 pub struct Server {
     name: Name,

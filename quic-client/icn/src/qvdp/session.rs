@@ -17,8 +17,8 @@ const OPEN_AGAIN_MOST: Duration = Duration::from_secs(2);
 /// For so long after the opening a Nack may be about an Interest that overtook it.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// One Nack that says that there is no such session may be forged, or of a host that it is none of the business of. Then
-/// all is asked for again after this time, and so many such rounds without Data between them are believed.
+/// One Nack by which there is no such session may be forged, or of a host that it is none of the business of. Then all
+/// is asked for again after this time, and so many such rounds without Data between them are believed.
 const DOUBT_AGAIN: Duration = Duration::from_millis(300);
 const DOUBTS: u32 = 5;
 
@@ -55,7 +55,7 @@ pub(super) struct Session<A> {
     opened_at: Option<Instant>,
     /// Interests that were refused, because they overtook the opening, were asked for again.
     asked_anew: bool,
-    /// Rounds in which the other side said that it has no such session, and when to ask anew.
+    /// Rounds in which the other side denied the session, and when to ask anew.
     doubts: u32,
     doubt_at: Option<Instant>,
     datagram_at: Instant,

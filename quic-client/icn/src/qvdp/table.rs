@@ -202,7 +202,7 @@ impl<A: Copy> Table<A> {
         }
     }
 
-    /// At the end of a turn: sessions to which something happened ask for more.
+    /// At the end of an iteration: sessions to which something happened ask for more.
     pub(super) fn turn(&mut self, now: Instant, sink: &mut impl Sink<A>) {
         for id in std::mem::take(&mut self.touched) {
             let Some(session) = self.sessions.get_mut(&id) else { continue };

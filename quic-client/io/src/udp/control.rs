@@ -76,7 +76,7 @@ impl<'a> ControlWriter<'a> {
         ControlWriter { buffer, used_bytes: 0 }
     }
 
-    /// Length of what was written, in bytes.
+    /// Length of the written part, in bytes.
     pub(super) fn used_bytes(&self) -> usize {
         self.used_bytes
     }

@@ -65,10 +65,10 @@ impl RecvBatch {
         }
     }
 
-    /// Hands what waits at `socket` to `take`, datagram by datagram: as much as one system call gives, so that a socket
-    /// that is never empty leaves time for everything else. The descriptor stays readable while anything is left. An
-    /// error of the socket (a connected one reports that its peer's port is closed) comes after what was received
-    /// before it. Whether there may be more.
+    /// Hands the datagrams that wait at `socket` to `take`, datagram by datagram: as much as one system call gives, so
+    /// that a socket that is never empty leaves time for everything else. The descriptor stays readable while anything
+    /// is left. An error of the socket (a connected one reports that its peer's port is closed) comes after the
+    /// datagrams received before it. Whether there may be more.
     pub fn receive(&mut self, socket: &UdpSocket, mut take: impl FnMut(&mut [u8], Meta)) -> io::Result<bool> {
         let count = self.headers.len();
         loop {

@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from weirlab.report import plots, results
+from weirlab.report.labels import Variant
 from weirlab.report.model import Block, Cell, Column, Figure, Paragraph, Report, Row, Section, Table
 from weirlab.report.plots import HUES
-from weirlab.report.words import Variant
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
 from weirlab.topologies.access.metrics import METRICS
 from weirlab.topologies.access.report.compare import beside_peers, heads_of, named, relative_cell
-from weirlab.topologies.access.report.plots import all_plots, kind, one_of_each
-from weirlab.topologies.access.report.words import (
+from weirlab.topologies.access.report.labels import (
     checks,
     pair_in_words,
     path_names,
@@ -25,6 +24,7 @@ from weirlab.topologies.access.report.words import (
     spec_in_words,
     variant_in_words,
 )
+from weirlab.topologies.access.report.plots import all_plots, kind, one_of_each
 from weirlab.topologies.access.samples import read_samples
 
 ROWS: tuple[tuple[str | None, str, str, int], ...] = (

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weirlab.report import results
+from weirlab.report.labels import anywhere, estimated, shown
 from weirlab.report.model import (
     Block,
     Bullets,
@@ -21,9 +22,12 @@ from weirlab.report.model import (
     Term,
     table,
 )
-from weirlab.report.words import anywhere, estimated, shown
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
-from weirlab.topologies.campus.asked import (
+from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
+from weirlab.topologies.campus.report.labels import checks, has_in_words, in_words, run_counts
+from weirlab.topologies.campus.report.picture import picture
+from weirlab.topologies.campus.report.plots import chosen, timeline
+from weirlab.topologies.campus.requirements import (
     ALL,
     ALONE,
     APPLICATIONS,
@@ -35,10 +39,6 @@ from weirlab.topologies.campus.asked import (
     in_company,
     left_out,
 )
-from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
-from weirlab.topologies.campus.report.picture import picture
-from weirlab.topologies.campus.report.plots import chosen, timeline
-from weirlab.topologies.campus.report.words import checks, has_in_words, in_words, run_counts
 from weirlab.topologies.campus.samples import read_samples
 
 COLUMNS = (

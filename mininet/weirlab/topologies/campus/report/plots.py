@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from weirlab.report.labels import count
 from weirlab.report.plots import STAND_INS, STYLE, log_ticks, svg
-from weirlab.report.words import count
-from weirlab.topologies.campus.report.words import QUEUES, queue_name
+from weirlab.topologies.campus.report.labels import QUEUES, queue_name
 from weirlab.topologies.campus.samples import Course, Samples
 from weirlab.topologies.campus.sites import PATHS
 
@@ -87,7 +87,8 @@ def _is_receivers(queue: tuple[str, str]) -> bool:
 
 
 def timeline(samples: Mapping[str, Samples], spec: Mapping[str, Any]) -> str:
-    """The course of one seed's runs, variants over each other; what switches, queues and networks did in the first."""
+    """The course of one seed's runs, variants over each other; actions of switches, queues and networks in the
+    first."""
     labels, end_s = chosen(list(samples)), spec["duration_s"]
     first = samples[labels[0]]
     panels: list[tuple[str, float, Callable[[Axes, Samples, str, str], None]]] = [
@@ -213,7 +214,7 @@ def _beside(ax: Axes, title: str = "") -> None:
 
 
 def _events(axes: Sequence[Axes], samples: Samples, spec: Mapping[str, Any]) -> None:
-    """Fades as bands, moves as lines, what was killed as bands of another colour."""
+    """Fades as bands, moves as lines, kills as bands of another colour."""
     for fade in spec["fades"]:
         for ax in axes:
             ax.axvspan(fade["at_s"], fade["at_s"] + fade["for_s"], color=STAND_INS["faint"], alpha=0.6, lw=0)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weirlab.report.labels import plain
 from weirlab.report.model import Block, Cell, Column, Paragraph, Row, Section, Table
-from weirlab.report.words import plain
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
 
 DECISIONS_PRINTED = 8  # of a variant, on the terminal

@@ -3,8 +3,8 @@
 
 import re
 
+from weirlab.report.labels import anywhere, shown
 from weirlab.report.model import Block, Cell, Column, Folded, Row, Table
-from weirlab.report.words import anywhere, shown
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 

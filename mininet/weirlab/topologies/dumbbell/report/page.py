@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weirlab.report import results
+from weirlab.report.labels import Variant, anywhere
 from weirlab.report.model import Block, Figure, Report, Section, SideBySide
-from weirlab.report.words import Variant, anywhere
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS, METRICS
 from weirlab.topologies.dumbbell.report.compare import RATIOS, beside_ebpf, comparisons
 from weirlab.topologies.dumbbell.report.decisions import decisions
+from weirlab.topologies.dumbbell.report.labels import checks, in_words, run_counts, variant_in_words
 from weirlab.topologies.dumbbell.report.paced import by_flow, paced_rows
 from weirlab.topologies.dumbbell.report.plots import all_plots
 from weirlab.topologies.dumbbell.report.series import read_variants
-from weirlab.topologies.dumbbell.report.words import checks, in_words, run_counts, variant_in_words
 
 SETTINGS = "Settings: links, flows, and each variant"
 RATIO_NOTE = "mean of the ratios ± half the width of its 95 % interval."

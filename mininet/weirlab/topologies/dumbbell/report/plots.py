@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from weirlab.lab.rates import Capacity
 from weirlab.metrics.estimate import estimate
+from weirlab.report.labels import Variant
 from weirlab.report.plots import STAND_INS, STYLE, inside, legend, log_ticks, mean_over_rows, plane_scales, svg
-from weirlab.report.words import Variant
 from weirlab.topologies.dumbbell.report.series import CDF_AT, DELAY_BIN_S, GOODPUT_BIN_S
 from weirlab.topologies.dumbbell.samples import UNRESPONSIVE
 

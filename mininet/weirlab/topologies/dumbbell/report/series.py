@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weirlab.report import plots
+from weirlab.report.labels import Variant
 from weirlab.report.plots import HUES
-from weirlab.report.words import Variant
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST
@@ -37,7 +37,7 @@ class Series:
 
 
 def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
-    """The finished runs by variant, with what the plots need read from their samples."""
+    """The finished runs by variant, with the plots' series read from their samples."""
     by_label: dict[str, dict[int, RunResult]] = {}
     for run in summary.runs:
         by_label.setdefault(run.variant, {})[run.seed] = run

@@ -4,9 +4,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.report.words import NOTHING as NO_FIGURE
-from weirlab.report.words import count, paper_figure, shown
-from weirlab.topologies.edge.across import (
+from weirlab.report.labels import NOTHING as NO_FIGURE
+from weirlab.report.labels import count, paper_figure, shown
+from weirlab.topologies.edge.cross_run_stats import (
     CROSS_METRICS,
     NOTHING,
     UNICAST,
@@ -17,8 +17,8 @@ from weirlab.topologies.edge.across import (
     over_receivers,
     over_sizes,
 )
-from weirlab.topologies.edge.asked import MET, answers
 from weirlab.topologies.edge.report.paper import paper_points
+from weirlab.topologies.edge.requirements import MET, answers
 
 Line = tuple[str, list[tuple[str, str]]]
 HEADS = {

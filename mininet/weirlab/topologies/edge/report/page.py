@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any
 
 from weirlab.report import results
+from weirlab.report.labels import anywhere, estimated, paper_figure, shown
 from weirlab.report.model import Block, Cell, Column, Figure, Folded, Paragraph, Report, Row, Section, Table, Term
-from weirlab.report.words import anywhere, estimated, paper_figure, shown
 from weirlab.store.folder import ResultsFolder, Summary
-from weirlab.topologies.edge.across import Point, points_of
-from weirlab.topologies.edge.asked import answers, as_documents
+from weirlab.topologies.edge.cross_run_stats import Point, points_of
 from weirlab.topologies.edge.metrics import METRICS
 from weirlab.topologies.edge.report.compare import (
     ASKED_NOTE,
@@ -21,8 +20,9 @@ from weirlab.topologies.edge.report.compare import (
     paper_figure_of,
     tables,
 )
+from weirlab.topologies.edge.report.labels import checks, run_counts, spec_in_words, way_in_words
 from weirlab.topologies.edge.report.plots import all_plots
-from weirlab.topologies.edge.report.words import checks, run_counts, spec_in_words, way_in_words
+from weirlab.topologies.edge.requirements import answers, as_documents
 
 COLUMNS = (
     ("goodput_mean_mbit_s", "goodput, Mbit/s", 3),

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from weirlab.report.plots import DASHES, MARKERS, STAND_INS, STYLE, log_ticks, svg
-from weirlab.topologies.edge.across import Point, alike
+from weirlab.topologies.edge.cross_run_stats import Point, alike
 from weirlab.topologies.edge.report.compare import kilobytes
 from weirlab.topologies.edge.report.paper import HUANG, paper_points
 
@@ -122,7 +122,7 @@ def _figure(columns: int = 1, height: float = 3.4, **more: Any) -> tuple[Figure,
 
 
 def _legend(figure: Figure, ax: Axes) -> None:
-    """The legend above, in as many columns as the figure has room for."""
+    """The legend above, in as many columns as fit the figure."""
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         columns = int(figure.get_figwidth() / LEGEND_COLUMN_INCHES)

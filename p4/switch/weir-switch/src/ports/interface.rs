@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One interface: whether it can be a port, its sockets, and what is wrong with it in words.
+//! One interface: whether it can be a port, its sockets, and its faults in words.
 use crate::system::{self, Link};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;

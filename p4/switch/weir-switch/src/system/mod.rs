@@ -46,7 +46,7 @@ pub fn set_packet_option<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Resul
     set(fd.as_raw_fd(), libc::SOL_PACKET, name, value)
 }
 
-/// Buffer for what is sent, past the system's limit when allowed.
+/// Send buffer, past the system's limit when allowed.
 pub fn set_send_buffer(fd: &OwnedFd, bytes: libc::c_int) -> Result<()> {
     set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
         .or_else(|_| set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
@@ -119,7 +119,7 @@ pub struct Link {
     pub mtu: u32,
     /// It is up, and so is the other end.
     pub up: bool,
-    /// The kernel's number for what kind of frames it carries, `ARPHRD_...`.
+    /// The kernel's number of its link type, `ARPHRD_...`.
     pub hardware: u16,
 }
 
@@ -163,10 +163,10 @@ pub fn link_changes() -> Result<OwnedFd> {
     }
 }
 
-/// Reads and forgets what waits on a socket.
+/// Reads and drops the queue of a socket.
 pub fn discard(fd: &OwnedFd) {
     let mut buffer = [0u8; 8192];
-    // SAFETY: the buffer is as long as said. ENOBUFS (messages were lost) is as good as a message here.
+    // SAFETY: the buffer has the given length. ENOBUFS (messages were lost) is as good as a message here.
     while unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) } > 0
         || Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS)
     {}

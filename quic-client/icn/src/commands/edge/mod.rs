@@ -68,7 +68,7 @@ const MEMBERS_OF_UPLINK: usize = 50;
 const AGE_EVERY: Duration = Duration::from_secs(1800);
 const UNREACHABLE: &str = "the publisher can't be reached from this edge server";
 
-/// A connection to the publisher. `asks`: whose each thing is that is asked for there, by its number.
+/// A connection to the publisher. `asks`: the members of its requests, by number.
 struct Uplink {
     client: Client,
     asks: BTreeMap<u64, MemberId>,
@@ -101,7 +101,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?.concat();
     let identity = options.serving.identity()?;
     let group = Server::open(options.serving.listen, options.serving.tickets()?, || tls::server(&identity))?;
-    // A file that can't be read, or should not be here, is said now, not when the first subscriber comes.
+    // A file that can't be read, or should not be here, is reported now, not when the first subscriber comes.
     let trust = trust(options.ca.as_deref(), options.insecure);
     tls::client(trust.ca)?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
@@ -292,8 +292,8 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// A member is none of the publisher's any longer. Of one that was not heard any more nothing is said: it may be a
-    /// member elsewhere.
+    /// A member is none of the publisher's any longer. Of one that was not heard any more nothing is reported: it may
+    /// be a member elsewhere.
     fn unask(&mut self, member: MemberId, how: Leave) {
         let Some((id, ask)) = self.members.remove(&member) else { return };
         let Some(up) = self.uplinks.get_mut(&id) else { return };
@@ -304,7 +304,7 @@ impl Loop<'_> {
         }
     }
 
-    /// A connection to the publisher with room for a member more. None: there is no way to it.
+    /// A connection to the publisher with a free stream for one more member. None: the publisher can't be reached.
     fn uplink(&mut self, now: Instant) -> Result<Option<u64>, Fault> {
         if let Some((id, _)) = self.uplinks.iter().find(|(_, up)| up.asks.len() < MEMBERS_OF_UPLINK) {
             return Ok(Some(*id));

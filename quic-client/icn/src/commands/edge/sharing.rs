@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One manifest for all members of an object at an edge server: the first asks the publisher for it, the others for keys
-//! alone, and are told the manifest from here. Pure: what is to be asked and told comes back as [`Act`]s.
+//! One manifest for all members of an object at an edge server: the first asks the publisher for it, the others for
+//! keys alone, and get the manifest from here. Pure: requests and answers are returned as [`Act`]s.
 
 use crate::objects::object::keys::GroupKey;
 use crate::objects::object::lines::{ANY_VERSION, Answer, Request};
@@ -8,7 +8,7 @@ use crate::objects::object::manifest::Manifest;
 use crate::objects::object::sign::Signature;
 use std::collections::BTreeMap;
 
-/// Keys that are kept for a member while there is no manifest to tell with them: as many as a group has at once.
+/// Keys that are kept for a member while there is no manifest to send with them: as many as a group has at once.
 const MOST_KEPT_KEYS: usize = 64;
 
 /// Action for the caller.
@@ -16,7 +16,7 @@ const MOST_KEPT_KEYS: usize = 64;
 pub enum Act<M> {
     /// Ask the publisher for this member. An earlier request for it is not wanted any longer.
     Ask(M, Request),
-    /// Tell a member.
+    /// Answer a member.
     Tell(M, Answer),
 }
 
@@ -25,11 +25,11 @@ pub enum Act<M> {
 enum State {
     /// It asks in its own words, for the manifest or with one that it has.
     Asks,
-    /// It is to be told the manifest from here.
+    /// It is to get the manifest from here.
     Spared,
     /// The publisher has answered; the manifest of this version is to come.
     Waits { version: String, begin: u32, keys: Vec<GroupKey> },
-    /// It is a member; of this version, if that was told from here.
+    /// It is a member; of this version, if that was sent from here.
     Joined(Option<String>),
 }
 
@@ -108,7 +108,7 @@ impl<M: Copy + Ord> Sharing<M> {
         self.members.iter().find(|(_, m)| same(m)).map(|(id, _)| *id)
     }
 
-    /// The publisher said this for a member. An error is the last that it says.
+    /// The publisher answered this for a member. An error is its last answer.
     pub fn answer(&mut self, member: M, answer: Answer) -> Vec<Act<M>> {
         let Some(found) = self.members.get_mut(&member) else { return Vec::new() };
         let name = found.request.get.clone();
@@ -257,7 +257,7 @@ mod tests {
         sharing.get(3, request());
         assert_eq!(sharing.answer(3, begin(5, 30)), [Act::Tell(3, welcome(5, 30))]);
         assert_eq!(sharing.answer(3, Answer::Keys(keys(3))), [Act::Tell(3, Answer::Keys(keys(3)))]);
-        // Told again on another connection, it is keys.
+        // Repeated on another connection, it is keys.
         assert_eq!(sharing.answer(3, begin(5, 40)), [Act::Tell(3, Answer::Keys(keys(1)))]);
     }
 
@@ -323,8 +323,8 @@ mod tests {
     }
 
     proptest! {
-        /// A publisher that answers what is asked, in any order, while members come and go and the object changes: nobody
-        /// is left without an answer, and nobody is told of a version but the one of the keys that come with it.
+        /// A publisher that answers what is asked, in any order, while members come and go and the object changes:
+        /// nobody is left without an answer, and no member gets a version but the one of the keys that come with it.
         #[test]
         fn all_are_answered(steps in prop::collection::vec((0u8..8, 0u8..12), 0..200)) {
             let mut sharing = Sharing::default();

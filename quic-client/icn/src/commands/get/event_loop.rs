@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One wait per turn for the interface, the group channel and signals; one object after the other.
+//! One wait per iteration for the interface, the group channel and signals; one object after the other.
 
 use super::Options;
 use super::known_publishers::{Accepted, KnownPublishers};
@@ -168,7 +168,7 @@ impl Loop<'_> {
     /// Returns the fault that kept an object from being complete.
     ///
     /// # Errors
-    /// A fault that keeps all other objects from it too: the interface is gone, for example.
+    /// A fault that keeps all other objects from it too: the interface was removed, for example.
     fn fetch(&mut self, name: &Name, current: &mut Current, began: Instant) -> Result<Option<Fault>, Fault> {
         self.group.get(OBJECT, name, began)?;
         let mut tick = began + TICK;

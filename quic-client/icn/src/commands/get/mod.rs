@@ -69,7 +69,7 @@ pub struct Options {
     /// Ask again for what was not answered after so many smoothed response times (1 to 100)
     #[arg(long, default_value_t = 8.0, value_parser = beta, value_name = "N", help_heading = "Asking again")]
     beta: f64,
-    /// Count nothing as lost for a gap: the timer alone tells
+    /// Count nothing as lost for a gap: by the timer alone
     #[arg(long, help_heading = "Asking again")]
     no_gaps: bool,
     /// Ask again for what was lost itself, though the publisher has repair symbols in its place (publish --repair)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One wait per turn for the interface, the group channel, standard input and signals.
+//! One wait per iteration for the interface, the group channel, standard input and signals.
 
 use super::Options;
 use super::directory::{Directory, Opened, Stamp};

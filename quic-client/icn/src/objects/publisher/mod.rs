@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 
 /// Members that leave within this time cost one new key together.
 const REKEY_EVERY: Duration = Duration::from_secs(1);
-/// Anyone can come and leave again: so many new keys at once, then one more in each of these times. Caches and members keep
-/// 64, and there are 2^15. A file's content is the same under each of them, and whoever comes back gets it.
+/// Anyone can come and leave again: so many new keys at once, then one more in each of these times. Caches and members
+/// keep 64, and there are 2^15. A file's content is the same under each of them, and a member that comes back gets it.
 const REKEYS_LIVE: (f64, Duration) = (32.0, Duration::from_secs(15));
 const REKEYS_FILE: (f64, Duration) = (4.0, Duration::from_secs(60));
 /// Objects offered at once; without members the one that was asked for least recently goes.
@@ -55,7 +55,7 @@ const RECENTLY: Duration = Duration::from_millis(500);
 /// For names and segments that there never were. Right subscribers ask for such only when a file was replaced, and need
 /// eight Nacks to believe it.
 const FILE_REFUSALS: Refusals = Refusals::new(256.0, 100.0);
-/// For segments of live streams: right subscribers ask for what is gone when they fell behind.
+/// For segments of live streams: right subscribers ask for lost segments when they fell behind.
 const LIVE_REFUSALS: Refusals = Refusals::new(1024.0, 1000.0);
 
 /// Of Interests that ask past all memories (flag `FRESH`): each is sealed anew, and on a bridge no switch has a quota for them. Beyond,
@@ -77,7 +77,7 @@ pub trait Content {
 /// Why an object can't be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum OfferError {
-    /// Its name has no room for what packets add to it.
+    /// Its name is too long for the suffix in packets.
     #[error("{0}")]
     Name(#[from] NameError),
     /// Other objects with members fill the memory.
@@ -200,7 +200,7 @@ impl Publisher {
     /// the same: then only the place it is read from changes, and members and keys stay.
     ///
     /// # Errors
-    /// There is no room, or the name is too long.
+    /// The limit is reached, or the name is too long.
     pub fn offer(
         &mut self,
         name: &Name,
@@ -306,7 +306,7 @@ impl Publisher {
         }
     }
 
-    /// Someone becomes a member; what to tell it.
+    /// Someone becomes a member; returns its answer.
     pub fn join(&mut self, id: ObjectId, now: Instant) -> Option<Answer> {
         self.enter(id);
         self.tell(id, None, None, now)
@@ -617,7 +617,7 @@ impl std::fmt::Debug for Publisher {
     }
 }
 
-/// The time within which an Interest tells where a group is.
+/// The time within which an Interest shows where a group is.
 fn is_recent(then: Instant, now: Instant) -> bool {
     now.saturating_duration_since(then) < RECENTLY
 }

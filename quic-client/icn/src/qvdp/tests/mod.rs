@@ -217,7 +217,7 @@ fn a_flood_for_no_session_is_answered_by_few() {
         assert_eq!(counts.nacks_sent, out.packets.len() as u64);
         assert_eq!(counts.nacks_sent + counts.nacks_withheld, 17 * u64::from(flood));
     }
-    // Openings that are none, and such for which there is no room, have another budget, which is bounded too.
+    // Openings that are none, and such beyond the limit, have another budget, which is bounded too.
     let (now, mut out) = (world.now, Out::default());
     for session in 1..=5000 {
         let (header, payload) = forged_opening(session, "/weir/hosts/greedy");
@@ -405,7 +405,7 @@ fn what_rests_does_not_keep_others_back_for_ever() {
         let mut data = |receiver: &mut Receiver, segment, flags, now| {
             receiver.data(&Header::data(&web, segment, flags), b"datagram", now, &mut counts, &mut |_, _| {});
         };
-        // 64 are out, which were asked for at three times. Then a switch says that this is too much.
+        // 64 are out, which were asked for at three times. Then a switch refuses.
         for (segment, now) in [(0, start + 20 * MS), (1, start + 41 * MS)] {
             data(&mut receiver, segment, flags::WAITED, now);
             asked(&mut receiver, now);

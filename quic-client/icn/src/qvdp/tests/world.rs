@@ -238,7 +238,7 @@ impl World {
                 _ => panic!("{sent_ecn:?} became {ecn:?}"),
             }
             if side == S && first {
-                // The client's port is not told to the server: the tests' applications use one port at a time.
+                // The client's port is not sent to the server: the tests' applications use one port at a time.
                 let port = self.application_of.len() as u16 + 1;
                 self.application_of.insert(port, application);
             }

@@ -107,7 +107,7 @@ pub struct Setup {
     /// The publisher has repair symbols.
     pub repair: bool,
     pub beta: f64,
-    /// A gap tells of a loss, and not the timer alone.
+    /// A gap shows a loss, and not the timer alone.
     pub gaps: bool,
     /// When the publisher's link begins to stand still, how long it does, and how often.
     pub stalls: Option<(Duration, Duration, Duration)>,

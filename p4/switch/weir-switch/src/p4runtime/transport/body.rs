@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A request's bytes before they are decoded: gathered whole, and looked at for what they would become. A field of a
-//! message takes two bytes on the wire and hundreds once it is decoded, so that fields are counted and not only bytes.
+//! A request's bytes before they are decoded: gathered whole, and checked for their decoded size. A field of a message
+//! takes two bytes on the wire and hundreds once it is decoded, so that fields are counted and not only bytes.
 use crate::p4runtime::proto::p4::config::v1::P4Info;
 use crate::p4runtime::proto::p4::v1 as pb;
 use http_body::{Body as HttpBody, Frame};
@@ -86,7 +86,7 @@ impl BufferedMessage {
         Ok(BufferedMessage { bytes: bytes.into(), taken: false, _budget: taken })
     }
 
-    /// The message without gRPC's header; what is cut off or compressed is nothing here, and refused by who decodes it.
+    /// The message without gRPC's header; a truncated or compressed one is empty here, and rejected by the decoder.
     pub fn message(&self) -> &[u8] {
         announced(&self.bytes).and_then(|n| self.bytes.get(PREFIX_BYTES..PREFIX_BYTES + n)).unwrap_or_default()
     }
@@ -121,7 +121,7 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The next field of a message: its number, its wire type, and what is in it if that is bytes or a message.
+/// The next field of a message: its number, its wire type, and its content if that is bytes or a message.
 fn next<'a>(rest: &mut &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
     let tag = varint(rest)?;
     let length = match tag & 7 {

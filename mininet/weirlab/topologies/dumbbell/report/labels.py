@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from weirlab.report import results
+from weirlab.report.labels import count, plain
 from weirlab.report.model import Check, State
-from weirlab.report.words import count, plain
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.metrics import (
     DELAY_OUTSIDE_FLOOR_MS,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
-from weirlab.topologies.keeping import (
+from weirlab.topologies.cache_key import (
     EBPF,
     FLOOR_BYTES,
     FLOOR_S,
@@ -27,6 +26,7 @@ from weirlab.topologies.keeping import (
     Patterns,
     Spec,
 )
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
 
 DRIVER = ("drive", "hops", "network", "topology", "traffic")
 SOURCES: dict[str, Patterns] = {
@@ -55,7 +55,7 @@ SOURCES: dict[str, Patterns] = {
     "tuner": TUNER,
 }
 FIGURES = (
-    "bands", "course", "fairness", "hops", "metrics", "paced", "return_way", "samples", "senders", "traffic",
+    "bands", "fairness", "hops", "metrics", "paced", "return_way", "samples", "senders", "step_response", "traffic",
 )  # fmt: skip
 # For each packet that the bottleneck carries a run writes a line there, and one at each other place where packets are
 # timed, if this one is; packed they make a tenth of it.
@@ -68,7 +68,7 @@ TUNER_S = 3.0
 
 
 class DumbbellKeeping(Keeping):
-    """Its samples are what the report is made of, and the tuner's decisions beside them."""
+    """The report is made of its samples, and the tuner's decisions beside them."""
 
     not_the_runs = (*Keeping.not_the_runs, "compares")
     figures = (

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.topologies.edge.across import points_of
-from weirlab.topologies.edge.asked import FIGURES, MET, MISSED, NOT_ASKED, OPEN, answers, as_documents
+from weirlab.topologies.edge.cross_run_stats import points_of
+from weirlab.topologies.edge.requirements import FIGURES, MET, MISSED, NOT_ASKED, OPEN, answers, as_documents
 
 FIGURE = {asked.metric: asked for asked in FIGURES}
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from weirlab.report import results
+from weirlab.report.labels import count
 from weirlab.report.model import Check
-from weirlab.report.words import count
 from weirlab.store.folder import Summary
 from weirlab.topologies.edge.deploy import LOCAL
 

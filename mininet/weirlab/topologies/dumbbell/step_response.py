@@ -50,7 +50,7 @@ PEAK_MOST_HZ = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """One step and its phase, in s from the run's start; `limit_s` is what it may take to settle."""
+    """One step and its phase, in s from the run's start; `limit_s` is its limit for settling."""
 
     at_s: float
     end_s: float
@@ -69,8 +69,8 @@ class Response:
 
 @dataclass(frozen=True)
 class Peak:
-    """The highest peak of a spectrum over its floor: how many times the floor, where, and the root mean square of what
-    is above the floor there."""
+    """The highest peak of a spectrum over its floor: how many times the floor, where, and the root mean square of the
+    part above the floor there."""
 
     ratio: float
     hz: float
@@ -117,7 +117,7 @@ def capacity_bits(spec: Mapping[str, Any], begin_s: float, end_s: float) -> floa
 
 
 def binned(t_us: np.ndarray, values: np.ndarray, begin_s: float, end_s: float, bin_s: float) -> tuple[np.ndarray, ...]:
-    """Mean and sum of what happened in each bin between two times; the mean is 0 where nothing did: an empty queue."""
+    """Mean and sum of the events in each bin between two times; the mean is 0 where nothing did: an empty queue."""
     bins = max(1, int((end_s - begin_s) / bin_s + 1e-9))
     place = np.floor((t_us / 1e6 - begin_s) / bin_s).astype(int)
     inside = (place >= 0) & (place < bins)
@@ -135,7 +135,7 @@ def ahead(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def response(delay_ms: np.ndarray, use: np.ndarray, target_ms: float, limit_s: float) -> Response:
-    """Step response of a queue: its delay, and the share of the capacity in force that the link carried, in each BIN_S
+    """Step response of a queue: its delay, and the share of the present capacity that the link carried, in each BIN_S
     of the step's phase."""
     smooth = round(SMOOTH_S / BIN_S)
     delay, use = (ahead(values, smooth) for values in (delay_ms, use))
@@ -155,7 +155,7 @@ def response(delay_ms: np.ndarray, use: np.ndarray, target_ms: float, limit_s: f
 def responses(
     t_us: np.ndarray, delay_us: np.ndarray, size_bytes: np.ndarray, spec: Mapping[str, Any]
 ) -> list[tuple[Step, Response]]:
-    """A run's steps and what came of each, from what left the queue under test."""
+    """A run's steps and their responses, from departures of the queue under test."""
     found = []
     for step in steps_of(spec):
         delay_ms, _ = binned(t_us, delay_us / 1e3, step.at_s, step.end_s, BIN_S)
@@ -169,7 +169,7 @@ def responses(
 
 
 def quiet_stretch_s(spec: Mapping[str, Any]) -> tuple[float, float]:
-    """The longest time after warm-up without a step in it, what a step may take to settle left out."""
+    """The longest time after warm-up without a step in it, without the settling limit of a step."""
     steps = steps_of(spec)
     first = steps[0].at_s if steps else spec["duration_s"]
     stretches = [(spec["warmup_s"], first)]
@@ -215,7 +215,7 @@ def spectral_peak(values_ms: np.ndarray, bin_s: float = SPECTRUM_BIN_S) -> Peak 
 def course_metrics(
     t_us: np.ndarray, delay_us: np.ndarray, size_bytes: np.ndarray, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The figures of this page for one run, from what left the queue under test."""
+    """The figures of this page for one run, from departures of the queue under test."""
     found: dict[str, Any] = {}
     answers = responses(t_us, delay_us, size_bytes, spec)
     if answers:

@@ -3,8 +3,8 @@
 
 import pytest
 
-from weirlab.topologies.campus import asked
-from weirlab.topologies.campus.asked import MET, MISSED, OPEN
+from weirlab.topologies.campus import requirements
+from weirlab.topologies.campus.requirements import MET, MISSED, OPEN
 
 GOOD = {
     "request_p99_ms": 100.0, "voice_delay_p99_ms": 20.0, "upload_mbit_s": 5.0, "upload_rtt_mean_ms": 40.0,
@@ -17,7 +17,7 @@ BAD = {
 
 
 def verdicts(found):
-    return {(aim.metric, aim.beside): verdict for aim, _, verdict in asked.answers(found)}
+    return {(aim.metric, aim.beside): verdict for aim, _, verdict in requirements.answers(found)}
 
 
 def test_all_aims_are_met_or_missed_by_ratio():
@@ -39,9 +39,9 @@ def test_what_was_not_run_is_not_told():
 
 
 def test_seeds_are_compared_with_themselves():
-    value = asked.ratio({1: {"x": 2.0}, 2: {"x": 40.0}, 3: {"x": 1.0}}, {1: {"x": 1.0}, 2: {"x": 20.0}}, "x")
+    value = requirements.ratio({1: {"x": 2.0}, 2: {"x": 40.0}, 3: {"x": 1.0}}, {1: {"x": 1.0}, 2: {"x": 20.0}}, "x")
     assert (value.mean, value.ci95, value.n) == (2.0, 0.0, 2)
-    assert asked.difference({1: {"x": 3.0}}, {1: {"x": None}}, "x").mean is None
+    assert requirements.difference({1: {"x": 3.0}}, {1: {"x": None}}, "x").mean is None
 
 
 def test_a_system_that_makes_another_worse_is_named():
@@ -50,7 +50,7 @@ def test_a_system_that_makes_another_worse_is_named():
         "without-aqm": {1: GOOD, 2: GOOD},
         "without-pbq": {1: {**GOOD, "upload_mbit_s": 3.9}, 2: {**GOOD, "upload_mbit_s": 4.1}},
     }
-    assert [(variant, metric) for variant, metric, _ in asked.costs(found)] == [("without-aqm", "upload_mbit_s")]
+    assert [(variant, metric) for variant, metric, _ in requirements.costs(found)] == [("without-aqm", "upload_mbit_s")]
 
 
 def test_a_system_alone_stands_beside_all_together():
@@ -59,14 +59,14 @@ def test_a_system_alone_stands_beside_all_together():
         "alone-pbq": {1: {"upload_mbit_s": 4.0}, 2: {"upload_mbit_s": 4.0, "handover_gap_ms": 9.0}},
         "without-pbq": {1: GOOD, 2: GOOD},
     }
-    ((variant, metric, alone, together, over),) = asked.in_company(found)
+    ((variant, metric, alone, together, over),) = requirements.in_company(found)
     assert (variant, metric, alone.mean, together.mean, over.mean) == ("alone-pbq", "upload_mbit_s", 4.0, 2.5, 0.625)
-    assert list(asked.in_company({key: found[key] for key in ("alone-pbq", "without-pbq")})) == []
-    assert asked.left_out(found) == ["without-pbq"]
+    assert list(requirements.in_company({key: found[key] for key in ("alone-pbq", "without-pbq")})) == []
+    assert requirements.left_out(found) == ["without-pbq"]
 
 
 def test_documents_say_what_was_asked():
-    document = asked.as_documents({"all": {1: GOOD}, "none": {1: BAD}})[0]
+    document = requirements.as_documents({"all": {1: GOOD}, "none": {1: BAD}})[0]
     assert document["asked"] == "at most 0.5"
     assert document["mean"] == pytest.approx(0.25)
     assert (document["n"], document["met"]) == (1, MET)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import count
-from weirlab.topologies.edge.across import (
+from weirlab.report.labels import count
+from weirlab.topologies.edge.cross_run_stats import (
     UNICAST_NAMES,
     Point,
     alike,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.keeping import (
+from weirlab.topologies.cache_key import (
     FLOOR_BYTES,
     FLOOR_S,
     LAB,
@@ -29,7 +29,7 @@ SOURCES: dict[str, Patterns] = {
         ),
         "mininet/weirlab/run/runner.py",
     ),
-    # The switches are told of names and read the gains of the profile themselves.
+    # The switches get the names and read the gains of the profile themselves.
     "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
     "quic": QUIC,  # of weir-icn, too
     "icn": NAMES,
@@ -48,7 +48,7 @@ class EdgeKeeping(Keeping):
 
     figures = (
         "mininet/weirlab/metrics/*.py",
-        *(f"mininet/weirlab/topologies/edge/{name}.py" for name in ("across", "metrics", "samples", "tree")),
+        *(f"mininet/weirlab/topologies/edge/{name}.py" for name in ("cross_run_stats", "metrics", "samples", "tree")),
     )
     kept = Kept(
         notes=(

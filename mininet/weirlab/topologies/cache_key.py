@@ -24,7 +24,7 @@ LAB: Patterns = (
     "mininet/weirlab/lab/kernels.py",
     "mininet/weirlab/paths.py",
 )
-QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # what weir-client and weir-server are made of
+QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # crates of weir-client and weir-server
 # Parts that only a learned congestion control runs.
 LEARNED_CC: Patterns = ("quic-client/core/src/congestion/pbq/*.rs", "quic-client/core/src/report/trajectory.rs")
 QUIC: Patterns = (
@@ -82,9 +82,9 @@ class Keeping(ABC):
     """Differences between the topologies in keeping runs. An object holds no state."""
 
     not_the_runs: Patterns = ("scenario", "variant", "warmup_s", "reference_target_ms")
-    """Of a spec, what no program in the lab acts on: names, and what figures are made with."""
+    """Of a spec, keys without effect in the lab: names, and settings of the figures."""
     figures: Patterns
-    """The sources of what turns samples into figures."""
+    """The sources of the code that turns samples into figures."""
     kept = Kept(notes=("stdout", "stderr", "log-*.txt", "qdiscs.json"))
     """Files kept of a run's folder."""
 

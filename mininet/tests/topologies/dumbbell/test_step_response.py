@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.topologies.dumbbell.course import (
+from weirlab.topologies.dumbbell.step_response import (
     BIN_S,
     SPECTRUM_BIN_S,
     Step,

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weirlab.report import results
+from weirlab.report.labels import Variant, count, plain
 from weirlab.report.model import Check, State
-from weirlab.report.words import Variant, count, plain
 from weirlab.scenario.policies import WEIGHTS
 from weirlab.store.folder import Summary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.keeping import (
+from weirlab.topologies.cache_key import (
     FLOOR_BYTES,
     FLOOR_S,
     LAB,
@@ -38,7 +38,7 @@ SECONDS_PER_TASK = 0.01
 
 
 class AccessKeeping(Keeping):
-    """The client's events are samples; the oracle's plan says what it was told."""
+    """The client's events are samples; the oracle's plan is in the spec."""
 
     figures = (
         "mininet/weirlab/metrics/*.py",

@@ -90,7 +90,7 @@ def by_variant(runs: Sequence[tuple[str, int, Figures]]) -> dict[str, dict[int, 
 
 
 def paired(these: BySeed, those: BySeed, metric: str, of: Callable[[float, float], float | None]) -> Estimate:
-    """The mean over seeds of what each seed's two figures make; nothing where a run has no figure."""
+    """The mean over seeds of the result of each seed's two figures; nothing where a run has no figure."""
     values: list[float | None] = []
     for seed in sorted(set(these) & set(those)):
         one, other = these[seed].get(metric), those[seed].get(metric)
@@ -109,7 +109,7 @@ def difference(these: BySeed, those: BySeed, metric: str) -> Estimate:
 
 
 def answers(found: Mapping[str, BySeed]) -> Iterator[tuple[Aim, Estimate, str]]:
-    """Each aim that the runs say something of, what came out, and whether it is met."""
+    """Each target with figures in the runs, its result, and whether it is met."""
     for aim in AIMS:
         if ALL not in found or (aim.beside and aim.beside not in found):
             continue

@@ -55,7 +55,7 @@ def describe_key(entry: TableEntry, table: Table) -> str:
 
 
 SECRET_PARAMS = ("hash_key_low", "hash_key_high")
-"""Action parameters that are worth something to an attacker: they are not said."""
+"""Action parameters that are worth something to an attacker: they are not shown."""
 
 
 def describe_call(call: Call, info: P4Info) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.keeping import (
+from weirlab.topologies.cache_key import (
     EBPF,
     FLOOR_BYTES,
     FLOOR_S,
