@@ -17,6 +17,7 @@ from hypothesis import settings
 
 settings.register_profile("weir", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # of ./run check
+settings.register_profile("fuzz", deadline=None, max_examples=300)  # of ./run fuzz, again and again
 settings.load_profile("weir")
 
 TIERS = ("default", "long", "release")
@@ -71,7 +72,7 @@ TABLE = (
     # Published vulnerabilities of packages, where their databases can be reached.
     ("long", "tests/setup/test_dependencies.py"),
     # Training, where PyTorch is (setup/test.sh).
-    ("long", "quic-client/train/tests/test_torch_"),
+    ("long", "train/tests/test_torch_"),
 )
 """Tier of a test: that of the last row whose regular expression matches the beginning of the test's id; `default` if no
 row matches. tests/structure/test_tiers.py checks that each row decides the tier of a test."""

@@ -99,7 +99,7 @@ done_already() {
   case $1 in
     python) [ -x "$build/venv/bin/python" ] && cmp -s "$root/setup/requirements.txt" "$build/venv/weir-lock" ;;
     trainer)
-      [ -x "$build/venv-train/bin/python" ] && cmp -s "$root/quic-client/train/requirements.txt" "$build/venv-train/weir-lock" ;;
+      [ -x "$build/venv-train/bin/python" ] && cmp -s "$root/train/requirements.txt" "$build/venv-train/weir-lock" ;;
     prometheus) [ -d "$build/prometheus" ] ;;
     go_peers) ! command -v go >/dev/null || stamped go_peers ;; # without Go there is nothing to do, and tests are skipped
     first_look) done_already kernel && done_already rust && done_already p4 ;; # then the demo begins at once
@@ -145,7 +145,7 @@ environment() {
 
 python() { environment venv setup/requirements.txt python.log; }
 
-trainer() { environment venv-train quic-client/train/requirements.txt trainer.log; }
+trainer() { environment venv-train train/requirements.txt trainer.log; }
 
 # Cargo on PATH, of the version wanted; or one line that says what to do.
 toolchain() {

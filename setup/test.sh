@@ -54,9 +54,9 @@ for workspace in $RUST_TESTED; do
     --manifest-path "${workspace%:*}/Cargo.toml" "${ignored[@]}" || failed="$failed ${workspace%:*}"
 done
 if [ "$tier" != default ]; then
-  step "pytest: quic-client/train with PyTorch"
+  step "pytest: train with PyTorch"
   if [ -x "$root/build/venv-train/bin/python" ]; then
-    "$root/build/venv-train/bin/python" -m pytest -p no:cacheprovider -q quic-client/train || failed="$failed trainer"
+    "$root/build/venv-train/bin/python" -m pytest -p no:cacheprovider -q train || failed="$failed trainer"
   else
     echo "SKIPPED: ./run train alone installs PyTorch (3 GB); where it is, its tests run here"
   fi
@@ -64,6 +64,10 @@ fi
 step "pytest, which began with the linters"
 tail -n +1 -f --pid="$tests" "$log"
 wait "$tests" || failed="$failed pytest"
+if [ "$tier" != default ]; then
+  step "fuzz targets, ten minutes each"
+  "$root/setup/fuzz.py" || failed="$failed fuzz"
+fi
 if [ -n "$failed" ]; then
   echo "failed in the $tier tier:$failed; what went wrong stands above" >&2
   exit 1

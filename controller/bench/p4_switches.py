@@ -16,7 +16,7 @@ from pathlib import Path
 PORTS_A_SWITCH = 500
 FIRST_GRPC_PORT = 9559
 MARGIN = 0.8
-"""A port is told to report after this part of the interval, so that each packet, one an interval, brings a report."""
+"""A port reports after this part of the interval, so that each packet, one an interval, brings a report."""
 
 
 def p4_switches(ports: int, every_ms: int, folder: Path) -> str:

@@ -217,8 +217,8 @@ def measure(
     beside: dict[int, str],
     warm_up_s: float,
 ) -> tuple[list[dict], int]:
-    """CPU and memory of a command's processes and of those `beside` it, once it has said that it is ready, several
-    times in a row; and the lines that it wrote in that time."""
+    """CPU and memory of a command's processes and of those `beside` it, once it is ready, several times in a row; and
+    the lines that it wrote in that time."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "controller")},
@@ -232,7 +232,7 @@ def measure(
         os.set_blocking(process.stdout.fileno(), True)
         lines = itertools.count()
         drain = ThreadPoolExecutor(1).submit(lambda: [next(lines) for _ in process.stdout] and None)
-        time.sleep(warm_up_s)  # what happens at the start is not what a port costs
+        time.sleep(warm_up_s)  # start-up work is no cost of a port
         lines_before = next(lines)
         windows = [window(family(process.pid) | beside, seconds) for _ in range(repetitions)]
         written = next(lines) - lines_before - 1

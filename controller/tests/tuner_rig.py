@@ -33,7 +33,7 @@ GENTLE = dataclasses.replace(
     STEEP, interval_us=15_000, kp=20.0, ki=0.5, z1=1.0004, z2=1.0002, z3=0.9998, min_delay_share=0.3,
     space_least=1.0, space_most=2.0, delay_bound_share=1.25, delay_bound_slope=3906.0,
 )  # fmt: skip
-"""The same with low gains, evenly spaced hits and a bound in time."""
+"""The same with low gains, evenly spaced drops and marks, and a bound in time."""
 
 
 @dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `weir` command: what an operator does to data planes. `weir`, `./run weir`, or `python -m weir.cli`.
+"""The `weir` command: an operator's access to data planes. `weir`, `./run weir`, or `python -m weir.cli`.
 
 Each command has a module of its own with `main(words) -> exit status`, imported only when it is asked for: a tuner
 beside an eBPF queue has no use for gRPC, and start-up is time.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden model of the coupled law for L4S: docs/design/coupled.md step by step, clear rather than fast.
 
-Band C is the law's (`weir.law`); here is what happens in band L, which follows the law's U. Pure. As in `weir.law`
-every number is checked against the width that the page promises it, and raises WidthError beyond.
+Band C is the law's (`weir.law`); this module has band L, which follows the law's U. Pure. As in `weir.law` every number
+is checked against the width that the page promises it, and raises WidthError beyond.
 
 Sources: RFC 9332 2.1, 2.5, 4.2 and appendix A.
 """

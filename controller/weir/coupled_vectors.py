@@ -28,7 +28,7 @@ CASES = {
 
 
 def _around(*values: int, most: int) -> list[int]:
-    """Each value and its neighbours, those that are 0 .. most, in order."""
+    """Each value and the values next to it, those that are 0 .. most, in order."""
     return sorted({near for value in values for near in (value - 1, value, value + 1) if 0 <= near <= most})
 
 

@@ -308,7 +308,7 @@ def marking_u_q40(state: State, params: Params) -> int:
 
 
 def markable(state: State, params: Params, tau_us: int) -> bool:
-    """Whether an ECT packet that meets a delay of `tau_us` is marked if it is hit, not dropped (RFC 8033 5.1)."""
+    """Whether an ECT packet that meets a delay of `tau_us` is marked, not dropped (RFC 8033 5.1)."""
     in_time = not params.ecn_drop_us or tau_us < params.ecn_drop_us
     return params.ecn_bound_q32 > 0 and marking_u_q40(state, params) >> 8 <= params.ecn_bound_q32 and in_time
 
@@ -327,7 +327,7 @@ def decide(
     """Verdict for one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
 
     `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits. `spacing` is what was left by the
-    verdict before. `size`: what `arrival` said of its flow; looked at only where `share_least_q16` is not 0.
+    verdict before. `size`: `arrival`'s result for its flow; used only where `share_least_q16` is not 0.
     """
     _unsigned("backlog_bytes", backlog_bytes, 64)
     _unsigned("rand_a", rand_a, 32)

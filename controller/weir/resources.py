@@ -14,7 +14,7 @@ PROFILES = _PACKAGE / "profiles"
 """`NAME.toml` for each profile."""
 
 P4_PROGRAMS = _PACKAGE / "p4_source" / "programs"
-"""`NAME.p4` for each program; what it includes is where it looks for it, in ../include."""
+"""`NAME.p4` for each program; its included files are in their place, in ../include."""
 
 _BUILD = _PACKAGE / "build.txt"
 """In Weir's Debian package: version and commit."""

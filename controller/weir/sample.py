@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Sample:
     """The state of one queue. Counters are totals since the program was loaded, and may start anew.
 
-    delay_us: as the law has it (Cao Eq. 1, or the sojourn time). u: the law's output, 0 .. 1; drop_probability: what a
-    packet meets, U squared where the law squares. rate_bit_s: departures while the queue was busy, None while unknown.
+    delay_us: as the law has it (Cao Eq. 1, or the sojourn time). u: the law's output, 0 .. 1; drop_probability: a
+    packet's, U squared where the law squares. rate_bit_s: departures while the queue was busy, None while unknown.
     passed_*: entered the queue and were not dropped. config_id: changes with every change of gains, None where the
     device has no such thing. age_us: since the law's last step, rate_age_us: since the rate was measured; None where
     that is not told. trouble: what is wrong with the queue, "" for nothing.

@@ -25,7 +25,7 @@ PROFILE_BYTES_MAX = 2**20
 
 
 class SettingsError(ValueError):
-    """A file or a word that is no setting: which one, what is wrong, what would be right."""
+    """A file or a word that is no setting: its text, fault, right form."""
 
 
 def one_of(known: Iterable[str]) -> str:
@@ -171,7 +171,7 @@ def profile(name: str, folder: Path = Path()) -> Gains:
 
 
 def closest_profile(gains: Gains) -> tuple[str, dict[str, tuple[Value, Value]]]:
-    """The profile that differs in the fewest keys, and what differs: (the profile's, these gains')."""
+    """The profile that differs in the fewest keys, and the differences: (the profile's, these gains')."""
     found = {name: differences(profile(name), gains) for name in profile_names()}
     name = min(found, key=lambda name: len(found[name]))
     return name, found[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for terminals and logs: what others said, and times for people."""
+"""Text for terminals and logs: escaped text of others, and times for people."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ PLAIN = replace(
     ecn_weight_shift=0,
     ecn_drop_us=0,
 )
-"""`tuned` with independent hits and without bounds in time: what the cases of a single mechanism start from."""
+"""`tuned` with independent drops and marks, and without bounds in time: what the cases of a single mechanism start
+from."""
 LINEAR_IDLE = replace(PAPER, integral_drop_max=3, idle_halflife_us=15000, ecn_bound_q32=2**28)
 EXTREMES = {
     "greatest": Params(**{name: most for name, (_, most) in RANGES.items()}),
@@ -56,7 +57,7 @@ SHARED = replace(
     delay_guard_bytes=1514,
     share_least_q16=65536 * 11 // 10,
 )
-"""Hits wait for large flows; of these all pay beyond 1.25 targets, and of all flows beyond 1.75."""
+"""Drops and marks wait for large flows; of these all pay beyond 1.25 targets, and of all flows beyond 1.75."""
 SECOND_US = 1_000_000
 
 
@@ -320,7 +321,8 @@ def decide(tape: Tape) -> None:
 
 
 def spacing(tape: Tape) -> None:
-    """Hits spaced by the sum of probabilities: its two limits, what holds it, what sets it back, p = 0 and p = 1."""
+    """Drops and marks spaced by the sum of probabilities: its two limits, what holds it, what sets it back, p = 0 and p
+    = 1."""
     even = replace(SPACED, space_least_q16=65536, space_most_q16=65536)
     linear = replace(SPACED, squared=0)
     for name, params in (("rfc", SPACED), ("even", even), ("linear", linear)):
@@ -374,7 +376,7 @@ def delay_bound(tape: Tape) -> None:
 
 
 def _limit_and_guard(tape: Tape) -> None:
-    """The second bound, from which all packets are hit, and the backlog below which neither counts."""
+    """The second bound, from which all packets are dropped or marked, and the backlog below which neither counts."""
     limited = replace(BOUNDED, delay_limit_us=26000)
     alone = replace(PLAIN, delay_limit_us=26000)
     guarded = replace(limited, delay_guard_bytes=1514)
@@ -393,7 +395,8 @@ def _limit_and_guard(tape: Tape) -> None:
 
 
 def share(tape: Tape) -> None:
-    """Counters of flows, their halving and their mean; hits that wait for a large flow; the bound for large flows."""
+    """Counters of flows, their halving and their mean; drops and marks that wait for a large flow; the bound for large
+    flows."""
     for shift in (10, 17, 24):
         tape.case(f"share/halving/{shift}", replace(SHARED, share_shift=shift))
         half_us = 1 << shift

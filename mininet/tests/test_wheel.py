@@ -30,10 +30,10 @@ def installed(tmp_path_factory):
     (wheel,) = (folder / "wheels").glob("weirlab-*.whl")
     pip("install", "--no-deps", "--no-index", "--target", folder / "site", wheel)
 
-    def call(*words, **variables):
+    def call(*words, command=(sys.executable, folder / "site" / "bin" / "weirlab"), **variables):
         environment = {key: value for key, value in os.environ.items() if key not in ("WEIR_ROOT", "PYTHONPATH")}
         environment |= {"PYTHONPATH": f"{folder / 'site'}:{REPO / 'controller'}", **variables}
-        argv = [sys.executable, folder / "site" / "bin" / "weirlab", *words]
+        argv = [*command, *words]
         return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
     return call
@@ -47,6 +47,14 @@ def test_a_shipped_scenario_is_found_and_checked_without_a_clone(installed):
     told = installed("experiment", "--help").stdout
     assert told.startswith("usage: weirlab experiment")
     assert "pid-delay-table2" in "".join(told.split())  # a line may end at a hyphen
+
+
+def test_pages_are_rendered_without_a_clone(installed):
+    program = "from weirlab.report import html, model; print(html.render(model.Report('t', [])))"
+    done = installed("-c", program, command=[sys.executable])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<title>t</title>" in done.stdout
+    assert "--page: " in done.stdout, "the style sheet is part of the package"
 
 
 def test_without_a_clone_the_missing_programs_are_told_in_a_line(installed, tmp_path):

@@ -19,6 +19,8 @@ from pathlib import Path
 from statistics import fmean
 
 from weirlab.evaluation.envelope.curves import At, Curve, Interval, area, at_equal_x, curve_of, jackknife
+from weirlab.report import markdown
+from weirlab.report.model import table
 
 SHOWN = {
     "pi": "PI alone",
@@ -132,9 +134,8 @@ def area_ratio(one: Curve, other: Curve) -> float:
     return math.exp(area(one, other))
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return markdown.table(table(heads, rows))
 
 
 def figures_table(runs: Runs, base: str) -> str:
@@ -151,7 +152,7 @@ def figures_table(runs: Runs, base: str) -> str:
             cells.append(f"{mean:.1f} / {sd:.1f} / {p99:.1f}, {goodput:.2f}" + ("" if len(by_seed) > 2 else " *"))
         rows.append([SHOWN[variant], *cells])
     filled = [i for i in range(1, len(SCENARIOS) + 1) if any(row[i] for row in rows)]
-    return table(
+    return markdown_table(
         ["", *(list(SCENARIOS.values())[i - 1] for i in filled)], [[row[0], *(row[i] for i in filled)] for row in rows]
     )
 
@@ -168,7 +169,7 @@ def ratios_table(runs: Runs, base: str) -> str:
     heads = ["", "mean", "sd", "p99", "goodput", "equal goodput: mean", "p99", "area of p99"]
     if base == "paper":  # it has one target only
         heads, rows = heads[:5], [row[:5] for row in rows]
-    return table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def picture(runs: Runs, out: Path) -> None:

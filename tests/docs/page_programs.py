@@ -22,7 +22,7 @@ SHELLS = ("test", "check", "docs", "package", "clean", "p4-corpus", "lab", "trai
 
 
 def environment() -> dict[str, str]:
-    folders = ("controller", "mininet", "quic-client/train")
+    folders = ("controller", "mininet", "train")
     return {
         **os.environ,
         "WEIR_ROOT": str(REPO),
@@ -104,7 +104,7 @@ def fault(words: list[str], whole: bool) -> str | None:
 def _sources(command: str) -> str:
     texts = {
         "lab": ["mininet/weirlab/cli.py"],
-        "train": sorted(str(path.relative_to(REPO)) for path in (REPO / "quic-client/train/weirtrain").rglob("*.py")),
+        "train": sorted(str(path.relative_to(REPO)) for path in (REPO / "train/weirtrain").rglob("*.py")),
         "package": ["setup/package/package.sh", "run"],
         "docs": ["docs/site/build.sh", "run"],
         "p4-corpus": ["p4/switch/weir-p4/src/bin/weir-corpus.rs"],

@@ -162,7 +162,7 @@ def test_clients_that_send_ahead_leave_memory_for_others(authority, tmp_path, ki
 
 def test_handshakes_that_begin_in_the_middle(authority, tmp_path):
     """Of clients whose addresses nobody has validated: first packets without the beginning of what they say. (More of
-    them than 200 would be told to prove their addresses first.)"""
+    them than 200 would have to prove their addresses first.)"""
     clients, memory_mib = many(64, 190), many(2, 64)
     server = quic_rig.weir(tmp_path, authority, "127.0.0.1:0", None, "--receive-memory-mib", memory_mib, *PATIENT)
     before_mb = peak_mb(server.process.pid)

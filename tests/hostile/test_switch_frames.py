@@ -13,7 +13,7 @@ from scapy.all import IPOption_Router_Alert
 
 ETHERNET, ICMPV6 = 14, 58
 AT_ONCE = 2_000
-"""Frames between two looks at the counters."""
+"""Frames between two readings of the counters."""
 
 
 def checksum(header: bytes | bytearray) -> int:

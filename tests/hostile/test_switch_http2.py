@@ -38,7 +38,7 @@ def test_a_flood_of_frames(switch, flood):
         for _ in range(many(3, 10)):
             sock = switch.grpc_socket()
             held.append(sock)
-            sock.settimeout(0.2)  # who is not read any more goes on with the next
+            sock.settimeout(0.2)  # an unread connection is followed by the next
             with contextlib.suppress(OSError):  # shown the door
                 for words in flood(MANY):
                     sock.sendall(words)
@@ -101,7 +101,7 @@ def test_requests_that_never_come_whole(switch, call, announced_bytes, streams):
             sock.sendall(HELLO)
             assert sock.recv(9, socket.MSG_WAITALL)[3] == SETTINGS
             sock.sendall(frame(SETTINGS, ACK, 0))
-            with contextlib.suppress(OSError):  # who goes on sending what was refused is shown the door
+            with contextlib.suppress(OSError):  # a client that repeats rejected frames is disconnected
                 for stream in range(1, 2 * streams, 2):
                     sock.sendall(frame(HEADERS, END_HEADERS, stream, request(b"/p4.v1.P4Runtime/" + call.encode())))
                     sock.sendall(frame(DATA, 0, stream, b"\0" + struct.pack("!I", announced_bytes)))

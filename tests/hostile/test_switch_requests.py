@@ -44,7 +44,7 @@ LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 BOMBS = {
     # two bytes each, and hundreds once they are an update
     "empty updates": ("Write", ELECTION + field(4, b"") * (ONE_MIB // 2)),
-    # what a decoder skips must not hide what comes behind it
+    # skipped fields must not hide later ones
     "empty updates behind a group": ("Write", ELECTION + b"\x7b\x7c" + field(4, b"") * (ONE_MIB // 2)),
     "empty matches": ("Write", ELECTION + nested([4, 2, 2], field(2, b"") * (ONE_MIB // 2))),
     "empty parameters": ("Write", ELECTION + nested([4, 2, 2, 3, 1], field(4, b"") * (ONE_MIB // 2))),
@@ -130,7 +130,7 @@ def test_mutated_requests(switch):
     switch.check()
     assert "panicked" not in switch.log.read_text()
     assert peak_mb(switch.process.pid) < MOST_MB
-    switch.deploy()  # what got through may have changed tables
+    switch.deploy()  # accepted requests may have changed tables
     assert not_forwarded(switch) == 0
 
 

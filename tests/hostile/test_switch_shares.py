@@ -20,7 +20,7 @@ from weirlab.bench.hostile import frames
 
 PORTS = range(1, 17)
 MEASURED = 512
-"""Frames of a good neighbour: half of a ring, eight turns of the packet thread."""
+"""Frames of a well-behaved port: half of a ring, eight iterations of the packet thread."""
 GARBAGE = 5_000
 """As many frames as make a ring overflow several times."""
 PATIENCE_S = 60

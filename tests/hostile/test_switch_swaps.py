@@ -22,8 +22,8 @@ def route(number: int) -> TableEntry:
 
 
 class Writers:
-    """Threads that insert routes, each its own and one after the other, until told to end. `done` has the numbers of
-    those that were accepted since `swaps` was last changed, which it is before a swap and after it."""
+    """Threads that insert routes, each its own and one after the other, until stopped. `done` has the numbers of those
+    that were accepted since `swaps` was last changed, which it is before a swap and after it."""
 
     def __init__(self, switch, count: int):
         self.switch, self.swaps = switch, 0

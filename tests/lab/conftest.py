@@ -17,14 +17,14 @@ REPO = paths.clone()
 
 @pytest.fixture
 def experiment(tmp_path):
-    """Runs a small scenario and gives back the finished process; its results lie beside the scenario, and so do
-    caches, a new one each time unless `cache` names one: what is asked for twice is run twice."""
+    """Runs a small scenario and gives back the finished process; its results lie beside the scenario, and so do caches,
+    a new one each time unless `cache` names one: a repeated run is run twice."""
     return experiments_in(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def shared_experiment(tmp_path_factory):
-    """The same, for runs that several tests of a file look at."""
+    """The same, for runs that several tests of a file use."""
     return experiments_in(tmp_path_factory.mktemp("shared"))
 
 

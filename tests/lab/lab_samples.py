@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's samples as tests look at them."""
+"""A run's samples as tests read them."""
 
 import gzip
 import json

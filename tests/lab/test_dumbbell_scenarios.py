@@ -82,7 +82,7 @@ def test_what_a_scenario_asks_for_is_what_the_packets_meet(all_at_once):
         assert samples.mbit_s("bottleneck", 2, 4) > 7
         assert 3 < samples.mbit_s("bottleneck", 4.1, 7) <= 5.03
         assert samples.mbit_s("bottleneck", 7, 12) > 5.03
-        # Each packet meets the delay that was in force as it came.
+        # Each packet meets the delay at its arrival.
         for from_s, to_s, delay_us in ((0, 4, 20000), (4, 7, 20000), (7, 10, 40000), (10, 12, 10000)):
             found = samples.sojourn_us("egress", from_s, to_s)
             assert len(found) > 100

@@ -140,7 +140,7 @@ def test_a_damaged_entry_is_told_and_made_again(experiment):
 
 def test_a_run_that_fails_holds_up_nothing(experiment):
     needs("weir-switch")
-    program = "p4/switch/weir-p4/tests/diagnostics/missing_semicolon.p4"  # which the check doesn't look into
+    program = "p4/switch/weir-p4/tests/diagnostics/missing_semicolon.p4"  # the check does not read it
     text = QUICK + f'[variants.red]\nqdisc = "p4"\nprofile = "tuned"\nprogram = "{program}"\n'
     done = experiment("--json", "--seeds", "1", text=text, cache="cache")
     assert done.returncode == 1

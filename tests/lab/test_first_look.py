@@ -99,7 +99,7 @@ def test_an_interrupt_leaves_no_lab_and_no_results(lab, tmp_path, number):
 
 
 def works_in(pid, folder):
-    """Whether a process has its working directory below `folder`, as a lab's kernel has; gone folders count."""
+    """Whether a process has its working directory below `folder`, as a lab's kernel has; removed folders count."""
     try:
         return os.readlink(f"/proc/{pid}/cwd").startswith(folder)
     except OSError:

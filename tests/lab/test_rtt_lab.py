@@ -53,7 +53,7 @@ def test_tcp_data_and_acks_follow_a_way_that_grows(seen, interface):
 
 
 def test_spin_bit(seen):
-    """aioquic sends a request a round trip, so a turn of the bit is a round trip, by both directions' edges."""
+    """aioquic sends a request a round trip, so a flip of the bit is a round trip, by both directions' edges."""
     for interface in ("near", "far"):
         told = [e["rtt_us"] for e in seen if e["interface"] == interface and e["source"] == "spin-bit"]
         assert len(told) > 10

@@ -88,7 +88,7 @@ def trees() -> None:
     run("ip", "link", "set", "va", "up")
     run("ip", "link", "set", "vb", "up")
     for case, tree in TREES.items():
-        lines = ["qdisc replace dev va root handle 99: pfifo", "qdisc del dev va root"]  # whatever was there
+        lines = ["qdisc replace dev va root handle 99: pfifo", "qdisc del dev va root"]  # in any state before
         for part in tree.split(";"):
             kind, words = part.split(maxsplit=1)
             if kind == "class":

@@ -158,7 +158,7 @@ class Bare:
 
 @contextmanager
 def bare_debian(folder):
-    """A fresh copy in that folder, entered; gone afterwards. Raises NoDebian."""
+    """A fresh copy in that folder, entered; removed afterwards. Raises NoDebian."""
     if os.geteuid() != 0:
         raise NoDebian("needs root, for debootstrap and chroot")
     with alone():

@@ -47,7 +47,7 @@ def test_installed_used_upgraded_removed_and_purged(package, bare, tmp_path):
     bare.run("weir", "gains", "--bpf", "v0", "--profile", "tuned", "--set", "target_us=4000")
     assert "tuned but target_us=4000" in bare.run("weir", "status", "--fleet", "/etc/weir/fleet.toml").stdout
 
-    # what is missing for the rest is named
+    # missing parts are named
     done = bare.run("weir", "p4", "show", check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1].endswith("apt install python3-grpcio")

@@ -111,15 +111,16 @@ class Wire:
         (self.folder / "files" / "film").write_bytes(content)
         return content
 
-    def start(self, *words: object) -> subprocess.Popen:
-        process = self.hosts.start(ICN, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, *words: object, before: tuple[object, ...] = ()) -> subprocess.Popen:
+        process = self.hosts.start(*before, ICN, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self._closing.callback(process.communicate)
         self._closing.callback(process.kill)
         return process
 
-    def publish(self, *options: object) -> subprocess.Popen:
+    def publish(self, *options: object, before: tuple[object, ...] = ()) -> subprocess.Popen:
+        """`before`: words in front of the program's, such as env."""
         words = ["--name", FOLDER, "--interface", "pub", "--listen", ADDRESS, "--state-dir", self.folder / "state"]
-        publisher = self.start("publish", *words, *options, self.folder / "files")
+        publisher = self.start("publish", *words, *options, self.folder / "files", before=before)
         assert publisher.stdout.readline() == f"listening {ADDRESS}\n"
         assert publisher.stdout.readline().startswith("publisher ")
         return publisher
@@ -130,19 +131,12 @@ class Wire:
         return cache
 
     def get(self, output: Path, *options: object) -> subprocess.Popen:
+        return self.start(*self.words_to_get(output), *options)
+
+    def words_to_get(self, output: Path) -> list[object]:
         words = ["get", FILM, "--from", ADDRESS, "--ca", self.folder / "state" / "weir-server-ca.pem"]
-        return self.start(
-            *words,
-            "--known-publishers",
-            "none",
-            *options,
-            "--interface",
-            f"s{ASKER}",
-            "--output",
-            output,
-            "--json",
-            "--quiet",
-        )
+        words += ["--known-publishers", "none", "--interface", f"s{ASKER}", "--output", output]
+        return [*words, "--json", "--quiet"]
 
     def got(self, output: Path, content: bytes, *options: object) -> dict:
         """Fetches the file, which must be right; the counts of it."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frames of p4/programs/law_probe.p4, and tests/vectors as pairs of frames: what to send, what must come back.
 
-Every vector tells all that it leaves behind, so the frames are known beforehand and may be sent in any number.
+Every vector has all of its final state, so the frames are known beforehand and may be sent in any number.
 """
 
 import json

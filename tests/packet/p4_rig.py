@@ -231,7 +231,7 @@ class P4Rig:
 
     def reconnect(self, election_id: int) -> None:
         """A new controller in place of ours. `election_id`: not below any that the switch has seen, or it stays backup
-        even when all others have gone (P4Runtime 5.3)."""
+        even when all others have ended (P4Runtime 5.3)."""
         self.client.close()
         self.client = self.connect(election_id=election_id)
         self.client.become_primary()

@@ -26,7 +26,7 @@ PROFILES = REPO / "controller" / "profiles"
 BUILD = Path(os.environ.get("WEIR_XDP_BUILD", REPO / "build" / "xdp"))
 WEIR = BUILD / "weir-xdp"
 NEARLY_ONE = "0.9999999995"
-"""A U that hits every packet but stays below an ecn_bound of 1."""
+"""A U that drops or marks every packet but stays below an ecn_bound of 1."""
 
 NEEDS_BTF = pytest.mark.skipif(
     not Path("/sys/kernel/btf/vmlinux").exists(), reason="signal backlog: this kernel has no BTF"
@@ -145,7 +145,7 @@ class Holder:
             os.close(other)
 
     def tcx_programs(self, interface: str, side: str) -> list[int]:
-        """Ids of the programs at a TCX hook; none where there is no TCX. Debian 12's bpftool can't tell them."""
+        """Ids of the programs at a TCX hook; none where there is no TCX. Debian 12's bpftool can't list them."""
         found, flags = (ctypes.c_uint32 * _TCX_PROGRAMS_MAX)(), ctypes.c_uint32()
         count = ctypes.c_uint32(_TCX_PROGRAMS_MAX)
         with self.inside():
@@ -379,7 +379,7 @@ class Rig:
             return receive(back, patience_s)
 
     def backlog_bytes(self) -> int:
-        """Of the real queue at rb, as tc tells it."""
+        """Of the real queue at rb, by tc."""
         out = self.router.run("tc", "-s", "-j", "qdisc", "show", "dev", "rb").stdout
         return max((q.get("backlog", 0) for q in json.loads(out)), default=0)
 

@@ -129,7 +129,7 @@ def site(rig, tmp_path_factory) -> Iterator[Site]:
             until(lambda: site.found('weir_departure_rate_bits_per_second{port="rb"}'), "a tuned queue", PATIENCE_S)
         except AssertionError:
             pytest.fail(site.told())
-        rig.weir("set", "rb", "target=8ms")  # which the tuner notices
+        rig.weir("set", "rb", "target=8ms")  # the tuner notices
         yield site
     rig.weir("detach", "rb", check=False)
     rig.unshape()

@@ -62,7 +62,7 @@ def attach(rig, name: str, profile: str = "tuned") -> None:
 
 
 class Watched:
-    """A device that has been started, and what it told."""
+    """A device that has been started, and its events."""
 
     def __init__(self, device: BpfDevice):
         self.device = device
@@ -388,7 +388,7 @@ def test_who_owns_the_pins_needs_no_root(queues, as_nobody, watch):
 
 
 def test_status_by_command(queues, command):
-    """`weir status` reads what weir-xdp tells of each interface, and changes nothing."""
+    """`weir status` reads weir-xdp's report on each interface, and changes nothing."""
     environment = {
         **os.environ, "PYTHONPATH": str(REPO / "controller"), "PATH": f"{Path(command).parent}:{os.environ['PATH']}"
     }  # fmt: skip

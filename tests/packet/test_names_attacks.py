@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks and mishaps while `weir-icn` fetches a file through a switch: refused, counted, said; and the file is right.
+"""Attacks and mishaps while `weir-icn` fetches a file through a switch: refused, counted, reported; and the file is
+right.
 
 An attacker on the publisher's wire can answer at the right port, and first: `names_wire.py`. scapy's packets come from
 other ports."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from weir.names.packet import DATA, INTEREST, NACK, NO_SUCH_NAME, NO_SUCH_SEGMEN
 from weir.names.switch import Count
 from weir.names.text import name_bits, prefix_bits
 
-TIMEOUT, INPUT_OUTPUT = 5, 8
+TIMEOUT, INCOMPLETE, INPUT_OUTPUT = 5, 6, 8
 """Exit codes."""
 
 
@@ -298,6 +300,47 @@ def test_where_all_repair_symbols_are_forged_the_segments_are_fetched(net):
     assert counts["wrong"] > 0
     # Eight rounds a block, of which each has at most what was lost.
     assert counts["repair_asked"] <= 8 * 48
+
+
+CLOCK = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	long result = syscall(SYS_clock_gettime, clock, now);
+
+	if (clock == CLOCK_REALTIME)
+		now->tv_sec -= 100000;
+	return (int)result;
+}
+"""
+"""A time of day that is 100,000 s behind, to be preloaded."""
+
+
+def test_a_manifest_that_was_signed_long_ago_is_refused(net, tmp_path):
+    """As an edge server may replay it."""
+    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
+    source.write_text(CLOCK)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    content = net.file(50_000)
+    publisher = net.publish(before=("env", f"LD_PRELOAD={library}"))
+    refused = net.get(net.folder / "out")
+    _, errors = refused.communicate()
+    assert (refused.returncode, list(net.folder.glob("out*"))) == (INCOMPLETE, []), errors
+    assert "--max-age" in errors
+    for seconds in (0, 200_000):
+        net.got(net.folder / f"out{seconds}", content, "--max-age", seconds)
+    net.ended(publisher)
+    publisher = net.publish()
+    net.got(net.folder / "new", content)
+    # A clock that is behind the publisher's does not tell.
+    behind = net.start(*net.words_to_get(net.folder / "behind"), before=("env", f"LD_PRELOAD={library}"))
+    _, errors = behind.communicate()
+    assert behind.returncode == 0, errors
+    net.ended(publisher)
 
 
 def test_a_disk_that_fills_is_said_and_leaves_nothing_under_the_files_name(net):

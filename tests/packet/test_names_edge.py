@@ -46,7 +46,7 @@ def keys_told(path: Path) -> list[list[int]]:
 
 
 def said_until(publisher: subprocess.Popen, done: Callable[[], bool]) -> str:
-    """Goes on with a live stream until this is so; what was said."""
+    """Goes on with a live stream until this is so; returns the output."""
     said = ""
     while not done():
         line = os.urandom(1000).hex()

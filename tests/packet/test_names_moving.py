@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A subscriber whose path to the publisher dies: it has another address, or the publisher is gone for a while. Its
+"""A subscriber whose path to the publisher dies: it has another address, or the publisher is down for a while. Its
 fetches by name go on, and the group's next key reaches it."""
 
 import itertools
@@ -265,13 +265,13 @@ class AtEdges:
 
 
 def test_the_next_edge_server_takes_the_ticket_of_the_first(tmp_path):
-    """A subscriber's edge server is gone. The next one has the same ticket keys: the subscriber asks in its first
+    """A subscriber's edge server has ended. The next one has the same ticket keys: the subscriber asks in its first
     packets, is the same member, and gets the key that was drawn meanwhile."""
     with bridged(tmp_path, subscribers=4) as net:
         at = AtEdges.begun(net)
         at.first.kill()
         at.leave()
-        # Data comes under a key that it has not: it finds that its edge server is gone, and goes to the next.
+        # Data comes under a key that it has not: it finds that its edge server has ended, and goes to the next.
         at.stream.until(
             lambda: any(len(epochs) == 2 for epochs in keys_told(at.events)) or at.getter.poll() is not None
         )
@@ -284,7 +284,7 @@ def test_the_next_edge_server_takes_the_ticket_of_the_first(tmp_path):
 
 def test_who_moves_out_of_reach_of_its_edge_server_goes_on_at_another(tmp_path):
     """From its new address the first edge server can't be reached. It asks the other one at once, in its first packets,
-    while it still tells the first that it has moved; it is the same member, and gets the key that is drawn then."""
+    while it still informs the first that it has moved; it is the same member, and gets the key that is drawn then."""
     with bridged(tmp_path, subscribers=4) as net:
         at = AtEdges.begun(net)
         net.hosts[3].sh("ip route add blackhole 10.9.0.101/32")
@@ -305,7 +305,7 @@ def test_who_moves_out_of_reach_of_its_edge_server_goes_on_at_another(tmp_path):
 
 
 def test_what_an_edge_server_says_without_its_publisher(net):
-    """No answer comes from there: the subscriber is told so, and the edge server goes on."""
+    """No answer comes from there: the subscriber is informed, and the edge server goes on."""
     film(net, 100_000)
     net.end(net.publish(net.folder / "files", "--host", "10.9.0.13"))  # makes the certificate
     edge = net.edge(3)

@@ -91,7 +91,7 @@ def test_the_users_own_file_is_below_the_folder_for_state(net, monkeypatch):
     offer(net, b"other" * 1000)
     getter = net.hosts[1].start(*words)
     assert getter.wait() == INCOMPLETE
-    # What others could have written is no proof.
+    # A file that others could have written is no proof.
     os.chmod(known, 0o666)
     getter = net.hosts[1].start(*words)
     assert getter.wait() == FILES

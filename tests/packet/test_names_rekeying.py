@@ -47,7 +47,7 @@ def net(tmp_path: Path) -> Iterator[Net]:
 
 
 class Stream(threading.Thread):
-    """What is said on a live stream, until it is to end."""
+    """Lines on a live stream, until it is to end."""
 
     def __init__(self, publisher: subprocess.Popen):
         super().__init__(daemon=True)

@@ -63,7 +63,7 @@ def hostile(net: Net, kind: str) -> subprocess.Popen:
 
 
 def asked(server: subprocess.Popen) -> int:
-    """How often it was asked, once it has ended."""
+    """Number of requests to the server, which is ended."""
     server.kill()
     return server.stdout.read().count("asked")
 

@@ -30,7 +30,7 @@ class Kind:
     sent: bytes
     passed: bytes
     marked: bytes
-    """As it left and as it comes, without the four bytes at the end that tell one packet from another."""
+    """As it left and as it comes, without the four bytes at the end that distinguish packets."""
 
 
 @functools.cache
@@ -120,7 +120,7 @@ def test_fixed_probability(switch, u, squared, p, marking):
     if not marking:
         assert after[1] - marks == seen_marks == 0
         return
-    # what came with CE is counted when it is marked again
+    # a packet that came with CE is counted when it is marked again
     low, high = bounds(2 * EACH, p)
     assert low <= after[1] - marks - seen_marks <= high
 
@@ -219,7 +219,7 @@ def test_a_tag_put_on_or_taken_off_is_no_loss(switch, action):
         switch.exchange([(1, frame)])
         record = next(switch.client.digests(30)).records[0]  # nothing else was under way then
         for _ in switch.client.digests(0.5):
-            pass  # what was told of the marker is not for the next test
+            pass  # digests of the marker are not for the next test
     assert record["port"] == 3
     assert (record["tail_dropped_packets"], record["tail_dropped_bytes"]) == (0, 0)
     assert record["backlog_bytes"] == len(frame)

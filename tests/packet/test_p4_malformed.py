@@ -99,8 +99,8 @@ NOISE_SEED = 20261120
 
 
 def noise(kinds: random.Random, count: int) -> list[bytes]:
-    """Random frames to a station: of a random protocol, or of one that the switch looks into; some are packets with a
-    few wrong bytes."""
+    """Random frames to a station: of a random protocol, or of one that the switch parses; some are packets with a few
+    wrong bytes."""
     good = [bytes(packet) for packet, _ in SHORT.values()]
     frames = []
     for _ in range(count):

@@ -285,9 +285,9 @@ def test_hop_limits_and_circles(names):
     for limit in (0, 1):
         assert names.send(1, interest(hop_limit=limit)) == {}
     (left,) = names.send(1, interest())[UP]
-    # what comes back by another port, as round a loop of switches, is held back
+    # an Interest that comes back by another port, as in a loop of switches, is held back
     assert names.send(2, left) == {}
-    # who was asked asks on, and gets the data too
+    # the asked port asks on, and gets the data too
     assert set(names.send(UP, interest())) == {OTHER}
     assert set(names.send(OTHER, data())) == {1, 2, UP}
     names.check_counts(

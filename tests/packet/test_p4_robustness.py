@@ -107,7 +107,7 @@ def test_a_second_primary_is_refused(switch):
     with pytest.raises(NotPrimary, match=r"arbitration .* was refused"):
         twin.become_primary()
     twin.close()
-    switch.client.write([Update.delete(hop(501, 2))])  # who was primary still is
+    switch.client.write([Update.delete(hop(501, 2))])  # the primary is unchanged
     all_pairs(switch, list(PORTS))
 
 

@@ -72,7 +72,7 @@ def rig(tmp_path):
 def peak_mb(rig: P4Rig) -> float:
     """The most memory that it has had so far."""
     status = Path(f"/proc/{rig.process.pid}/status").read_text()
-    assert "weir-switch" in status  # what started it has become it
+    assert "weir-switch" in status  # its starter has become it (exec)
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings grow old: status and watch say how old they are, show U as the next packet would find it, and no rate of a
-shaper that is gone. Real interfaces: traffic, then silence, then a look."""
+"""Readings grow old: status and watch show their age, show U as the next packet would find it, and no rate of a shaper
+that is gone. Real interfaces: traffic, then silence, then a look."""
 
 import json
 import sys

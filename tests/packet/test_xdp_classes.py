@@ -267,7 +267,7 @@ def test_what_does_not_go_with_the_laws_there_are_is_refused(classes):
 
 
 def test_classes_below_a_qdisc_of_another_kind(rig):
-    """As under mq, whose queues have an htb each: the classes of two at once, told apart by their whole number."""
+    """As under mq, whose queues have an htb each: the classes of two at once, distinguished by their whole number."""
     rig.unshape()
     rig.router.sh(
         "tc qdisc add dev rb root handle 9: tbf rate 1gbit burst 100k limit 1000000;"

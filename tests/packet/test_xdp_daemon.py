@@ -206,6 +206,19 @@ def test_a_look_that_is_killed_is_made_again(rig, daemon):
     assert killed
 
 
+def test_names_that_look_like_options(rig, daemon):
+    """Linux takes them as names of interfaces."""
+    daemon.configure(SHAPED + '[--]\nrate = "10mbit"\n[--help]\nrate = "10mbit"\n[-]\nrate = "10mbit"\n')
+    daemon.start()
+    until(lambda: attached(rig), "the daemon attached")
+    rig.router.sh("ip link add name --help type veth peer name plain && ip link set dev --help up")
+    try:
+        until(lambda: daemon.metric("looks_total", dev="--help") > 0, "the daemon has looked at it")
+        assert daemon.stop() == 0
+    finally:
+        rig.router.sh("ip link del dev plain")
+
+
 def test_a_new_configuration_is_read(rig, daemon):
     daemon.configure(SHAPED)
     daemon.start()
@@ -220,7 +233,7 @@ def test_a_new_configuration_is_read(rig, daemon):
 
 
 def test_it_sleeps_while_others_only_look(rig, daemon):
-    """The kernel tells everybody of each question about a qdisc; a process of signal `poll` asks at each interval."""
+    """The kernel notifies everybody of each request about a qdisc; a process of signal `poll` asks at each interval."""
     daemon.configure(SHAPED + 'signal = "poll"\n')
     daemon.file.write_text(daemon.file.read_text().replace("200ms", "3600s"))
     daemon.start()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir-xdp daemon` with a table for each of many classes: what it costs is bounded, and one class that changes is no
-reason to look at the others."""
+reason to check the others."""
 
 import json
 
@@ -26,7 +26,7 @@ def laws(rig) -> dict[str, int]:
 
 
 def test_each_gets_its_law_and_checks_take_a_share_of_a_cpu(rig, many):
-    """The tables' check is 200 ms. Looks at all of them take more CPU time than a tenth of that, so it is longer."""
+    """The tables' check is 200 ms. Checks of all of them take more CPU time than a tenth of that, so it is longer."""
     many.start()
     wanted = {name: 1000 * (5 + n) for n, name in enumerate(CLASSES)}
     until(lambda: laws(rig) == wanted, "a law a class", 120)
@@ -52,7 +52,7 @@ def test_a_class_that_changes_is_looked_at_alone(rig, many):
         rig.router.sh(f"tc class change dev rb parent 1:1 classid {changed} htb rate {rate}mbit")
         until(lambda seen=seen: looks(changed) > seen, "a look", 60)
     assert max(looks(name) - before[name] for name in beside) < looks(changed) - before[changed]
-    rig.router.sh("tc qdisc del dev rb root")  # that concerns all
+    rig.router.sh("tc qdisc del dev rb root")  # a change for all
     until(lambda: all(many.metric("attached", dev=f"rb/{name}") == 0 for name in CLASSES), "no law", 120)
     tree(rig, dict.fromkeys(CLASSES, "10mbit"))
     until(lambda: all(many.metric("attached", dev=f"rb/{name}") == 1 for name in CLASSES), "their laws again", 120)

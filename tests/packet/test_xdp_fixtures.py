@@ -36,8 +36,8 @@ def shaped(rig):
 
 @pytest.fixture(params=by_name(PROGRAMS))
 def program(request, shaped):
-    """A function that attaches with a fixed U and tells where the program is pinned, the packets that the kernel can
-    hand to it here (the others go over the wire, in test_xdp_forwarding), and its verdicts."""
+    """A function that attaches with a fixed U and gives the program's pin, the packets that the kernel can hand to it
+    here (the others go over the wire, in test_xdp_forwarding), and its verdicts."""
     options, name, passed, dropped = PROGRAMS[request.param]
 
     @contextlib.contextmanager
@@ -146,7 +146,7 @@ def test_an_arrival_and_its_departure_cancel(shaped):
 
 
 FLOWS = ("share_least=1", "share_shift=24", "space_least=1", "space_most=2")
-"""Hits wait for large flows; counters halve so seldom that none does within a test."""
+"""Drops and marks wait for large flows; counters halve so seldom that none does within a test."""
 COUNTERS = 4096
 """Of an attachment."""
 
@@ -171,7 +171,8 @@ def _counted(rig, pin: str, frame: bytes) -> int:
 
 
 def test_hits_wait_for_the_flow_that_sends_most(program):
-    """At p = 1/2 a large flow is hit every second packet, and another one every fourth: no random number decides."""
+    """At p = 1/2 a large flow is dropped or marked every second packet, and another one every fourth: no random number
+    decides."""
     rig, attach, *_ = program
     with attach("--fixed-probability", "0.5", *FLOWS) as pin:
         frames = [_frame(IP(src="10.9.0.1", dst="10.9.0.2"), UDP(sport=1, dport=port)) for port in range(1, 10)]
@@ -181,7 +182,7 @@ def test_hits_wait_for_the_flow_that_sends_most(program):
             before = rig.status()["counters"]
             rig.program_run(pin, frame, repeat=packets_sent)
             after = rig.status()["counters"]
-            strays = after["seen_packets"] - before["seen_packets"] - packets_sent  # what the kernel sends by itself
+            strays = after["seen_packets"] - before["seen_packets"] - packets_sent  # packets of the kernel itself
             dropped = after["dropped_aqm_packets"] - before["dropped_aqm_packets"]
             assert abs(dropped - packets_sent // share) <= strays + 1
 

@@ -203,7 +203,7 @@ def test_clsact_stays_where_it_cannot_be_told_who_uses_it(shaped, tmp_path):
     assert "u32" in shaped.router.sh("tc filter show dev rb ingress")
     assert "direct-action" not in shaped.router.sh("tc filter show dev rb egress")
     shaped.router.sh("tc filter del dev rb ingress")
-    shaped.weir("detach", "rb")  # what is left can be tried again
+    shaped.weir("detach", "rb")  # a rest can be tried again
     assert listing(shaped) == before
 
 
@@ -377,7 +377,7 @@ def test_the_law_goes_on_after_the_poll_process_is_killed(shaped):
     frame = packets()["ipv4_full-not_ect"].frame
     shaped.shape("1mbit")
     try:
-        # 2 ms: silent after 16, half of U gone with each 16 more
+        # 2 ms: silent after 16, half of U less with each 16 more
         steep = ("ki=50", "delay_bound_slope=0", "delay_limit_share=0")
         with shaped.attached("--signal", "poll", "interval_us=2000", "min_backlog_bytes=0", *steep):
             pid = shaped.status()["poll"]["pid"]
@@ -475,7 +475,7 @@ def test_what_another_version_attached_is_left_alone(shaped, name):
 
 
 NEW = "ip link add gone0 type veth peer name gone1"
-# how to make an attachment to gone0 dead, and why attach says that it is
+# ways to make an attachment to gone0 dead, and attach's reason
 DEATHS = {
     "interface made again": (f"ip link del gone0; {NEW}", "its interface is gone"),
     "number given again": (
@@ -502,7 +502,7 @@ def test_what_is_dead_is_cleared_by_the_next_attach(shaped, death):
     try:
         shaped.weir(*attach)
         shaped.router.sh(kill)
-        if signal_name == "poll":  # what it wrote last has to be old
+        if signal_name == "poll":  # its last write has to be old
             until(lambda: not shaped.status("gone0")["poll"]["alive"], "the process dead")
         assert shaped.weir(*attach).stderr == note(f"gone0: {why}")
         assert shaped.status("gone0")["gone"] is False
@@ -770,7 +770,7 @@ def test_another_xdp_program_is_left_alone(shaped):
         shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "off")
 
 
-# how another loader puts our object on an interface
+# ways of another loader to attach our object
 LOADERS = {
     "ip": "ip link set dev rb xdp obj {object} sec xdp",
     "bpftool": (
@@ -991,7 +991,7 @@ def test_watch_ends_well_on_a_signal(shaped):
 
 
 def test_watch_all_follows_what_comes_and_goes(shaped):
-    """Attached, changed, detached and attached anew: each is told, with the configuration in force."""
+    """Attached, changed, detached and attached anew: each is reported, with the present configuration."""
     watch = shaped.router.start(WEIR, "watch", "--all", "--every-ms", "10", stdout=subprocess.PIPE)
 
     def told(kind: str) -> dict:

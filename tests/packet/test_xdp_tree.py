@@ -159,7 +159,7 @@ def test_a_veths_shaper_that_goes_takes_its_rate_along(bare):
 
 
 def test_poll_lets_all_pass_when_classes_come(bare):
-    """Only a process can look below the root; it does once a second."""
+    """Only a process can read below the root; it does once a second."""
     frame = packets()["ipv4_full-not_ect"].frame
     bare.shape("100mbit")
     with bare.attached("--signal", "poll", "--fixed-probability", 1, *ALWAYS_HIT):

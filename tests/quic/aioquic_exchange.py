@@ -9,7 +9,7 @@ The client opens streams. The first line of each says what the server does with 
   reset CODE      some bytes come, then the server cancels its writing
   drop            nothing comes
 
-A cancel that the server sees it tells on a unidirectional stream of its own: "reset ID CODE" or "stop ID CODE". A
+A cancel that the server sees it reports on a unidirectional stream of its own: "reset ID CODE" or "stop ID CODE". A
 DATAGRAM frame comes back with "back" before it. quicgo/exchange is the same on quic-go.
 
 The server prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. The client prints what it saw as JSON.
@@ -171,7 +171,7 @@ class Client(Party):
     """The client's connection."""
 
     async def told(self, what: str) -> None:
-        """The server told of a cancel, or opened a stream with this line."""
+        """The server reported a cancel, or opened a stream with this line."""
         await self.until(lambda: any(i % 4 == 3 and came.data.startswith(what.encode() + b"\n")
                                      for i, came in self.streams.items()))  # fmt: skip
 

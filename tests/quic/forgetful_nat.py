@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A NAT that forgets: carries datagrams between one program and a server, from a new port after each so many of the
-program's datagrams. Neither end is told.
+program's datagrams. Neither end is informed.
 
 Prints "listening ADDRESS:PORT" when it is ready, ends on SIGTERM, and says then how many ports it was seen on.
 """

@@ -269,7 +269,7 @@ def aioquic(
 
 
 def staying(folder: Path, authority: Authority, listen: str, where: Holder | None = None) -> Server:
-    """A server on aioquic that answers on one path whichever it is asked on."""
+    """A server on aioquic that answers on one path whichever requests come on."""
     return aioquic(folder, authority, listen, where, script="staying_server.py")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server on aioquic, but one that stays: it answers on the path that last answered a challenge of its own,
-whichever path it is asked on, as picoquic does.
+whichever path requests come on, as picoquic does.
 
 Here alone the transport below aioquic's public interface is changed: where a datagram goes.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that answers on one path whichever it is asked on: the client notices, says so, and stays there.
+"""A server that answers on one path whichever requests come on: the client notices, reports it, and stays there.
 
 Tests of live paths held for dead need control of time: `core/tests/it/moving.rs`.
 """

@@ -204,7 +204,7 @@ STREAMS = st.tuples(st.sampled_from([*UNI[1:], 1, 5]), st.lists(CHUNKS, max_size
     closes=st.booleans(),
 )
 def test_anything(server, request, first, others, closes):
-    """Whatever bytes a server sends: an exit code of the table, and one line if it is not 0."""
+    """For any bytes of a server: an exit code of the table, and one line if it is not 0."""
     then = (lambda quic: quic.close(0x100)) if closes else None
     ended = met(server, Script(request, control=first, others=others, then=then))
     assert ended.code in CODES, ended

@@ -108,7 +108,7 @@ def test_a_get_is_whole(link, offer, client):
     server, path, wanted = offer
     with converters(link, server.address) as (port, reports):
         body = CLIENTS[client](link, f"https://127.0.0.1:{port}{path}", server)
-    # not ==: a difference of megabytes takes pytest minutes to tell
+    # not ==: a difference of megabytes takes pytest minutes to show
     assert len(body) == BYTES
     assert hashlib.sha256(body).digest() == hashlib.sha256(wanted).digest()
     assert [report["sessions_opened"] for report in reports] == [1, 1]

@@ -111,7 +111,7 @@ def test_interrupted(server, folder, tmp_path):
 
 
 def fall_silent(quic):
-    """Send the queued packets and nothing after them, no acknowledgement either: the server's host is gone."""
+    """Send the queued packets and nothing after them, no acknowledgement either: the server's host has died."""
     send, queued = quic.datagrams_to_send, iter((True,))
     quic.datagrams_to_send = lambda now: send(now) if next(queued, False) else []
 

@@ -176,7 +176,7 @@ def roads():
     try:
         pid = far.process.pid
         far.sh("ip addr add 10.9.9.1/32 dev lo")
-        # A server on the Internet knows nothing of its client's interfaces: when one is gone it still has a route to
+        # A server on the Internet knows nothing of its client's interfaces: when one is removed it still has a route to
         # it. Without any, its system calls fail, and quic-go gives a connection up at the first that does.
         far.sh("ip link add nowhere type veth peer name void; ip link set nowhere arp off up; ip link set void up")
         far.sh("ip route add default dev nowhere metric 999")

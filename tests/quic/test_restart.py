@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weir-server that ends: killed and started again under its clients, or told to end."""
+"""weir-server that ends: killed and started again under its clients, or ended."""
 
 import contextlib
 import re
@@ -67,7 +67,7 @@ def received(stranger: socket.socket) -> list[bytes]:
 
 
 def test_resets_are_smaller_than_their_cause_and_bounded(tmp_path):
-    """Datagrams that look like packets of a connection nobody knows."""
+    """Datagrams with the form of packets of a connection nobody knows."""
     server, address = serving(tmp_path / "state", "127.0.0.1:0", "--retry-above", PACKETS // 4)
     host, _, port = address.rpartition(":")
     try:

@@ -109,6 +109,7 @@ def test_what_each_server_does(authority, tmp_path):
         pytest.skip(f"only {', '.join(table)} to be observed here")
     assert all(row["migration_allowed"] and row["paths_usable_of_9"] >= 3 for row in table.values()), table
     told = {name.split()[0]: row["congestion_window"] for name, row in table.items()}
-    # weir-server's is in the table alone: a window of its own that grew quickly can't be told from one that was kept.
+    # weir-server's is in the table alone: a window of its own that grew quickly can't be distinguished from one that
+    # was kept.
     assert told["quic-go"] == "begins anew", table
     assert told["aioquic"] == "kept", table

@@ -83,7 +83,7 @@ def test_on_a_terminal_it_writes_one_line_over_and_over(folder):
         (100, "", 0, "2 min so far"),
         (100, 500, 0, "2 min so far, 50 %, about 2 min left"),
         (40, 200, 0, "40 s so far, 20 %, about 3 min left"),
-        (40, 960, 950, "40 s so far, 20 %, about 3 min left"),  # what was there before is no pace
+        (40, 960, 950, "40 s so far, 20 %, about 3 min left"),  # earlier parts are no pace
         (4, 500, 0, "4 s so far, 50 %"),  # too early to say
         (40, 10, 0, "40 s so far, 1 %"),
         (40, 950, 950, "40 s so far"),

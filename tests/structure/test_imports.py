@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {"weirlab": ROOT / "mininet", "weir": ROOT / "controller", "weirtrain": ROOT / "quic-client" / "train"}
+PACKAGES = {"weirlab": ROOT / "mininet", "weir": ROOT / "controller", "weirtrain": ROOT / "train"}
 MOST_LINES_OF_A_FILE = 700
 MOST_LINES_OF_A_FUNCTION = 120
 # Imports allowed to each package of the lab, from the lowest on: only packages that stand before it, and its own
@@ -27,8 +27,8 @@ def modules(package: str) -> dict[str, Path]:
 
 
 def imported(tree: ast.AST, package: str, known: Container[str], inside_functions: bool) -> Iterator[str]:
-    """The modules of ours that a module imports; with `inside_functions` also those that only its functions do.
-    `package` is what its relative imports start from."""
+    """Our modules that a module imports; with `inside_functions` also those that only its functions do. `package` is
+    what its relative imports start from."""
     nodes = ast.walk(tree) if inside_functions else at_import(tree)
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -123,12 +123,12 @@ def test_the_labs_packages_import_only_those_below_them():
 
 def test_topologies_do_not_know_each_other():
     folders = {name.split(".")[2] for name in modules("weirlab") if name.startswith("weirlab.topologies.")}
-    folders -= {"base", "keeping", "registry", "watching"}
+    folders -= {"base", "cache_key", "registry", "watching"}
     for name, others in arrows("weirlab", True).items():
         own = name.split(".")[2] if name.startswith("weirlab.topologies.") else None
         if own in folders:
             theirs = [o for o in others if o.startswith("weirlab.topologies.")]
-            assert [o for o in theirs if o.split(".")[2] not in (own, "base", "keeping", "watching")] == []
+            assert [o for o in theirs if o.split(".")[2] not in (own, "base", "cache_key", "watching")] == []
 
 
 def test_a_topology_is_named_in_its_own_folder_alone():
@@ -161,7 +161,7 @@ def test_no_file_and_no_function_is_too_long(package):
 def test_each_test_file_has_a_name_of_its_own():
     """pytest imports two of one name as one module, and says so only in a run of both."""
     places: dict[str, list[Path]] = {}
-    for folder in ("controller", "mininet", "p4", "quic-client", "tests", "xdp"):
+    for folder in ("controller", "mininet", "p4", "quic-client", "train", "tests", "xdp"):
         for path in sorted((ROOT / folder).rglob("test_*.py")):
             places.setdefault(path.name, []).append(path)
     assert len(places) > 100

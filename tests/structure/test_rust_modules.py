@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Rust crates: no circle among the modules of a folder, and arrows that point one way where a crate has layers.
 
-The paths `crate::a::b` and `super::a` in a file are its arrows. A folder with a `mod.rs` is one module to its
-neighbours; a `mod.rs` and the files beside it may use each other, for they are one module in several files.
+The paths `crate::a::b` and `super::a` in a file are its arrows. A folder with a `mod.rs` is one module to those beside
+it; a `mod.rs` and the files beside it may use each other, for they are one module in several files.
 """
 
 import re
@@ -76,7 +76,7 @@ def resolved(used: str, module: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def arrows(source: Path) -> dict[Path, dict[str, set[str]]]:
-    """For each folder of a crate: module -> the neighbours in the folder that its files use."""
+    """For each folder of a crate: module -> the modules in the folder that its files use."""
     found: dict[Path, dict[str, set[str]]] = {}
     files = [path for path in sorted(source.rglob("*.rs")) if path.relative_to(source).parts[0] != "bin"]
     for path in files:

@@ -17,6 +17,7 @@ PLACES = (
     "xdp",
     "p4",
     "quic-client",
+    "train",
 )
 FIXED = re.compile(r"/tmp/[A-Za-z0-9_]")
 SOURCES = (".md", ".py", ".sh", ".toml", ".c", ".h", ".rs", ".service", ".txt", "")

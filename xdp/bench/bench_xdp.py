@@ -47,7 +47,7 @@ SIGNALS = {
     "virtual-tc": (("--rate", "1000gbit", "--hook", "tc"), "prog_weir_egress", "empty_tc", False),
     "virtual-xdp": (("--rate", "1000gbit"), "prog_weir_ingress", "empty_xdp", False),
 }
-# what any program at these places costs, ours or not
+# cost of any program at these hooks
 EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP = "empty-clsact", "empty-tcx", "empty-xdp"
 BPF_TCX_EGRESS = 47  # linux/bpf.h since 6.6
 # of laws of classes: whose program, how its packets are spread, whether the caches are emptied before; what the cost of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A packet source and sink for the benchmark, without a clock in the loop but one look per batch.
- *   flood send ADDRESS PORT SECONDS   UDP datagrams of 1372 bytes (1400 on the wire, less the link header);
+ * A packet source and sink for the benchmark, without a clock in the loop but one reading per batch.   flood send
+ * ADDRESS PORT SECONDS   UDP datagrams of 1372 bytes (1400 on the wire, less the link header);
  *                                     prints how many, and packets per second
  *   flood classes ADDRESS PORT SECONDS N EVERY_US
  *                                     the same to each of N classes in turn, 1:1 and those after it, by the priority,
@@ -83,7 +83,7 @@ static int flood(int sock, const void *data, size_t len, double seconds)
 	return 0;
 }
 
-/* Packets that a class's queue has no room for are lost, and count. */
+/* Packets beyond the limit of a class's queue are lost, and count. */
 static int to_classes(int sock, double seconds, int classes, long long every_us)
 {
 	static const char data[LOAD_BYTES];

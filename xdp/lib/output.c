@@ -78,7 +78,7 @@ FILE *weir_draft_open(const char *path, char draft[WEIR_DRAFT_LEN])
 	}
 	unlink(draft); /* of a process that was killed, or another user's link, not its target */
 	file = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (file >= 0 && !fchmod(file, READABLE)) /* whatever the umask */
+	if (file >= 0 && !fchmod(file, READABLE)) /* for any umask */
 		out = fdopen(file, "w");
 	if (file >= 0 && !out)
 		close(file);

@@ -60,7 +60,7 @@ int weir_remove_pins(const char *path)
 	if (!folder)
 		return errno == ENOENT ? 0 : weir_error("%s: %s", path, weir_reason(errno));
 	lock_folder(dirfd(folder));
-	/* what we know of it goes last, so that one who is killed here leaves it to the next */
+	/* its record goes last, so that a process killed here leaves it to the next */
 	while ((entry = readdir(folder)))
 		if (*entry->d_name != '.' && strcmp(entry->d_name, "meta") && unlinkat(dirfd(folder), entry->d_name, 0))
 			result = weir_error("%s/%s: %s", path, entry->d_name, weir_reason(errno));
@@ -88,7 +88,8 @@ static int detach_by_link(const struct weir_hook_row *row, void *context)
 	return row->detach(&e->near, e->about, e->path) | row->detach(&e->far, e->about, e->path);
 }
 
-/* The program at one end. 0, or -1 after one line; `reached`: 1 if the interface is gone, and all that was on it. */
+/* The program at one end. 0, or -1 after one line; `reached`: 1 if the interface was removed, and all that was on
+ * it. */
 static int detach_end(const struct weir_meta *about, const struct weir_place *place, const char *netns,
 		      enum bpf_tc_attach_point point, const char *path, int *reached)
 {
@@ -179,14 +180,14 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 	int result, reached = 0;
 
 	weir_poll_end(about);
-	/* whatever hook `about` names: what was cut short can have a link pinned that it does not know */
+	/* at any hook: an attach cut short can have pinned a link that `about` does not know */
 	result = weir_hook_each(detach_by_link, &ends);
 	if (near || far) {
 		result |= detach_end(about, &dev, netns, BPF_TC_EGRESS, path, &reached);
 		if (reached < 0)
 			return -1;
 	}
-	/* a veth's ends go together: without this one the peer is gone too */
+	/* a veth's ends go together: without this one the peer is removed too */
 	if (!reached && far) {
 		result |= detach_end(about, &peer, about->peer_netns, BPF_TC_INGRESS, path, &reached);
 		if (reached < 0)
@@ -377,7 +378,7 @@ bool weir_replacement_is_open(const char *pins, const struct weir_place *place)
 	return !access(next, F_OK) || !access(old, F_OK);
 }
 
-/* Of interfaces of this namespace that are gone nobody will ask again. */
+/* Of interfaces of this namespace that were removed nobody will ask again. */
 static int sweep_gone(const char *pins, const struct weir_place *place, const char *netns)
 {
 	DIR *folder = opendir(pins);

@@ -6,8 +6,8 @@
 #include "pins/place.h"
 
 /*
- * Enters the namespace an interface was attached in and says what it is called now. Returns 0 there (leave with
- * *back), 1 if the interface is gone, -1 after one line if that can't be determined.
+ * Enters the namespace an interface was attached in and says what it is called now. Returns 0 there (leave with *back),
+ * 1 if the interface was removed, -1 after one line if that can't be determined.
  */
 int weir_reach(const struct weir_place *place, const char *netns, int *back, char *name);
 

@@ -14,14 +14,14 @@
 
 #define FRAGMENT_OFFSET 0x1fff
 #define UDP_CHECKSUM_AT 6
-/* Room for a TCP header before the tail, so that no checksum is in it. */
+/* Space for a TCP header before the tail, so that no checksum is in it. */
 #define TAIL_NEEDS_BYTES (20 + SOJOURN_TAIL_BYTES)
 
 const volatile __u32 hop = 0;
 const volatile __u64 lost_after_ns = 3000000000ULL;
 const volatile __u32 one_in = 1;
 
-/* Not an LRU: when there is no room the newcomer goes untimed and is counted, where an LRU would forget silently. */
+/* Not an LRU: when it is full the newcomer goes untimed and is counted, where an LRU would forget silently. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SOJOURN_INSIDE_MAX);

@@ -100,7 +100,7 @@ int weir_egress(struct __sk_buff *skb)
 	size = weir_skb_flow_size(a.queue, skb, c, a.header, coarse_ns, skb->wire_len);
 	if (!a.header.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
 		return TC_ACT_UNSPEC;
-	/* Reading the backlog is dear: it is done for those that are hit by what the departures tell of it. */
+	/* Reading the backlog is dear: it is done for packets that departures' estimate would drop or mark. */
 	tau_us = weir_tau_us(&d->rate, &c->law, d->backlog_bytes);
 	fate = WEIR_FATE_PASS;
 	if (weir_may_be_hit(&a.queue->law, &a.queue->spacing, &c->law, d->backlog_bytes, tau_us, size, &chance))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The board and the alerts: well-formed, of metrics that there are; and alerts that come when they should, only then.
-Whether each query finds something is asked of a Prometheus in tests/packet/test_boards_on_queues.py."""
+tests/packet/test_boards_on_queues.py runs each query on a Prometheus."""
 
 import functools
 import re
@@ -40,7 +40,7 @@ def scraped() -> str:
 
 @functools.cache
 def served() -> set[str]:
-    """Names of what the controller and the daemon tell."""
+    """Names of the controller's and the daemon's metrics."""
     told = {
         name + suffix
         for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", scraped(), re.MULTILINE)
@@ -119,7 +119,7 @@ def test_prometheus_takes_the_files(words) -> None:
 
 
 def test_prometheus_finds_no_fault_with_the_metrics() -> None:
-    """But that a rate of a line is in bits, as everybody tells it."""
+    """But that a rate of a line is in bits, as is usual."""
     done = promtool("check", "metrics", text=scraped())
     assert done.stderr.splitlines() == ['weir_departure_rate_bits_per_second use base unit "bytes" instead of "bits"']
 

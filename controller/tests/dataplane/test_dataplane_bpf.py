@@ -29,7 +29,7 @@ AQM = {
 
 
 def weir_xdp(folder: Path, *lines: str, then: str = "exec sleep 60") -> str:
-    """A command that says these lines, whatever it is asked."""
+    """A command that prints these lines for any request."""
     (folder / "said").write_text("".join(f"{line}\n" for line in lines))
     path = folder / "weir-xdp"
     path.write_text(f"#!/bin/sh\ncat {folder}/said\n{then}\n")
@@ -156,7 +156,7 @@ _JSON = st.recursive(
 @given(st.lists(st.one_of(_JSON, st.builds(lambda a, b: {**a, **b}, st.sampled_from([NEW, AQM]), st.dictionaries(
     st.sampled_from([*AQM, *NEW]), _JSON, max_size=2)), st.sampled_from([NEW, AQM])), max_size=6))  # fmt: skip
 def test_no_line_breaks_the_listener(lines: list) -> None:
-    """Whatever a line holds, it is taken or refused with a ValueError's kind; what is told is whole."""
+    """Any line is accepted or rejected with a ValueError's kind; samples are complete."""
     device = BpfDevice("here")
     device._events = SimpleQueue()
     for line in lines:

@@ -397,7 +397,7 @@ def test_a_program_that_another_put_there_is_not_fought(
     heard.down("the switch's program has no aqm: it is not p4/pid_delay.p4")
     with switch.client() as other:
         assert other.get_pipeline("COOKIE_ONLY").cookie == theirs
-    switch.kill()  # what was there is gone with it
+    switch.kill()  # its state is lost with it
     heard.down("no connection")
     switch.start()
     assert heard.up().restored
@@ -545,7 +545,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 def test_an_answer_without_end_is_cut_off(fake: FakeSwitch) -> None:
     """64 MiB are read of it, whatever the switch would send; the next read is as ever."""
     part = v1.ReadResponse(entities=[v1.Entity(table_entry=fake.entries[0])])
-    part.entities[0].table_entry.metadata = bytes(1 << 20)  # which stands for many entries
+    part.entities[0].table_entry.metadata = bytes(1 << 20)  # one name for many entries
     sent = queue.SimpleQueue()
 
     def endless(_: Message, context: grpc.ServicerContext) -> Iterator[Message]:
@@ -565,8 +565,7 @@ def test_an_answer_without_end_is_cut_off(fake: FakeSwitch) -> None:
 
 
 def test_what_a_switch_sends_unasked_is_bounded_by_its_bytes(fake: FakeSwitch) -> None:
-    """100 packets of 1 MiB: those beyond 64 MiB are counted as lost, and there is room again for others once they are
-    taken."""
+    """100 packets of 1 MiB: those beyond 64 MiB are counted as lost, and others are kept again once they are taken."""
     with Client(fake.address, DEVICE_ID) as client:
         client.become_primary()
         for _ in range(100):

@@ -26,8 +26,8 @@ WARM_UP = 0.2
 
 
 def hit_shares(weights: list[float], counters: list[int], p: float, packets: int, seed: int) -> list[float]:
-    """The share of each flow's packets that is hit at a probability `p`. A packet is of flow i with `weights[i]`;
-    flow i counts in `counters[i]`, and in any of 256 if that is -1."""
+    """The share of each flow's packets that is dropped or marked at a probability `p`. A packet is of flow i with
+    `weights[i]`; flow i counts in `counters[i]`, and in any of 256 if that is -1."""
     rng = random.Random(seed)
     table = [Flow() for _ in range(max(256, *(counter + 1 for counter in counters)))]
     state, spacing, share = State(u_q40=round(p**0.5 * law.U_ONE_Q40)), Spacing(), Share()
@@ -44,14 +44,14 @@ def hit_shares(weights: list[float], counters: list[int], p: float, packets: int
 
 def beside_many(share: float, p: float, packets: int = 60000) -> tuple[float, float]:
     """One flow that sends `share` of all packets, beside packets that are each of a flow of their own: their shares of
-    packets that are hit."""
+    drops and marks."""
     first, others = hit_shares([share, 1 - share], [7, -1], p, packets, seed=1)
     return first, others
 
 
 def sharing(flows: int, counters: int, p: float, packets: int = 60000, placings: int = 4) -> tuple[float, float, float]:
-    """Flows that send alike, each in a counter by chance: how many of them are alone in theirs, and how often those and
-    the others are hit, of p."""
+    """Flows that send alike, each in a counter by chance: how many of them are alone in theirs, and their and the
+    others' rates of drops or marks, over p."""
     alone, together = [], []
     for seed in range(placings):
         rng = random.Random(seed)

@@ -157,7 +157,7 @@ def test_with_everything_new_off_the_verdict_is_that_of_two_numbers(
 
 @given(any_params, spacings, st.lists(st.tuples(states, u64, u32, st.booleans(), u32, u32), max_size=20))
 def test_the_sum_stays_below_its_greatest_limit(parameters: Params, spacing: Spacing, packets: list) -> None:
-    """Whatever came before, also under other limits; the model raises WidthError if the addition leaves its width."""
+    """After any packets, also under other limits; the model raises WidthError if the addition leaves its width."""
     before_q32 = spacing.sum_q32
     for state, backlog, tau_us, ect, rand_a, rand_b in packets:
         verdict = law.decide(state, spacing, parameters, backlog, tau_us, ect, rand_a, rand_b)
@@ -224,7 +224,7 @@ def test_beyond_the_bound_in_time_nothing_but_the_backlog_holds_a_hit_back(
 
 @given(any_params, u32, u32)
 def test_the_excess_grows_with_the_delay_from_the_bound_on(parameters: Params, one: int, other: int) -> None:
-    """Whatever the flow is, on a backlog above the guard; below it there is none."""
+    """For any flow, on a backlog above the guard; below it there is none."""
     for size in Size:
         low, high = (law.excess_q32(parameters, 2**33, tau_us, size) for tau_us in sorted((one, other)))
         assert 0 <= low <= high <= P_ONE_Q32
@@ -266,7 +266,7 @@ def test_beyond_the_bound_large_flows_pay_and_beyond_the_limit_all() -> None:
 
 @given(u32, u32, st.lists(st.booleans(), min_size=1, max_size=60))
 def test_a_hit_waits_for_a_large_flow_and_no_random_number_decides(a: int, b: int, packets: list[bool]) -> None:
-    """At p = 1/4: due at the 4th packet since the last hit, forced at the 8th."""
+    """At p = 1/4: due at the 4th packet since the last drop or mark, forced at the 8th."""
     spacing, since = Spacing(), 0
     for large in packets:
         since += 1
@@ -284,7 +284,7 @@ flows = st.builds(Flow, flow_bytes=u32, flow_last_us=u64)
 def test_counters_and_their_mean_stay_in_range(
     parameters: Params, flow: Flow, share: Share, packets: list[tuple[int, int]]
 ) -> None:
-    """Whatever the times and lengths are; the model raises WidthError otherwise. A flow is large from its share on, and
+    """For any times and lengths; the model raises WidthError otherwise. A flow is large from its share on, and
     new if it had nothing."""
     for now_us, len_bytes in packets:
         size = law.arrival(flow, share, parameters, now_us, len_bytes)
@@ -300,7 +300,8 @@ def test_counters_and_their_mean_stay_in_range(
 
 
 def test_a_new_flow_is_spared_unless_all_are_new_or_the_queue_is_long() -> None:
-    """At p = 1 everybody else's packet is hit. Where all packets are the first of their flows, every second is."""
+    """At p = 1 every other packet is dropped or marked. Where all packets are the first of their flows, every second
+    is."""
     sparing, certain = replace(SHARED, ecn_drop_us=90000), State(u_q40=U_ONE_Q40)
 
     def verdicts(parameters: Params, tau_us: int, sizes: list[Size]) -> list[Verdict]:
@@ -349,8 +350,8 @@ def test_the_flow_that_sends_most_is_large_and_the_others_are_not() -> None:
 
 
 def test_marks_go_by_the_mean_of_a_swinging_u() -> None:
-    """U swings over the bound and back. Its mean stays below, so every hit on an ECT packet is a mark; by U itself half
-    of them are drops. Beyond `ecn_drop_us` they are drops all the same."""
+    """U swings over the bound and back. Its mean stays below, so every ECT packet is marked, not dropped; by U itself
+    half of them are drops. Beyond `ecn_drop_us` they are drops all the same."""
     verdicts = {}
     for weight in (0, 6):
         parameters, state = replace(PAPER, ecn_bound_q32=2**30, ecn_weight_shift=weight, ecn_drop_us=50000), State()

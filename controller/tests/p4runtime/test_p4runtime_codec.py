@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.p4runtime import client, codec, words
+from weir.p4runtime import client, codec, labels
 from weir.p4runtime import entities as e
 from weir.p4runtime.connection import parse_address
 from weir.p4runtime.messages import config, rpc, v1
@@ -253,7 +253,7 @@ def test_every_entity_survives_the_wire(entity: e.Entity) -> None:
     message = codec.encode(entity, INFO)
     wire = type(message).FromString(message.SerializeToString())
     assert codec.decode(wire, INFO) == entity
-    assert "\n" not in words.describe(entity, INFO)
+    assert "\n" not in labels.describe(entity, INFO)
 
 
 def test_short_names_find_what_only_one_has() -> None:
@@ -334,15 +334,15 @@ def test_what_can_not_be_said_is_named(entity: e.Entity, message: str) -> None:
 
 def test_entities_in_words() -> None:
     route = e.TableEntry("ipv4_lpm", {DST: e.Lpm(0x0A000000, 8)}, FWD)
-    assert words.describe(route, INFO) == "table ipv4_lpm 10.0.0.0/8"
-    assert words.describe(e.TableEntry("ipv4_lpm", is_default=True), INFO) == "table ipv4_lpm default action"
-    assert words.describe_call(FWD, INFO) == "forward(port=1, dmac=00:00:00:00:00:02)"
+    assert labels.describe(route, INFO) == "table ipv4_lpm 10.0.0.0/8"
+    assert labels.describe(e.TableEntry("ipv4_lpm", is_default=True), INFO) == "table ipv4_lpm default action"
+    assert labels.describe_call(FWD, INFO) == "forward(port=1, dmac=00:00:00:00:00:02)"
     key = {"port": e.Exact(3), "dst": e.Ternary(0x20, 0xF0), "l4": e.Range(1, 5)}
     shown = "table acl port=3, dst=0x20&&&0xf0, l4=1..5, priority 7"
-    assert words.describe(e.TableEntry("acl", key, FWD, 7), INFO) == shown
-    assert words.describe(e.CounterEntry("drops", 3), INFO) == "counter drops[3]"
-    assert words.describe(e.RegisterEntry("state"), INFO) == "register state[all]"
-    assert words.describe(e.DirectCounterEntry(route), INFO) == "counter of table ipv4_lpm 10.0.0.0/8"
+    assert labels.describe(e.TableEntry("acl", key, FWD, 7), INFO) == shown
+    assert labels.describe(e.CounterEntry("drops", 3), INFO) == "counter drops[3]"
+    assert labels.describe(e.RegisterEntry("state"), INFO) == "register state[all]"
+    assert labels.describe(e.DirectCounterEntry(route), INFO) == "counter of table ipv4_lpm 10.0.0.0/8"
 
 
 def test_replicas_by_bytes_are_read_too() -> None:

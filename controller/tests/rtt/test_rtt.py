@@ -165,7 +165,7 @@ def test_quic_handshake_leaves_out_the_servers_own_time(wire, version) -> None:
     assert wire(91, "out", udp(A, B, flight("initial"))) == []
     [sample] = wire(95, "out", udp(A, B, flight("initial", "handshake") + b"\x40short"))
     assert sample == RttSample(f"{FLOW} quic", 35000, "both", "quic-handshake")
-    for kinds in (("initial",), ("handshake",)):  # what is left of it looks like no other handshake
+    for kinds in (("initial",), ("handshake",)):  # the rest of it resembles no other handshake
         assert wire(96, "out", udp(A, B, flight(*kinds))) == []
         assert wire(97, "in", udp(B, A, flight(*kinds))) == []
 

@@ -491,7 +491,7 @@ def test_one_of_each_thing(server: Server) -> None:
         (meter,) = client.read(DirectMeterEntry(TableEntry("routes")))
         assert (meter.entry.match, meter.rates) == (way.match, rates)
 
-        # A packet of ours goes through the tables as if it had come in at the CPU's port, and comes back from there.
+        # One of our packets goes through the tables as if it had come in at the CPU's port, and comes back from there.
         def packet(ether_type: int, a: int, b: int) -> bytes:
             body = a.to_bytes(4, "big") + b.to_bytes(2, "big") + bytes([7, 0])
             return bytes.fromhex("020000000001020000000002") + ether_type.to_bytes(2, "big") + body + bytes(30)

@@ -12,9 +12,9 @@ from weir.names.switch import Count
 from weir.names.text import prefix_bits, route_bits
 from weir.p4runtime.client import Update
 from weir.p4runtime.entities import Call, CloneSession, MulticastGroup, TableEntry
+from weir.p4runtime.labels import describe_action
 from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import P4RuntimeError
-from weir.p4runtime.words import describe_action
 from weir.programs import EDGE, ICN, PID_DELAY
 from weir.programs.base import QuotaUsed
 from weir.programs.names import Fill, Names
@@ -45,7 +45,7 @@ def read(text: str) -> Config:
 
 
 def same_bits() -> tuple[str, str]:
-    """Two components that a switch can't tell apart."""
+    """Two components that a switch can't distinguish."""
     seen: dict[int, str] = {}
     for text in map(str, itertools.count()):
         other = seen.setdefault(prefix_bits(f"/{text}"), text)

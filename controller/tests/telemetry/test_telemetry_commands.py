@@ -350,7 +350,7 @@ def test_an_old_reading_is_not_shown_as_if_it_were_new() -> None:
     assert " 0.00 " in idle
     assert "40 s" in idle
     assert " 9.00 " in next(line for line in shown(Screen(), view, now_s=3.0) if "silent" in line)
-    # what was recorded does not grow old
+    # a recording does not grow old
     assert " 9.00 " in next(line for line in shown(Screen(recorded=True), view, now_s=14.0) if "silent" in line)
 
 

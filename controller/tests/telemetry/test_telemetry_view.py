@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telemetry that is broken in every way it can be, the view of many queues, and what Prometheus is told."""
+"""Telemetry that is broken in every way it can be, the view of many queues, and Prometheus' metrics."""
 
 import ast
 import contextlib

@@ -33,7 +33,7 @@ def sample_at(t_us: int, **more) -> Sample:
 
 
 def steady(tuner: Tuner, begin_us: int, end_us: int, **more) -> list:
-    """A busy queue on a line of `rate_bit_s`, 10 Mbit/s unless told."""
+    """A busy queue on a line of `rate_bit_s`, 10 Mbit/s by default."""
     told, last = [], tuner.window.samples[-1] if tuner.window.samples else sample_at(begin_us - 100_000)
     packets, drops = last.passed_packets, last.drops_aqm_packets
     for t_us in range(begin_us, end_us, 100_000):
@@ -312,8 +312,8 @@ def test_a_refused_write_leaves_the_old_gains_and_is_tried_again_later_and_later
 
 
 class Queue:
-    """A line of 10 Mbit/s whose queue does as it is told: `seek` lets time pass, with a mean delay of `mean_us`, or of
-    `follows` times the target in force, that swings by `swing_us`; `lost` is the share dropped, or a function of the
+    """A line of 10 Mbit/s whose queue follows its parameters: `seek` lets time pass, with a mean delay of `mean_us`, or
+    of `follows` times the present target, that swings by `swing_us`; `lost` is the share dropped, or a function of the
     target, and `used` likewise of the line."""
 
     def __init__(self, tuner: Tuner, t_us: int = 0, heard_later_us: int = 0):
@@ -432,7 +432,7 @@ def test_a_step_of_the_load_brings_the_operators_gains_back_at_once(told_as, whe
 
 
 def test_a_load_that_varies_is_left_to_the_operators_gains():
-    """3 s of a flood, 3 s of calm, in turn: no look at it is like the next one."""
+    """3 s of a flood, 3 s of calm, in turn: no sample of it is like the next one."""
     queue, lower_s = Queue(new()), 0.0
     for _ in range(60):
         queue.seek(3, mean_us=25_000, lost=0.4)
@@ -562,7 +562,7 @@ def test_a_line_without_load_is_left_alone():
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_device_that_started_anew_is_looked_at_anew(refused):
-    """Its clock and counters begin again, below those that the look, the waits and a refusal were told by."""
+    """Its clock and counters begin again, below those of the sample, the waits and a refusal."""
     up_us = 100_000_000_000
     queue = Queue(new(), up_us)
     told = queue.seek(6)

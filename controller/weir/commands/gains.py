@@ -82,7 +82,7 @@ def _read(devices: Sequence[Device], port: str | None) -> Found:
 def _to_set(devices: Sequence[Device], port: str | None) -> tuple[Device, str]:
     """The one device and port that is meant."""
     if port is not None and len(devices) == 1:
-        return devices[0], port  # which may have no law yet
+        return devices[0], port  # possibly without a law yet
     if port is None and any(device.gives_law for device in devices):
         raise FleetError("--port must say which port to set")
     found = list(_read(devices, port))

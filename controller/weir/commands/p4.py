@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir p4`: what only a P4 switch has, over P4Runtime."""
+"""`weir p4`: functions of P4 switches alone, over P4Runtime."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ the first packet after it.
 
 
 class WrongCall(P4RuntimeError):
-    """Options that do not go together or mean nothing, found after argparse's own look at them."""
+    """Options that do not go together or mean nothing, found after argparse's own checks."""
 
 
 def _address(text: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir status`: what is on each device and port now."""
+"""`weir status`: state of each device and port."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ from ..sample import Counts, Sample
 
 
 class DataPlaneError(Exception):
-    """A device that can't do what was asked: device, port, what is wrong, what would be right."""
+    """A device that can't serve a request: device, port, fault, right form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Up:
     """A device is there, with the gains of each of its ports. `restored`: it had lost them and was given them back.
 
-    Told again for single ports that come, or come back, while the others stay.
+    Repeated for single ports that come, or come back, while the others stay.
     """
 
     device: str
@@ -74,8 +74,8 @@ class PortSettings:
 
 @dataclass(frozen=True)
 class PortStatus:
-    """A port now. attached: how the law is there. reading: the last there is; None where there is none.
-    trouble: what is wrong with it, "" for nothing."""
+    """A port now. attached: how the law is there. reading: the last there is; None where there is none. trouble: its
+    fault, "" for none."""
 
     port: str
     attached: str
@@ -86,7 +86,7 @@ class PortStatus:
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """A device now. program: what runs there, in words. notes: what its readings lack, and why."""
+    """A device now. program: its program, in words. notes: missing readings, and the reason."""
 
     program: str
     ports: tuple[PortStatus, ...]
@@ -121,14 +121,14 @@ class Device(ABC):
 
     @abstractmethod
     def write_gains(self, port: str, gains: Gains) -> None:
-        """Set all of a port's gains at once. Raises DataPlaneError; then the old ones are in force."""
+        """Set all of a port's gains at once. Raises DataPlaneError; then the old ones stay."""
 
     def read_settings(self) -> dict[str, PortSettings]:
         """Settings of every port that has some. Raises DataPlaneError."""
         return {port: PortSettings(gains) for port, gains in self.read_gains().items()}
 
     def change(self, port: str, base: Gains | None, changes: Mapping[str, Value]) -> None:
-        """Set these keys of a port, of gains or `own_keys`, on top of `base` or of what it has. Raises DataPlaneError,
+        """Set these keys of a port, of gains or `own_keys`, on top of `base` or of those it has. Raises DataPlaneError,
         ValueError for values that can't be."""
         present = self.read_gains()
         if port not in present:
@@ -147,8 +147,8 @@ class Device(ABC):
     def claim(self) -> dict[str, str]:
         """Be the only controller that writes, from now on and on ports yet to come, where the device has no election.
 
-        Returns the ports that somebody else controls, and who; `write_gains` refuses those until he has ended, which is
-        told by Note and Up. Raises DataPlaneError.
+        Returns the ports that somebody else controls, and who; `write_gains` refuses those until he has ended, which
+        Note and Up report. Raises DataPlaneError.
         """
         return {}
 

@@ -2,7 +2,7 @@
 """eBPF queues as a device: every interface `weir-xdp` is attached to is a port, called by its name; so is every class
 that has a law of its own (eth0/1:10).
 
-All goes through `weir-xdp`, which alone knows the layout of the maps: one `watch` process for all ports tells of
+All goes through `weir-xdp`, which alone knows the layout of the maps: one `watch` process for all ports reports
 samples, changes and comings and goings, `set` writes a port's gains in one swap, and only if those in force are the
 ones last seen here. Nothing but the standard library: a tuner in the exact lab starts in a tenth of a second.
 """
@@ -51,7 +51,7 @@ _SILENCE_S = 5.0
 _COMMAND_S = 10.0
 _CLAIM_AGAIN_US = 2_000_000
 _FOREIGN_S = 1.0
-"""For so long after somebody else's change nothing is written, so that whoever decides here has heard of it."""
+"""For so long after somebody else's change nothing is written, so that the tuner has heard of it."""
 _LINE_MAX_BYTES = 1 << 20
 _OWN_IDS = 64
 _CHANGED = 3  # weir-xdp set --expect: another configuration is in force
@@ -68,7 +68,7 @@ _AGES = ("age_us", "rate_age_us")  # the second is missing while there is no rat
 
 @dataclass
 class _Port:
-    """State of one interface. `ours`: the gains in force if this controller set them, and only then. `attached`: those
+    """State of one interface. `ours`: the present gains if this controller set them, and only then. `attached`: those
     that this attachment was first seen with."""
 
     present: bool = False
@@ -92,7 +92,7 @@ def netns_path(netns: str) -> str:
 
 
 def _interface(port: str) -> str:
-    """The name of a port's interface: a port in another namespace than ours is called INTERFACE@PATH."""
+    """The name of a port's interface: a port in another namespace is called INTERFACE@PATH."""
     return port.partition("@/")[0]
 
 
@@ -196,7 +196,7 @@ class BpfDevice(Device):
 
     def watch(self, events: SimpleQueue[Event], every_ms: int | None = None) -> None:
         self._every_ms = every_ms or self._every_ms
-        self.start(events)  # which only reads until something is written
+        self.start(events)  # it only reads until something is written
 
     def close(self) -> None:
         with self._lock:
@@ -350,12 +350,12 @@ class BpfDevice(Device):
             f"must be one of {shown}" if names else "the law is on none; `weir-xdp attach` puts it there"
         )
 
-    # ---- who may write: a locked file for each queue ----
+    # ---- right to write: a locked file for each queue ----
 
     def _hold(self, name: str, port: _Port) -> str | None:
-        """Takes the lock of a port. None when it is held here, else who holds it."""
+        """Takes the lock of a port. None when it is held here, else its holder."""
         if port.lock is None:
-            law = _interface(name).replace("/", "~")  # that of a class is called INTERFACE/CLASS
+            law = _interface(name).replace("/", "~")  # a class's queue is called INTERFACE/CLASS
             path = run_folder(self.name) / f"controller-{port.netns_inode}-{law}.lock"
             try:
                 port.lock, port.holder = _locked(path)
@@ -385,7 +385,7 @@ class BpfDevice(Device):
             delay_s = min(2 * delay_s, _RETRY_S[1])
 
     def _forget(self) -> None:
-        """Nothing is known to be there any more; but what was set stays known."""
+        """Nothing is known to be there any more; but settings stay known."""
         with self._lock:
             for port in self._ports.values():
                 port.present = False
@@ -583,7 +583,7 @@ class BpfDevice(Device):
             self._events.put(Up(self.name, {} if port.gains is None else {dev: port.gains}))
 
     def _flush(self) -> None:
-        """Tells of what came and what is missing, once a watch's look round is complete."""
+        """Reports ports that came and ports that are missing, once a watch's first round is complete."""
         if not self._arrived and not self._missing and (self._is_up or self._told_down):
             return
         with self._lock:
@@ -639,7 +639,7 @@ def run_folder(name: str) -> Path:
 
 
 def _locked(path: Path) -> tuple[int | None, str | None]:
-    """(descriptor, None) when the lock is ours now, (None, who has it) when not. It ends with the process."""
+    """(descriptor, None) when the lock is ours now, (None, its holder) when not. It ends with the process."""
     while True:
         lock = open_private(path)
         try:

@@ -3,7 +3,7 @@
 
 fleet.toml:
 
-    [devices.edge]                     # a name of yours, and what is there
+    [devices.edge]                     # a name of yours, and its ports
     kind = "bpf"                       # interfaces of this machine with weir-xdp on them
     interfaces = ["eth0", "eth1"]      # left out: all that are attached
     # pins = "/sys/fs/bpf/weir", netns = "blue", every_ms = 100
@@ -12,7 +12,7 @@ fleet.toml:
     kind = "p4runtime"                 # a P4 switch that runs p4/pid_delay.p4
     address = "10.0.0.1:9559"
     # device_id = 0, election_id = 1, role = "", ports = [2, 3], switch = "auto", digest_interval_us = 100000
-    # config = "s1.toml": what it is given back after a restart, a path from this file's folder
+    # config = "s1.toml": restored after a restart, a path from this file's folder
     # tls = {ca = "ca.pem", cert = "me.pem", key = "me.key", server_name = ""}, paths from there too
 """
 
@@ -30,7 +30,7 @@ from .bpf import BpfDevice
 
 
 class FleetError(SettingsError):
-    """A fleet that can't be: file, key, what is wrong, what would be right."""
+    """A fleet that can't be: file, key, fault, right form."""
 
 
 class Fleet:
@@ -44,7 +44,7 @@ class Fleet:
         _refuse_shared(devices)
         self.devices = devices
         self.events: SimpleQueue[Any] = SimpleQueue()
-        """Events; who reads it may put orders of its own among them."""
+        """Events; its reader may put its own orders among them."""
 
     def start(self) -> None:
         """As controllers."""
@@ -76,7 +76,7 @@ class Fleet:
 
 
 def _refuse_shared(devices: list[Device]) -> None:
-    """Raises FleetError for what two devices have: each would take the other for an operator."""
+    """Raises FleetError for ports that two devices have: each would take the other for an operator."""
     others = [device for device in devices if not isinstance(device, BpfDevice)]
     for index, one in enumerate(others):
         for other in others[:index]:

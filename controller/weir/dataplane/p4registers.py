@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch's ports by its registers. Reads need neither an election nor a stream (P4Runtime 11): any number may
-watch, beside whoever is in charge."""
+"""A switch's ports by its registers. Reads need neither an election nor a stream (P4Runtime 11): any number may watch,
+beside the primary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHOUT_REGISTERS = (
 
 
 class RegisterReader:
-    """Reads the ports of one switch. Raises P4RuntimeError, at once when the program has not what is read here."""
+    """Reads the ports of one switch. Raises P4RuntimeError, at once when the program lacks these registers."""
 
     def __init__(self, client: Client, program: Program) -> None:
         self._client, self._program = client, program

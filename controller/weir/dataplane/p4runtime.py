@@ -22,9 +22,9 @@ from ..gains import GainError, Gains, Value
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Standing, Update, WriteError
 from ..p4runtime.connection import Tls, parse_address
 from ..p4runtime.entities import DigestConfig, TableEntry
+from ..p4runtime.labels import describe_action
 from ..p4runtime.messages import Message
 from ..p4runtime.values import P4RuntimeError
-from ..p4runtime.words import describe_action
 from ..programs.base import PORT_MAX, DigestReader, PortLaw, Program
 from ..switch import config as configuration
 from ..switch.deploy import KINDS, deploy
@@ -50,7 +50,7 @@ POLL_S = 5.0
 """Interval of reading the gains again, and of checking that the device is still there and has the same program."""
 
 TIMEOUT_S = 5.0
-"""For each request: long for a table write, short for whoever waits."""
+"""For each request: long for a table write, short for a caller that waits."""
 
 CONNECT_TIMEOUT_S = 2.0
 
@@ -58,10 +58,10 @@ WATCH_MS = 500
 """Between two readings of the registers of a switch that is only watched."""
 
 STATUS_LOOK_S = 0.2
-"""Between the two readings that tell whether a port's registers move."""
+"""Between the two readings that show whether a port's registers move."""
 
 TAKE_OVER_PAUSE_S = 0.5
-"""Of all that stand by when a primary goes, one takes over: each waits a random part of this and looks again."""
+"""Of all that stand by when a primary goes, one takes over: each waits a random part of this and checks again."""
 
 LIST_MAX = 512
 LIST_TIMEOUT_NS = 100_000_000
@@ -77,7 +77,7 @@ def backoff_s(attempt: int, part: float, last_s: float = LAST_RETRY_S) -> float:
 
 
 def port_number(text: str) -> int:
-    """A port's number. ValueError says what is right."""
+    """A port's number. ValueError gives the right form."""
     if not text.isascii() or not text.isdigit() or str(int(text)) != text or int(text) > PORT_MAX:
         raise ValueError(f"port {text!r}: must be a number, 0 .. {PORT_MAX}")
     return int(text)
@@ -98,7 +98,7 @@ class P4RuntimeDevice(Device):
     election_id: as in P4Runtime. None: this controller is in charge while nobody else is, and stands by else; it never
     takes over from another. Only the one in charge gets samples and may write.
 
-    Raises DataPlaneError for what can't be meant.
+    Raises DataPlaneError for invalid values.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class P4RuntimeDevice(Device):
         self._said: dict[str, int] = {}
 
         self._lock = threading.RLock()
-        """Held for what reads or writes the following, requests to the device included: a poll that crosses a write
-        would take our own gains for another's."""
+        """Held to read or write the following, requests to the device included: a poll that crosses a write would take
+        our own gains for another's."""
         self._client: Client | None = None
         self._known: dict[int, PortLaw] = {}
         """Law of each port; kept while the device is away, to give it back."""
@@ -162,7 +162,7 @@ class P4RuntimeDevice(Device):
         self._cookie: int | None = None
         """Of the program that the device has in this connection."""
         self._replaceable: set[int | None] = {None}
-        """Programs that ours may take the place of: what was there at first, and ours. Another has been put there by
+        """Programs that ours may take the place of: the first one there, and ours. Another has been put there by
         somebody who meant it."""
         self._up_since_s: float | None = None
         self._leads = False
@@ -282,7 +282,7 @@ class P4RuntimeDevice(Device):
                     f"--election-id {standing.highest_id + 1} takes its place until this command ends",
                     port,
                 )
-            # as the device will tell them: its integers are coarser than a float
+            # as the device will report them: its integers are coarser than a float
             gains = Gains.from_params(gains.to_params())
             aqm = self._reporting(replace(self._known[number], gains=gains))
             try:
@@ -337,7 +337,7 @@ class P4RuntimeDevice(Device):
         self._known.pop(port, None)
 
     def _write_failed(self, client: Client, port: int, aqm: PortLaw, error: P4RuntimeError) -> None:
-        """Finds out what is in force after a write that failed: returns when it is `aqm` after all."""
+        """Finds the present gains after a write that failed: returns when it is `aqm` after all."""
         why = f"gains not set: {error}"
         if isinstance(error, WriteError) and error.unknown:
             self._unsure[port] = aqm
@@ -360,7 +360,7 @@ class P4RuntimeDevice(Device):
                 self._connection()
             except (P4RuntimeError, configuration.ConfigError, GainError, OSError) as error:
                 why = str(error)
-            except Exception as error:  # whatever an answer makes of our code must not end the controller
+            except Exception as error:  # no answer may end the controller
                 why = f"not understood: {error!r}"
             with self._lock:
                 up_since_s, self._up_since_s, self._client = self._up_since_s, None, None
@@ -403,7 +403,7 @@ class P4RuntimeDevice(Device):
         )
 
     def _look_on(self, client: Client, every_s: float) -> None:
-        """Reads registers again and again, beside whoever is in charge."""
+        """Reads registers again and again, beside the primary."""
         with self._lock:
             running = self._running(client)
             self._program = programs.in_device(client.info)
@@ -519,8 +519,8 @@ class P4RuntimeDevice(Device):
     # The device's state
 
     def _bring_up(self, client: Client, is_primary: bool) -> DigestReader:
-        """Sees to it that the device has its program, tables and digests, as far as that is ours, and tells the gains
-        it runs. Raises P4RuntimeError."""
+        """Sees to it that the device has its program, tables and digests, as far as that is our part, and reports its
+        gains. Raises P4RuntimeError."""
         with self._lock:
             running = client.get_pipeline("COOKIE_ONLY")
             if self._up_since_s is not None:
@@ -544,7 +544,7 @@ class P4RuntimeDevice(Device):
             was_up = self._up_since_s is not None
             if not was_up:
                 self._up_since_s = time.monotonic()
-            if not was_up or is_primary:  # who comes to be in charge begins anew
+            if not was_up or is_primary:  # a new primary begins anew
                 gains = {str(port): aqm.gains for port, aqm in found.items() if self._is_ours(port)}
                 self._events.put(Up(self.name, gains, restored))
             for port in sorted((self._wanted or set()) - set(found)):
@@ -553,7 +553,7 @@ class P4RuntimeDevice(Device):
 
     def _restore(self, client: Client, file: Path, running: PipelineConfig | None) -> bool:
         """Restores the configuration `file`, but for gains: those that are on the device stay, those it has lost are
-        what it was last known to have. Whether anything was written."""
+        the last known ones. Whether anything was written."""
         config = configuration.load(file)
         self._program = self._program_to_bring(client, config, running)
         present: dict[int, PortLaw] = {}
@@ -570,8 +570,8 @@ class P4RuntimeDevice(Device):
     def _program_to_bring(
         self, client: Client, config: configuration.Config, running: PipelineConfig | None
     ) -> Program:
-        """The program that the device has, if it is one of ours; else the one it had before; of a device that was never
-        seen with one, the one that does what the configuration asks for."""
+        """The program that the device has, if it is one of our programs; else the one it had before; of a device that
+        was never seen with one, the one that the configuration needs."""
         found = None if running is None else programs.of(client.info)
         if found is not None or self._up_since_s is not None:
             return found or self._program
@@ -616,7 +616,7 @@ class P4RuntimeDevice(Device):
         return result
 
     def _compare(self, found: dict[int, PortLaw]) -> None:
-        """Takes `found` for what is in force, and tells of what is not what it was."""
+        """Takes `found` as the present settings, and reports those that changed."""
         for port in sorted(set(self._known) - set(found)):
             self._forget(port)
             if self._is_ours(port):

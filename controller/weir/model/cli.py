@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir model`: the fluid model on the command line. docs/design/model.md has what it is worth."""
+"""`weir model`: the fluid model on the command line. docs/design/model.md has its accuracy."""
 
 from __future__ import annotations
 

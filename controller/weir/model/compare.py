@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model beside runs of the exact lab: where the queue starts to swing, and what it does when flows join.
+"""The model beside runs of the exact lab: where the queue starts to swing, and its response to new flows.
 
 Reads results folders of scenarios on the dumbbell whose flows are all TCP, one or two groups, the second joining later.
 """
@@ -33,12 +33,12 @@ _PKT = re.compile(rb'^{"k":"pkt","t_us":(\d+),"hop":"bottleneck","sojourn_us":(\
 
 
 class CompareError(ValueError):
-    """A results folder this can't be compared with; says what is wrong and what would be right."""
+    """A results folder this can't be compared with; the message gives fault and right form."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what was set, and the queue delay in seconds on a grid of STEP_S from the start (nan: no packet)."""
+    """One run: its settings, and the queue delay in seconds on a grid of STEP_S from the start (nan: no packet)."""
 
     variant: str
     seed: int

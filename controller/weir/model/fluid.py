@@ -4,14 +4,14 @@
     dW/dt = g(W(t), R(t)) - b W(t) W(t-R)/R(t-R) p(t-R)        window of one flow, packets
     dq/dt = N W(t)/R(t) (1 - p(t)) - C                         queue, packets; R = rtt_s + q/C
 
-`g` is what a window grows by in a second and `b` the part of it that a loss takes. Reno: g = 1/R, b = 1/2, which is
-Cao Eq. 8, and with packets marked rather than dropped, so without 1 - p, Eq. 9. A drop thins the queue at once, a round
-trip before the sender yields: at a few percent that is a fourth of the loop's gain near its crossover, and with half of
-all packets dropped most of it.
+`g` is a window's growth in a second and `b` the part of it that a loss takes. Reno: g = 1/R, b = 1/2, which is Cao Eq.
+8, and with packets marked rather than dropped, so without 1 - p, Eq. 9. A drop thins the queue at once, a round trip
+before the sender yields: at a few percent that is a fourth of the loop's gain near its crossover, and with half of all
+packets dropped most of it.
 
-CUBIC (RFC 9438): b = 0.3, and g the larger of its Reno-friendly growth 0.529/R and of the mean growth
-0.3 (k W^(1/2))^(4/3) that gives RFC 9438's response function W = k (R/p)^(3/4); what its window remembers of the last
-loss is not in it. BBR reacts to neither delay nor single losses in this manner and is not modelled.
+CUBIC (RFC 9438): b = 0.3, and g the larger of its Reno-friendly growth 0.529/R and of the mean growth 0.3 (k
+W^(1/2))^(4/3) that gives RFC 9438's response function W = k (R/p)^(3/4); its window's memory of the last loss is not in
+it. BBR reacts to neither delay nor single losses in this manner and is not modelled.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FORMS = ("exact", "hollot", "cao")
 class OperatingPoint:
     """Where the flows balance with the queue at its target.
 
-    rtt_s: with the queue in it. p: what the queue must drop (or mark) beside other losses, 0 where the flows don't fill
-    the line, above 1 where not even marking all is enough. u: the law's output for it. growth_per_s: g; elasticity:
-    d ln g / d ln W.
+    rtt_s: with the queue in it. p: the share that the queue must drop (or mark) beside other losses, 0 where the flows
+    don't fill the line, above 1 where not even marking all is enough. u: the law's output for it. growth_per_s: g;
+    elasticity: d ln g / d ln W.
     """
 
     rtt_s: float
@@ -51,7 +51,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Plant:
-    """`flows` long flows over one bottleneck. ValueError names what is out of range.
+    """`flows` long flows over one bottleneck. ValueError names the value out of range.
 
     rtt_s: without the queue. flows: any number above 0, also a mean. packet_bytes: as the bottleneck counts them.
     cc: "reno" or "cubic". loss: probability of loss elsewhere on the path. drops: the queue drops, else it marks (ECN).
@@ -87,7 +87,7 @@ class Plant:
         loss: float = 0.0,
         drops: bool = True,
     ) -> Plant:
-        """The load told by the probability `p` that the queue drops with, at a mean delay of `queue_delay_s`."""
+        """The load shown by the probability `p` that the queue drops with, at a mean delay of `queue_delay_s`."""
         if not (0 <= p < 1 and p + loss > 0):
             raise ValueError(f"p = {p!r}: must be below 1, and above 0 where nothing else is lost")
         one = cls(capacity_bit_s, rtt_s, 1, packet_bytes, cc, loss, drops)

@@ -21,7 +21,7 @@ from .fluid import Plant
 ROWS = (1, 2, 3, 4, 5)
 SIGNALS = ("rate", "sojourn")
 ALIASES = 4
-"""Terms of the sum on either side; they fall as k^-3, and what is left out as k^-2."""
+"""Terms of the sum on either side; they fall as k^-3, and the rest as k^-2."""
 
 
 def interval_s(plant: Plant, gains: Gains) -> float:

@@ -21,10 +21,10 @@ class Margins:
     """None: no such crossover, or (settling_s) no pole found. stable: no closed-loop pole to the right.
 
     phase_margin_deg: at the crossover where it is least, crossover_rad_s; of an unstable loop never above 0, and below
-    -180 where the angle has turned further than a circle. gain_margin_db: what all gains may be
-    multiplied by until the edge, of stable loops from below, and in an unstable loop negative: what they must be
-    multiplied by to come to it. delay_margin_s: further dead time until the edge. settling_s: until what is left of a
-    disturbance is 2 % by the slowest closed-loop pole; None where it is unstable.
+    -180 where the angle has turned further than a circle. gain_margin_db: the factor on all gains up to the edge, of
+    stable loops from below, and in an unstable loop negative: what they must be multiplied by to come to it.
+    delay_margin_s: further dead time until the edge. settling_s: until what is left of a disturbance is 2 % by the
+    slowest closed-loop pole; None where it is unstable.
     """
 
     phase_margin_deg: float | None
@@ -45,7 +45,7 @@ def margins(
     form: str = "exact",
     settling: bool = True,
 ) -> Margins:
-    """Margins of the law with `gains` around `plant`; `loop.open_loop` says what u, row and signal are.
+    """Margins of the law with `gains` around `plant`; `loop.open_loop` defines u, row and signal.
 
     settling: False leaves settling_s out, which is most of the time it takes (2 of 10 ms stay).
     At an operating point with U = 0 there is no loop: all None, and stable.
@@ -77,7 +77,7 @@ def of_response(response: Response, rtt_s: float, top_rad_s: float, settling: bo
         if stable:
             least = int(np.argmin(np.abs(degrees)))
             delay_margin = float(np.min(np.radians(degrees % 360) / crossings))
-        else:  # what has turned by more than a circle would look like a margin: the angle as it grew along the curve
+        else:  # an angle of more than a circle would pass for a margin: the angle as it grew along the curve
             grown = np.interp(crossings, omega, np.degrees(np.unwrap(np.angle(-value))))
             degrees = degrees + 360 * np.round((grown - degrees) / 360)
             least = int(np.argmin(degrees))
@@ -95,7 +95,7 @@ def of_response(response: Response, rtt_s: float, top_rad_s: float, settling: bo
 
 
 def _grid(rtt_s: float, top_rad_s: float) -> np.ndarray:
-    """Log-spaced below, and no two neighbours further apart than a sixth of a radian of dead time above."""
+    """Log-spaced below, and no two adjacent ones further apart than a sixth of a radian of dead time above."""
     steps = min(4000, max(16, math.ceil(6 * rtt_s * top_rad_s)))
     low = np.geomspace(min(1e-4 / rtt_s, top_rad_s / 10), top_rad_s, 400)
     return np.unique(np.concatenate([low, np.linspace(0, top_rad_s, steps + 1)[1:]]))

@@ -2,7 +2,7 @@
 """Does the paper's phase margin of 49 degrees come out under any reading of its Eq. 15 to 18?
 
 The paper gives neither T, S, N, R nor which of Table II's gains alpha, beta and gamma are, nor any unit. Each reading
-here is one choice of all of them; docs/design/model.md has what comes of it.
+here is one choice of all of them; docs/design/model.md has the results.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _plant(form: str, capacity: float, rtt_s: float, flows: int) -> np.ndarray:
 
 
 def _margins_deg(loop: np.ndarray, top_rad_s: float) -> tuple[float | None, float | None]:
-    """Of one loop on OMEGA, which is fine enough to tell a degree."""
+    """Of one loop on OMEGA, which is fine enough for a degree."""
     with np.errstate(divide="ignore"):
         size = np.log(np.abs(loop))
     falls = np.flatnonzero((np.signbit(size[:-1]) != np.signbit(size[1:])) & (OMEGA[1:] < top_rad_s))

@@ -36,7 +36,7 @@ class Change:
 class Trace:
     """One row each step of dt: time, queue delay (of the packet arriving now), U, drop probability, mean window, row.
 
-    sent_bit_s: what leaves the queue.
+    sent_bit_s: rate of departures.
     """
 
     t_s: np.ndarray

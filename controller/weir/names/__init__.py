@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwarding by name (docs/design/icn.md): what the bits of a name are, and a model of a switch's names. Pure."""
+"""Forwarding by name (docs/design/icn.md): the bits of a name, and a model of a switch's names. Pure."""

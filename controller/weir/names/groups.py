@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 AGAIN_PORT = 510
-"""Has no interface: what is sent there goes through the switch again."""
+"""Has no interface: packets sent there go through the switch again."""
 AGAIN_SESSION = 510
 """The clone session of Interests with holes."""
 GROUPS, GROUPS_GO_ON = 0x4000, 0x4100

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model of what a switch does with names (docs/design/icn.md, "Rules of a switch"), without the law. Pure: `now_us`
+"""A model of a switch's handling of names (docs/design/icn.md, "Rules of a switch"), without the law. Pure: `now_us`
 comes with each packet. p4/include/icn_*.p4 must do the same to the bit."""
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Limits:
 
 @dataclass
 class Entry:
-    """One segment of a name that was asked by a prefix. `payer`: the port whose quota it counts in;
-    `hop_limit`: of the Interest that was forwarded last, as it came."""
+    """One segment of a name that was requested by a prefix. `payer`: the port whose quota it counts in; `hop_limit`: of
+    the Interest that was forwarded last, as it came."""
 
     prefix: int
     name: int
@@ -124,7 +124,7 @@ class Used:
 
 @dataclass(frozen=True)
 class Route:
-    """Of a prefix of `bits` bits: the port that leads there, and the other for what came from that port."""
+    """Of a prefix of `bits` bits: the port that leads there, and the other for packets from that port."""
 
     prefix: int
     bits: int
@@ -134,7 +134,7 @@ class Route:
 
 @dataclass
 class Names:
-    """The names of one switch: its tables, and what packets leave behind."""
+    """The names of one switch: its tables, and the state that packets leave."""
 
     routes: list[Route]
     limits: Limits = field(default_factory=Limits)
@@ -253,7 +253,7 @@ class Names:
         return copies
 
     def _gives_way(self, ways: list[Entry | None], now_us: int) -> tuple[int, int, int]:
-        """Of a full set: the way whose port pays for most, of two such the older; what it pays for, and its age."""
+        """Of a full set: the way whose port pays for most, of two such the older; its cost, and its age."""
         found = [(self._used_by_payer(e, now_us), e.elapsed_us(now_us) if e else 0, -way) for way, e in enumerate(ways)]
         most, elapsed_us, way = max(found)
         return -way, most, elapsed_us

@@ -5,13 +5,13 @@ from hashlib import sha256
 
 BYTES_MOST = 255
 COMPONENTS_MATCHED = 4
-"""Of a name, from the first on: `prefix` has no room for more."""
+"""Of a name, from the first on: `prefix` holds no more."""
 COMPONENT_BITS = 16
 PREFIX_BITS = COMPONENTS_MATCHED * COMPONENT_BITS
 
 
 class BadName(ValueError):
-    """A text that is no name; says why and what would be right."""
+    """A text that is no name; the message gives the reason and the right form."""
 
 
 def components(text: str) -> tuple[str, ...]:

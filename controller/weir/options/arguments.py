@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of the commands' parsers: their look, numbers with a range, and how a command ends."""
+"""Common parts of the commands' parsers: their form, numbers with a range, and how a command ends."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def end(name: str, work: Callable[[], int]) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # whoever read our output has seen enough; what is still buffered has nowhere to go
+        # the reader of our output has seen enough; buffered output has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except KeyboardInterrupt:

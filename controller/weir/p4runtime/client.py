@@ -7,7 +7,7 @@
         device.write([Update.insert(TableEntry("ipv4_lpm", {"dst": Lpm(0x0A000000, 8)}, Call("drop")))])
 
 Everything that goes wrong is a P4RuntimeError: DeviceError with the device's code, NotPrimary, WriteError naming each
-update that failed and what was applied.
+update that failed and the applied ones.
 """
 
 import os
@@ -27,16 +27,16 @@ from ..text import printable
 from .codec import decode, encode
 from .connection import Tls, parse_address, tls_parts, why_not
 from .entities import Entity, TableEntry
+from .labels import describe
 from .messages import METHODS, Message, code_name, rpc, v1
 from .p4info import P4Info, Resource
 from .values import Data, P4RuntimeError, decode_data, from_bytes, to_bytes
-from .words import describe
 
 BATCH = 500
 """Updates in one write: well below gRPC's 4 MB, and a device that stops in the middle has lost little."""
 
 _KEPT, _KEPT_BYTES = 10_000, 64 << 20
-"""Digest lists and packets held for a caller who does not come for them; further ones are counted as lost."""
+"""Digest lists and packets held for a caller that does not fetch them; further ones are counted as lost."""
 
 _ANSWER_BYTES = 64 << 20
 """Of an answer, over all its messages: a million routes. An endless answer is not read to the end."""
@@ -82,7 +82,7 @@ class NotPrimary(DeviceError):
 
 @dataclass(frozen=True)
 class Failure:
-    """An update that the device refused: which one (from 0), what it was about, and why."""
+    """An update that the device refused: its index (from 0), its object, and the reason."""
 
     index: int
     what: str
@@ -94,7 +94,7 @@ class Failure:
 
 
 class WriteError(P4RuntimeError):
-    """A write that failed. `failures`: the updates that the device refused, where it said which. `applied`: indices of
+    """A write that failed. `failures`: the updates that the device refused, where it named them. `applied`: indices of
     the updates that are in; `unknown`: those whose fate is not known."""
 
     def __init__(
@@ -244,8 +244,8 @@ class Client:
     """A connection to `address` ("host:port" or "unix:PATH"), as a controller of `device_id`.
 
     `election_id` decides among controllers of the same `role` ("": full access); the highest is primary. None: 1, or
-    when nobody is primary the highest that the device has seen, so that whoever is in charge stays it.
-    Close it, or use it as a context. Times are in seconds.
+    when nobody is primary the highest that the device has seen, so that the primary stays it. Close it, or use it as a
+    context. Times are in seconds.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class Client:
     # Arbitration
 
     def arbitrate(self) -> Standing:
-        """Says who we are; returns where that leaves us, primary or backup. May be called again after a change of
+        """Sends our election id; returns our standing, primary or backup. May be called again after a change of
         `election_id`. An id of 0 is left out, which P4Runtime has for a controller that only wants to be a backup
         (5.3); BMv2 takes one such, and makes it primary when nobody is."""
         request = v1.StreamMessageRequest()
@@ -371,7 +371,7 @@ class Client:
 
     @property
     def standing(self) -> Standing | None:
-        """The last the device said; None before `arbitrate`."""
+        """The device's last answer; None before `arbitrate`."""
         with self._changed:
             return self._standing
 
@@ -432,7 +432,7 @@ class Client:
             self._changed.notify_all()
 
     def _keep(self, kept: deque[Message], message: Message) -> bool:
-        """Whether there is room for it."""
+        """Whether it fits."""
         size_bytes = message.ByteSize()
         if len(kept) >= _KEPT or self._kept_bytes + size_bytes > _KEPT_BYTES:
             return False
@@ -498,7 +498,7 @@ class Client:
 
     def set_pipeline(self, config: PipelineConfig, action: str = "VERIFY_AND_COMMIT") -> None:
         """`action`: VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT, COMMIT or RECONCILE_AND_COMMIT. On failure the device
-        keeps what it had."""
+        keeps its old one."""
         self._require_primary()
         request = v1.SetForwardingPipelineConfigRequest(
             device_id=self.device_id, role=self.role, action=action, election_id=to_uint128(self.election_id)
@@ -537,7 +537,7 @@ class Client:
 
     def write(self, updates: Sequence[Update], atomicity: str = "CONTINUE_ON_ERROR") -> None:
         """All updates, BATCH to a request; stops after the first request in which one failed. Nothing is sent when one
-        can't be said. A device may apply one request's updates in any order."""
+        can't be encoded. A device may apply one request's updates in any order."""
         self._require_primary()
         encoded = [
             v1.Update(type=update.kind.upper(), entity=self._encode(i, update)) for i, update in enumerate(updates)
@@ -686,7 +686,7 @@ class Client:
             yield [entry for entry in entries if isinstance(entry, TableEntry)]
 
     def send_packet(self, packet: Packet) -> None:
-        """A packet for the device to process; what it could not take appears in `refused`."""
+        """A packet for the device to process; rejected ones appear in `refused`."""
         self._require_primary()
         message = v1.PacketOut(payload=packet.payload)
         if packet.metadata or "packet_out" in self.info.packet_headers:

@@ -15,7 +15,7 @@ _SILENT = "TLS works, but nothing that speaks gRPC answers; is it the P4Runtime 
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM. `ca`: who signed the server's certificate; `cert` and `key`: the client's own, where asked for;
+    """Files in PEM. `ca`: the issuer of the server's certificate; `cert` and `key`: the client's own, where asked for;
     `server_name`: the name in the server's certificate when the address is another."""
 
     ca: Path | None = None

@@ -112,7 +112,7 @@ def in_order(files: dict[str, FileDescriptorProto], roots: tuple[str, ...]) -> F
 
 @cache
 def file_set() -> FileDescriptorSet:
-    """P4Runtime, P4Info, google.rpc.Status and Code and what they need, dependencies first."""
+    """P4Runtime, P4Info, google.rpc.Status and Code and their dependencies, dependencies first."""
     if MADE.exists():
         try:
             return FileDescriptorSet.FromString(MADE.read_bytes())

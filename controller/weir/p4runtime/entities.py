@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entities of a P4Runtime device, by names. Pure data; `codec` makes messages of it and back, `words` text.
+"""Entities of a P4Runtime device, by names. Pure data; `codec` makes messages of it and back, `labels` text.
 
 In a read, a name or index of None asks for all, and a table entry without match or action asks for all entries of its
 table; a part that is None (counter, meter) is not asked for.
@@ -44,7 +44,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Optional:
-    """The field is this value; any value is said by leaving it out."""
+    """The field is this value; omit it for any value."""
 
     value: int
 
@@ -92,7 +92,7 @@ class OneShot:
 
 @dataclass(frozen=True)
 class Count:
-    """A counter's state; what the counter's unit leaves out is 0."""
+    """A counter's state; values outside the counter's unit are 0."""
 
     packets: int = 0
     bytes: int = 0

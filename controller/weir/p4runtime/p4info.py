@@ -3,7 +3,7 @@
 
 import difflib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -18,6 +18,13 @@ from .values import P4RuntimeError
 _KINDS = {value: name.lower() for name, value in config.MatchField.MatchType.items()}
 _NAMES_SHOWN = 32  # in a message
 _COUNTER_UNITS = {value: name.lower() for name, value in config.CounterSpec.Unit.items()}
+
+
+def _enumerated(names: Mapping[int, str], number: int, where: str, what: str) -> str:
+    """Name of an enumeration's value; a switch of another version may send any number."""
+    if number not in names:
+        raise P4RuntimeError(f"the P4Info has {what} {number}, which is unknown, in {where[:NAME_BYTES_MOST]}")
+    return names[number]
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ class Resource:
     @property
     def unit(self) -> str:
         """Unit of a counter: bytes, packets or both."""
-        return _COUNTER_UNITS[self.message.spec.unit]
+        return _enumerated(_COUNTER_UNITS, self.message.spec.unit, f"counter {self.name}", "unit")
 
 
 Item = TypeVar("Item", Table, Action, Resource)
@@ -145,7 +152,7 @@ def _action(message: Message) -> Action:
 
 
 class P4Info:
-    """Indexes of one P4Info message. Text form: `from_text`; what the program is made of: the cached properties."""
+    """Indexes of one P4Info message. Text form: `from_text`; the program's objects: the cached properties."""
 
     def __init__(self, message: Message) -> None:
         items = sum(len(value) for _, value in message.ListFields() if not isinstance(value, AnyMessage))
@@ -196,7 +203,7 @@ class P4Info:
                     f.id,
                     f.name,
                     f.bitwidth,
-                    _KINDS[f.match_type],
+                    _enumerated(_KINDS, f.match_type, f"table {message.preamble.name}, field {f.name}", "match type"),
                     _is_address(f) or (f.match_type == config.MatchField.LPM and f.bitwidth in (32, 128)),
                 )
                 for f in message.match_fields

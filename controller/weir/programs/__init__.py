@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4 programs that Weir knows: what each offers over P4Runtime, one file a program."""
+"""The P4 programs that Weir knows: their P4Runtime interfaces, one file a program."""
 
 from ..p4runtime.p4info import P4Info
 from .base import PortLaw, Program
@@ -23,8 +23,8 @@ def of(info: P4Info) -> Program | None:
 
 
 def in_device(info: P4Info) -> Program:
-    """The program whose tables, digests and registers a device has. Raises P4RuntimeError, which says what is missing,
-    when it is none of `PROGRAMS`."""
+    """The program whose tables, digests and registers a device has. Raises P4RuntimeError, which names the missing
+    part, when it is none of `PROGRAMS`."""
     found = of(info)
     if found is not None:
         return found

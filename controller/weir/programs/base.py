@@ -137,11 +137,11 @@ class NameTables(ABC):
 
     @abstractmethod
     def fill(self, registers: Mapping[str, Sequence[int]]) -> Any:
-        """Fill level of its table of pending Interests; None: the registers do not tell."""
+        """Fill level of its table of pending Interests; None: the registers lack it."""
 
     @abstractmethod
     def used(self, registers: Mapping[str, Sequence[int]]) -> dict[int, QuotaUsed]:
-        """By port, where it is not 0; empty too where the registers do not tell."""
+        """By port, where it is not 0; empty too where the registers lack it."""
 
 
 class Program(ABC):
@@ -149,12 +149,12 @@ class Program(ABC):
 
     name: ClassVar[str]
     source: ClassVar[Path]
-    """The P4 source, with its includes where it looks for them."""
+    """The P4 source, with its includes in their place."""
 
     # Contents
 
     tables: ClassVar[tuple[str, ...]]
-    """Those that `weir p4 deploy` owns: what is in them and not in its file goes."""
+    """Those that `weir p4 deploy` owns: their entries that are not in its file are removed."""
     routes_ip: ClassVar[bool] = True
     """Whether it has tables for stations, next hops and routes."""
     names: ClassVar[NameTables | None] = None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`p4/pid_delay.p4`: a layer 3 switch with the law on every port. p4/README.md lists what it has.
+"""`p4/pid_delay.p4`: a layer 3 switch with the law on every port. p4/README.md lists its parts.
 
-Tail drops read from registers are at most what is said: they are the difference of two registers that are read one
-after the other, and packets that leave in between count as dropped.
+Tail drops read from registers are at most the reported number: they are the difference of two registers that are read
+one after the other, and packets that leave in between count as dropped.
 """
 
 from __future__ import annotations

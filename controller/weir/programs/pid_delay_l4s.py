@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`p4/programs/pid_delay_l4s.p4`: `pid_delay.p4` with two coupled bands on the ports that the table `coupling` names.
 
-Digests tell of both bands together, as docs/design/coupled.md has it. Registers are of band C.
+Digests are of both bands together, as docs/design/coupled.md has it. Registers are of band C.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _SO_TIMESTAMPNS = 35
 _CLONE_NEWNET = 0x40000000
 _DIRECTIONS = {0: "in", 4: "out"}  # PACKET_HOST, PACKET_OUTGOING
 RETRY_S = 1.0
-IDLE_MS = 500  # what is under way is looked at so often when nothing is heard
+IDLE_MS = 500  # interval of checks of open handshakes without packets
 MOST_PACKETS_S = 2000  # more handshakes than this in a second are a flood: the rest of the second goes unseen
 LATE_MAX_US = 1_000_000  # a packet that the kernel says it saw earlier than this: the time of day was set
 

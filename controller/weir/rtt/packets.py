@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields of a packet that an RTT observer needs: addresses, TCP's flags and numbers, QUIC's packet types and spin bit.
 
-Packets come without their link layer, may be cut short (a snapshot) and may be anything at all: what can't be read is
+Packets come without their link layer, may be cut short (a snapshot) and may be anything at all: unreadable parts are
 None, never an error.
 """
 

@@ -19,7 +19,7 @@ _PER_FLOW = 16  # a spinning flow tells once a round trip and must not outweigh 
 @dataclass(frozen=True, slots=True)
 class Rtt:
     """rtt_us: median over flows. spread_us: median distance of a flow's from it. base_us: the least lately.
-    lower_bound: only far halves were seen, so the true round trip is longer. source: what most flows were measured by.
+    lower_bound: only far halves were seen, so the true round trip is longer. source: the method of most flows.
     """
 
     rtt_us: int
@@ -39,8 +39,8 @@ class _Flow:
 
 
 class RttSummary:
-    """The flows that told last: at most `flows` of them, none longer ago than `window_us`, after which a way that has
-    grown is believed to have."""
+    """The flows with the latest samples: at most `flows` of them, none longer ago than `window_us`, after which a way
+    that has grown is believed to have."""
 
     def __init__(self, flows: int = 32, window_us: int = 5_000_000) -> None:
         self._most, self._window_us = flows, window_us

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 from . import packets
 from .packets import Address, Datagram, Segment
 
-HANDSHAKE_LIFE_US = 5_000_000  # what is not answered by then won't be; longer than a SYN's first two retransmissions
+HANDSHAKE_LIFE_US = 5_000_000  # an unanswered one never will be; longer than a SYN's first two retransmissions
 BURST_US = 25_000  # a flight of several datagrams is sent within this; later ones are retransmissions
 QUIET_US = 5_000_000  # a watched flow without an edge for so long doesn't spin, or has ended
 TURN_US = 30_000_000  # a watched flow makes room for another after this
@@ -51,7 +51,7 @@ class RttSample:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The packets beyond handshakes that would tell something, by their ports (source << 16 | destination): acks, TCP
+    """The packets beyond handshakes that would give samples, by their ports (source << 16 | destination): acks, TCP
     segments of any kind; data, those with a payload; covers, those that acknowledge this number or a later one; spins,
     short-header QUIC datagrams with a spin bit of this value (None: either)."""
 
@@ -164,15 +164,16 @@ def _word(key: Key) -> int:
 
 
 class RttTracker:
-    """Feed it the packets of one interface; it gives back what each one completes. Handshakes under way are bounded by
-    `max_pending` for each protocol (the oldest goes), flows watched beyond them by `max_watched` for each."""
+    """Feed it the packets of one interface; it returns the samples that each one completes. Handshakes under way are
+    bounded by `max_pending` for each protocol (the oldest goes), flows watched beyond them by `max_watched` for
+    each."""
 
     def __init__(self, max_pending: int = 256, max_watched: int = 8, max_armed: int = 32) -> None:
         self._max_pending, self._max_watched, self._max_armed = max_pending, max_watched, max_armed
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: packets have been missed, and what is under way can't be trusted."""
+        """Start anew: packets have been missed, and pending measurements can't be trusted."""
         self._tcp: OrderedDict[Key, _Tcp] = OrderedDict()
         self._quic: OrderedDict[Key, _Quic] = OrderedDict()
         self._spinning: _Turns[_Spinning] = _Turns(self._max_watched)
@@ -189,7 +190,7 @@ class RttTracker:
         return done
 
     def expire(self, now_us: int) -> list[RttSample]:
-        """Give up what has waited too long; of a TCP handshake whose end was not seen the far half remains."""
+        """Give up entries that have waited too long; of a TCP handshake whose end was not seen the far half remains."""
         done = []
         for table, began in ((self._tcp, lambda e: e.syn_us), (self._quic, lambda e: e.initial_us)):
             while table:

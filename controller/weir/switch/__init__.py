@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PID-Delay on P4 switches: what a configuration file means on a device, and bringing it there over P4Runtime."""
+"""PID-Delay on P4 switches: configuration files, and deploying them over P4Runtime."""

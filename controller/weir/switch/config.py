@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of `weir p4 deploy`: ports, neighbours, routes, flooding and gains of one switch. Pure but for reading.
+"""The file of `weir p4 deploy`: ports, next hops, routes, flooding and gains of one switch. Pure but for reading.
 
     [ports.1]                               # what the switch sends from on this port
     mac = "02:00:00:00:01:01"
@@ -20,7 +20,7 @@
     prefix = "/weir/files"
     port = 2
 
-Every mistake is found at once and told in one line each: file and line, key, what is wrong, what would be right.
+Every mistake is found at once and reported in one line each: file and line, key, fault, right form.
 """
 
 import ipaddress
@@ -152,8 +152,8 @@ _KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line of each table's header and each key by dotted path, as far as a look at single lines tells. Tables of an
-    array are numbered from 1: `names.route.2.port`."""
+    """The line of each table's header and each key by dotted path, as far as single lines show. Tables of an array are
+    numbered from 1: `names.route.2.port`."""
     lines: dict[str, int] = {}
     table = ""
     seen: Counter[str] = Counter()
@@ -213,7 +213,7 @@ class _Checker:
         names = names_config(raw["names"], self.wrong) if "names" in raw else None
         for port in laws:
             if names is not None and port < NAMED_PORTS:
-                continue  # who asks need not stand in the file
+                continue  # the requester need not be in the file
             if port not in flood and str(port) not in self.table(raw, "ports"):
                 others = [str(other) for other in sorted({*ports, *flood})]
                 self.wrong(
@@ -355,7 +355,7 @@ class _Checker:
             self.wrong(f"{path}.profile", f"{name!r}: {error.strerror}")
             return None
         except GainError as error:
-            self.wrong(f"{path}.profile", str(error))  # which begins with the file
+            self.wrong(f"{path}.profile", str(error))  # its text begins with the file
             return None
         if unknown:
             return None

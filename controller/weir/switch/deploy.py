@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings a device to what a configuration says: its program, then only what differs in its tables."""
+"""Deploys a configuration to a device: its program, then only the differences in its tables."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,9 +10,9 @@ from .. import programs
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Update, WriteError
 from ..p4runtime.codec import encode
 from ..p4runtime.entities import CloneSession, MulticastGroup, TableEntry
+from ..p4runtime.labels import describe, describe_action
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
-from ..p4runtime.words import describe, describe_action
 from ..programs.base import Program
 from . import plan, program
 from .config import Config
@@ -23,7 +23,7 @@ SHOWN = 50
 
 
 class DeployError(P4RuntimeError):
-    """A deployment that failed part of the way; the message says what was applied before."""
+    """A deployment that failed part of the way; the message names the updates applied before."""
 
 
 @dataclass
@@ -74,8 +74,8 @@ def detect(device: Client) -> str:
 
 
 def compiles(device: Client) -> bool:
-    """Whether the device compiles P4. The embedded switch reads what it is asked to verify, and refuses what is no
-    program; BMv2 lets anything pass, and breaks when it is to run it."""
+    """Whether the device compiles P4. The embedded switch compiles the source that it is asked to verify, and rejects
+    one that is no program; BMv2 lets anything pass, and breaks when it is to run it."""
     try:
         device.set_pipeline(PipelineConfig(None, b"is this P4?"), "VERIFY")
     except NotPrimary:
@@ -98,7 +98,7 @@ def prepare(kind: str, main: Path, precompiled: tuple[Path, Path] | None) -> Pip
 
 
 def offered(info: P4Info) -> Program:
-    """The program whose tables these are; the first where they are nobody's, whose use says what is missing."""
+    """The program whose tables these are; the first where they are nobody's, whose use reports the missing tables."""
     return programs.of(info) or programs.PID_DELAY
 
 
@@ -218,7 +218,7 @@ def set_program(device: Client, wanted: PipelineConfig, kind: str) -> None:
 
 
 def write_stage(device: Client, stage: plan.Stage, report: Report) -> None:
-    """Makes a stage's updates; DeployError says what was applied when one fails. `report` tells of those before."""
+    """Makes a stage's updates; DeployError names the applied ones when one fails. `report` has those before."""
     try:
         device.write(stage.updates)
     except P4RuntimeError as error:

@@ -24,12 +24,12 @@ from ..settings import nearest
 __all__ = ["NAMED_PORTS", "NameRoute", "NamesConfig", "names_config"]
 
 Wrong = Callable[[str, str], None]
-"""Takes a key and what is wrong with it."""
+"""Takes a key and its fault."""
 
 _RANGES = {"quota": (1, SETS * WAYS), "least_lifetime_us": (1, AGE_MOST_US // 2)}
 CACHE_ASKS_AGAIN_US = 2000
-"""A cache (`other`) asks on for what it was asked again so much later. A switch that counts shorter lifetimes as more
-joins each such Interest, and what was lost behind the cache is never asked for again."""
+"""A cache (`other`) asks on for repeated Interests so much later. A switch that counts shorter lifetimes as more joins
+each such Interest, and what was lost behind the cache is never asked for again."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class NamesConfig:
 
 
 def names_config(raw: Any, wrong: Wrong) -> NamesConfig:
-    """Valid part of the table; `wrong` is told of the rest."""
+    """Valid part of the table; `wrong` gets the rest."""
     if not isinstance(raw, dict):
         wrong("names", "must be a table, [names]")
         return NamesConfig({})

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries of a configuration in the tables of a program, and the changes that bring a device there.
 
-Pure but for `read_state` and `draw_key`. The tables of `Program.tables` belong to `weir p4 deploy`: what is in them and
-not in the file goes. Every other entity is left alone.
+Pure but for `read_state` and `draw_key`. The tables of `Program.tables` belong to `weir p4 deploy`: their entries that
+are not in the file are removed. Every other entity is left alone.
 """
 
 import secrets
@@ -38,8 +38,8 @@ class State:
 
 @dataclass(frozen=True)
 class Stage:
-    """Updates that may be made in any order; stages are made one after another. `in_short`: what to say in place of
-    each update."""
+    """Updates that may be made in any order; stages are made one after another. `in_short`: the text for each
+    update."""
 
     what: str
     updates: list[Update]
@@ -51,8 +51,8 @@ def _next_hop(program: Program, neighbour: Neighbour, port: Port, info: P4Info) 
 
 
 def next_hop_ids(program: Program, calls: Mapping[str, Call], present: list[TableEntry], size: int) -> dict[str, int]:
-    """An id for each neighbour; names for the same station share one. One that the device knows already keeps its id;
-    a new or changed one gets an id that nothing on the device uses, so that no route leads anywhere wrong while tables
+    """An id for each next hop; names for the same station share one. One that the device knows already keeps its id; a
+    new or changed one gets an id that nothing on the device uses, so that no route leads anywhere wrong while tables
     change."""
     table = program.next_hop_table
     taken = {program.next_hop_number(entry) for entry in present}
@@ -95,7 +95,7 @@ def desired(
 
 
 def fits(program: Program, config: Config) -> None:
-    """Raises P4RuntimeError where the configuration asks for what the program does not do."""
+    """Raises P4RuntimeError where the configuration needs functions that the program lacks."""
     if config.names is not None and program.names is None:
         raise P4RuntimeError(
             f"[names] is there, and p4/programs/{program.name}.p4 does not forward by name: deploy p4/programs/edge.p4 "
@@ -116,7 +116,7 @@ def _with_names(
     present: State,
     draw_key: Callable[[], int],
 ) -> State:
-    """The key that the device has stays: with another one it would not find what was asked before."""
+    """The key that the device has stays: with another one it would not find earlier Interests."""
     limits = tables.limits_of(present.name_limits)
     key = limits.key if limits and limits.key else draw_key()
     routes = [tables.route(*bits, route.port, route.other, info) for bits, route in names.routes.items()]
@@ -222,7 +222,7 @@ def read_state(program: Program, device: Client) -> State:
 
 
 def state(program: Program, found: list[Entity], info: P4Info) -> State:
-    """A State from what was read."""
+    """A State from the entities read."""
     tables = {info.tables[name].name for name in program.tables}
     entries = [e for e in found if isinstance(e, TableEntry) and not e.is_default and e.table in tables]
     defaults = {e.table: e for e in found if isinstance(e, TableEntry) and e.is_default}

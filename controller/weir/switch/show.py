@@ -21,9 +21,9 @@ from ..p4runtime.entities import (
     RegisterEntry,
     TableEntry,
 )
+from ..p4runtime.labels import SECRET_PARAMS, describe_action, describe_key
 from ..p4runtime.p4info import P4Info, Resource, Table
 from ..p4runtime.values import P4RuntimeError
-from ..p4runtime.words import SECRET_PARAMS, describe_action, describe_key
 from ..programs.base import NameTables
 from ..text import printable
 
@@ -56,7 +56,7 @@ def read_all(device: Client, table: str | None = None) -> Snapshot:
 
 
 def read_names(device: Client) -> Snapshot:
-    """Only what a program that forwards by name has for that. P4RuntimeError: it does not."""
+    """The name tables of a program that forwards by name. P4RuntimeError: it does not."""
     snapshot = _begun(device)
     info = snapshot.info
     program = programs.of(info)
@@ -86,7 +86,7 @@ def _begun(device: Client) -> Snapshot:
 
 def _read_tables(device: Client, snapshot: Snapshot, tables: list[Table]) -> None:
     for table in tables:
-        # P4Runtime 11.1: counts are told where the request has the field.
+        # P4Runtime 11.1: counts are reported where the request has the field.
         wanted = TableEntry(table.name, counter=Count() if table.has_direct_counter else None)
         snapshot.entities += device.read(wanted)
         _try(device, snapshot, f"default action of {table.alias}", TableEntry(table.name, is_default=True))
@@ -187,7 +187,7 @@ def _name_tables(snapshot: Snapshot) -> NameTables | None:
 def names_data(
     snapshot: Snapshot, counters: dict[str, dict[int | None, Any]], registers: dict[str, dict[int | None, Any]]
 ) -> dict[str, Any]:
-    """Of a program that forwards by name: what became of packets, in words, how full the table of what was asked is,
+    """Of a program that forwards by name: what became of packets, in words, how full the table of pending Interests is,
     what ports have used of their quotas, and whether what copies need is there, as far as these were read. Takes the
     counter out of `counters` and what the table is kept in out of `registers`; empty for other programs, and where only
     one table was read."""
@@ -217,7 +217,7 @@ def names_data(
 
 
 def _quotas(snapshot: Snapshot, tables: NameTables) -> tuple[dict[int, int], int | None]:
-    """Those of single ports, and that of all others; None: not told."""
+    """Those of single ports, and that of all others; None: not reported."""
     entries = [entity for entity in snapshot.entities if isinstance(entity, TableEntry)]
     limits_table = snapshot.info.tables[tables.limits_table].name
     default = next((entry for entry in entries if entry.is_default and entry.table == limits_table), None)

@@ -16,8 +16,8 @@ from .view import View
 
 
 class History(Collector):
-    """Scrapes of a View, kept. `labels` are what Prometheus adds to each series, as `job` and `instance`; its `up` is 1
-    at each scrape."""
+    """Scrapes of a View, kept. `labels` are those that Prometheus adds to each series, as `job` and `instance`; its
+    `up` is 1 at each scrape."""
 
     def __init__(self, view: View, labels: dict[str, str]) -> None:
         self._now_s = 0.0
@@ -26,7 +26,7 @@ class History(Collector):
         self._families: dict[str, Metric] = {}
 
     def scrape(self, now_s: float) -> None:
-        """Keeps what there is at that time of day; later than the scrape before."""
+        """Keeps the state at that time of day; later than the scrape before."""
         self._now_s = now_s
         up = Metric("up", "Whether the scrape went well.", "gauge")
         up.add_sample("up", {}, 1.0)

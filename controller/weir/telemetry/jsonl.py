@@ -88,8 +88,8 @@ def _is_count(value: object) -> bool:
 
 
 def from_line(line: str) -> Sample:
-    """The sample `to_line` wrote. ValueError names the key, its value and what would be right; keys that are not a
-    sample's are passed over, so that a newer writer's lines can be read."""
+    """The sample `to_line` wrote. ValueError names the key, its value and the right form; keys that are not a sample's
+    are passed over, so that a newer writer's lines can be read."""
     try:
         record = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -162,7 +162,7 @@ def _on_standard_error(text: str) -> None:
 
 class Writer:
     """Appends lines to a file, whole or not at all, and outlives a full disk: it reports it once, drops and counts what
-    does not fit, and goes on when there is room again. The constructor raises OSError when the file can't be opened;
+    does not fit, and goes on when there is space again. The constructor raises OSError when the file can't be opened;
     `write` never does. Not for several threads at once."""
 
     def __init__(self, path: str | Path, say: Callable[[str], None] = _on_standard_error) -> None:
@@ -224,7 +224,7 @@ class Writer:
         self.dropped += lines
 
     def close(self) -> None:
-        """Let go of the file, and report what is missing in it if that has not been reported."""
+        """Let go of the file, and report its missing lines if that has not been reported."""
         if self._failing_since_dropped is not None:
             self._say(f"{self.path}: {self.dropped - self._failing_since_dropped} lines are missing at its end")
             self._failing_since_dropped = None

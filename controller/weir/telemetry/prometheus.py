@@ -19,18 +19,18 @@ from .view import DELAY_BOUNDS_US, PortView, View
 
 LOOPBACK = "127.0.0.1"
 GAINS = ("kp", "ki", "kd", "target_us", "interval_us", "m1_us", "m2_us")
-"""The gains that are shown: what a tuner changes."""
+"""The gains that are shown: those that a tuner changes."""
 
 _PORT = ("device", "port")
 _BOUNDS_S = (*(str(bound_us / 1e6) for bound_us in DELAY_BOUNDS_US), "+Inf")
 
 
 class MetricsAddressError(ValueError):
-    """An address that can't be: what was given, what would be right."""
+    """An address that can't be: the given text, the right form."""
 
 
 class MetricsError(OSError):
-    """An address that can't be listened on; `filename` is the option, `strerror` what is wrong and what to do."""
+    """An address that can't be listened on; `filename` is the option, `strerror` fault and remedy."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -49,7 +49,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 class ViewCollector(Collector):
     """Content of a scrape. Of a device that is down its ports are left out, and of a port that has not been heard for
-    STALE_S all but its counters and ages: old figures look like good ones."""
+    STALE_S all but its counters and ages: old figures would be taken for good ones."""
 
     def __init__(self, view: View, clock: Callable[[], float] = time.time) -> None:
         self._view, self._clock = view, clock
@@ -146,7 +146,10 @@ class MetricsServer:
 
         def app(environ: dict, start_response: Callable) -> Iterable[bytes]:
             if environ["PATH_INFO"] == "/metrics":
-                return metrics(environ, start_response)
+                try:
+                    return metrics(environ, start_response)
+                except (TypeError, ValueError):  # prometheus_client reads a version in Accept as numbers, unchecked
+                    return metrics({**environ, "HTTP_ACCEPT": ""}, start_response)
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"only /metrics is here\n"]
 

@@ -24,7 +24,7 @@ from ..text import printable
 from .jsonl import KIND, from_record
 from .view import Decision
 
-FOLLOW_S = 0.2  # how often a file that is followed is looked at
+FOLLOW_S = 0.2  # interval of reading a file that is followed
 LINE_MAX_BYTES = 1 << 20
 BACKLOG_MAX = 20_000  # events read ahead of who takes them
 _CHUNK_BYTES = 1 << 16
@@ -42,7 +42,7 @@ class End:
 
 
 def parse(line: bytes) -> Event | Decision | None:
-    """A line of samples or decisions; None for kinds that are neither. ValueError says what is wrong."""
+    """A line of samples or decisions; None for kinds that are neither. ValueError gives the fault."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:

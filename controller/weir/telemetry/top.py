@@ -156,7 +156,7 @@ def _delay_style(delay_us: int, target_us: int | None) -> str:
 
 class Screen:
     """Display of a View: sorted, filtered, scrolled. Pure but for what keys have set. recorded: the view is of what
-    once was, which does not grow old. typed: there are keys, and the last line tells of them."""
+    once was, which does not grow old. typed: there are keys, and the last line lists them."""
 
     def __init__(self, sort: str = "port", contains: str = "", recorded: bool = False, typed: bool = True) -> None:
         self.sort, self.contains, self.recorded, self.typed = sort, contains, recorded, typed
@@ -167,7 +167,7 @@ class Screen:
         self.quit = False
 
     def keys(self, data: bytes) -> None:
-        """Whatever was typed: one key, or what came at once."""
+        """Keys typed: one, or several that came at once."""
         while data:
             sequence = next((one for one in _KEYS if data.startswith(one)), None)
             if sequence is None:
@@ -383,7 +383,7 @@ def _live(args: argparse.Namespace, screen: Screen) -> int:
                     if isinstance(event, Keys):
                         screen.keys(event.data)
                         pressed = True
-                    elif not isinstance(event, End):  # what a file had to say stays on the screen
+                    elif not isinstance(event, End):  # a file's last state stays on the screen
                         view.take(event, time.time())
                 if pressed or time.monotonic() - shown_s >= args.every_s:
                     live.update(screen.render(view, time.time(), *console.size), refresh=True)

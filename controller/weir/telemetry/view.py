@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that is known of many queues now: what the metrics endpoint and `weir top` show. Fed with events by one thread,
-read by others under `lock`. No I/O; the caller says what time it is."""
+"""State of many queues now, for the metrics endpoint and `weir top`. Fed with events by one thread, read by others
+under `lock`. No I/O; the caller passes the time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Decision:
 
 @dataclass(slots=True)
 class DeviceView:
-    """up: None before its first event. why: what is wrong with it."""
+    """up: None before its first event. why: its fault."""
 
     up: bool | None = None
     why: str = ""

@@ -76,7 +76,7 @@ class _Rtt:
 
 @dataclass(frozen=True)
 class _Written:
-    """Result of writing a decision's gains; why: None where they are in force."""
+    """Result of writing a decision's gains; why: None where they were written."""
 
     decision: Decision
     why: str | None
@@ -147,7 +147,7 @@ def human(line: Decision | Effect, at: str) -> str:
 
 
 class _Output:
-    """Standard output: a tuner goes on without it. `nobody_reads` is called when its reader has gone."""
+    """Standard output: a tuner goes on without it. `nobody_reads` is called when its reader has closed it."""
 
     def __init__(self, nobody_reads: Callable[[], object]):
         self._nobody_reads = nobody_reads
@@ -200,7 +200,7 @@ class _Writes:
                     self._fleet.device(decision.device).write_gains(decision.port, decision.gains)
             except DataPlaneError as error:
                 why = str(error)
-            except Exception as error:  # whatever else it is, the others' tuners go on
+            except Exception as error:  # any other error leaves the other tuners running
                 why = f"not understood: {error!r}"
             self._fleet.events.put(_Written(decision, why))
 
@@ -218,7 +218,7 @@ def _monotonic_us() -> int:
 
 
 class Shell:
-    """Takes events in, asks the tuners, has gains written, tells. One thread's; `_Writes` has others.
+    """Takes events in, asks the tuners, has gains written, reports. One thread's; `_Writes` has others.
 
     `event` takes one in, and `judge` then asks the tuners about samples: the newest UNJUDGED_MOST of each port, and
     none of a port whose gains are being written. `clock`: the controller's own, in us.
@@ -247,7 +247,7 @@ class Shell:
         self._writes = _Writes(fleet)
 
     def close(self) -> None:
-        """Waits for what is being written."""
+        """Waits for pending writes."""
         self._writes.close()
 
     def event(self, event: Any) -> None:
@@ -259,7 +259,7 @@ class Shell:
                 take_sample(event)
             self._keep(event)
             return
-        self.judge()  # what was heard before it
+        self.judge()  # samples from before it
         if isinstance(event, Up):
             self.heard.add(event.device)
             if event.restored:
@@ -341,7 +341,7 @@ class Shell:
                 self.act(self.tuners[key].sample(waiting.popleft(), self.clock()))
 
     def act(self, lines: list[Decision] | list[Decision | Effect]) -> None:
-        """Gains are on their way before it is told: whoever listens may be slow or gone, the queue is not."""
+        """Gains are on their way before the decision is reported: a reader may be slow or closed, the queue is not."""
         for line in lines:
             if isinstance(line, Decision) and line.gains is not None:
                 key = line.device, line.port
@@ -552,7 +552,7 @@ def _serve_metrics(address: tuple[str, int], shell: Shell, stack: ExitStack) -> 
 def _loop(shell: Shell, devices: list[str], place: tuple[str, str | None] | None) -> None:
     """Until a signal. `place`: where round trips are seen; TuneError when it is nobody's.
 
-    `tuning` is printed when each device is up or has said why not, or has kept silent too long.
+    `tuning` is printed when each device is up or has given the reason why not, or has kept silent too long.
     """
     waited_until = time.monotonic() + FIRST_WORD_S
     ready = False

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One port's tuner: samples in, decisions out. Pure: the caller passes the time and does the writing.
 
-A decision that carries gains is to be written at once; who can't, says so by `refused`, and the old gains are taken to
-be in force. Whatever is in doubt changes nothing.
+A decision that carries gains is to be written at once; a failed write is reported by `refused`, and the old gains are
+taken to stay. A doubtful sample changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .window import GAP_US, STEP, Faulty, Look, Stretch, Window
 ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
 SETTLE_US = 1_000_000
-"""After a change the flows find their new rates; what the queue does meanwhile says little of the target."""
+"""After a change the flows find their new rates; the queue's state meanwhile is no evidence about the target."""
 FULL = 0.98
 """Below this share of the line no lower target is tried: the load comes and goes, or the queue runs empty already."""
 SPARE_SD = 2.2
@@ -50,11 +50,11 @@ LOAD_EVERY_US = 4_000_000
 LOOK_US = 500_000
 """Interval of a port's evaluation; each sample is looked at for its faults and its rate."""
 HOLD_EVERY_US = 10_000_000
-"""Doubts that follow each other are told once in this time."""
+"""Doubts that follow each other are reported once in this time."""
 REFUSED_US = (1_000_000, 60_000_000)
 LATE_US, LATE_PERIODS, DRIFT = 1_000_000, 2, 200e-6
-"""A sample that comes so much later than the quickest one did (and by so many periods) tells of what has been; clocks
-that drift apart by less than this don't make one late."""
+"""A sample that comes so much later than the quickest one did (and by so many periods) is of the past; clocks that
+drift apart by less than this don't make one late."""
 LATE_MOST_US = 10_000_000
 
 
@@ -67,9 +67,9 @@ class _Trial:
 
 
 class Tuner:
-    """A port's. `gains`: those in force, of which ECN's bound and Z are the operator's and stay, and the target, which
-    is the most that the queue is held at; `previous`: those before the last change. target_us: the operator's, where a
-    tuner before this one set another."""
+    """A port's. `gains`: the present ones, of which ECN's bound and Z are the operator's and stay, and the target,
+    which is the most that the queue is held at; `previous`: those before the last change. target_us: the operator's,
+    where a tuner before this one set another."""
 
     def __init__(
         self, settings: Settings, device: str, port: str, gains: Gains, now_us: int, target_us: int | None = None
@@ -107,7 +107,7 @@ class Tuner:
         self.base = design.held_at(gains, self.settings.target_us or target_us or gains.target_us)
         self._at_home()
 
-    # ---- what happens ----
+    # ---- events ----
 
     def sample(self, sample: Sample, now_us: int) -> list[Decision | Effect]:
         """Takes a sample in and decides. `now_us`: when it came, by a clock that never goes back; the sample's own may
@@ -116,7 +116,7 @@ class Tuner:
             return []
         late_us = self._late_us(sample.t_us, now_us)
         self._now_us = now_us
-        if sample.trouble:  # what it says of the queue is not so
+        if sample.trouble:  # it is wrong about the queue
             self._begin_us = self._looked_at = None
             return self._doubt(sample.t_us, sample.trouble)
         try:
@@ -158,7 +158,7 @@ class Tuner:
         if self._trial is not None:
             return self._judge(sample.t_us)
         wanted = self._design(point, self._target_us)
-        if self.settings.phase_margin_deg is None:  # what is promised is not rounded off
+        if self.settings.phase_margin_deg is None:  # a promise is not rounded off
             wanted = near_kept(self.gains, wanted)
         if matters(self.gains, wanted):
             if not self._may_change(sample.t_us, wanted):
@@ -182,7 +182,7 @@ class Tuner:
             self._rtt_s, self._rtt_source = rtt_us / 1e6, source
 
     def operator_set(self, gains: Gains, now_us: int) -> list[Decision | Effect]:
-        """Somebody else set the gains: they are right until told otherwise."""
+        """Somebody else set the gains: they are right until the operator changes them."""
         if gains.to_params() == self.gains.to_params():
             return []
         changed = difference(self.gains, gains)
@@ -196,7 +196,7 @@ class Tuner:
         return [*told, self._say(now_us, "stand-down", reason, changed)]
 
     def resume(self, now_us: int) -> list[Decision]:
-        """The operator wants the tuner again; what he set is where it starts from."""
+        """The operator wants the tuner again; his setting is its start."""
         if not self.stood_down:
             return []
         self.stood_down = False
@@ -210,7 +210,7 @@ class Tuner:
         self.is_lost = True
         self.window.restart()
         self._begin_us = None
-        if self._trial is not None:  # what it did is not known: taken back as soon as the device is there again
+        if self._trial is not None:  # its effect is unknown: taken back as soon as the device is there again
             self._trial.doomed = self._trial.doomed or "telemetry was lost meanwhile"
         if self.stood_down:
             return []
@@ -233,7 +233,7 @@ class Tuner:
         return [*told, self._say(now_us, "resume", "telemetry is back, with other gains; starting from those")]
 
     def refused(self, decision: Decision, why: str, now_us: int) -> list[Decision]:
-        """`decision` could not be written: the gains before it are in force still."""
+        """`decision` could not be written: the gains before it still apply."""
         self.gains = self.previous
         if self._trial is not None:
             self._target_us, self._trial = self._trial.gains_before.target_us, None
@@ -241,7 +241,7 @@ class Tuner:
         self._refused_us = min(2 * self._refused_us, REFUSED_US[1])
         return [self._say(now_us, "hold", f"not written: {why}")]
 
-    # ---- what is known ----
+    # ---- state ----
 
     def point(self) -> Point | None:
         """The operating point, None while the capacity is unknown."""
@@ -256,7 +256,7 @@ class Tuner:
         return Point(capacity, self._rtt_s, p, self.window.packet_bytes() or 1500.0)
 
     def _watch(self, sample: Sample) -> None:
-        """Looks at the queue from when it has settled after the last change of line or target; other gains hardly
+        """Observes the queue from when it has settled after the last change of line or target; other gains hardly
         change how far it swings."""
         kind = self._line_at_us, self.gains.target_us
         if self._looked_at != kind:
@@ -266,7 +266,7 @@ class Tuner:
             self._look.add(sample)
 
     def _at_home(self) -> None:
-        """The operator's target again: what was found below it was another line's, another load's or another's."""
+        """The operator's target again: the one below it was for another line, another load's or another's."""
         self._target_us = self.base.target_us
         self._like: Stretch | None = None
         self._home: Stretch | None = None
@@ -298,7 +298,7 @@ class Tuner:
         return late_us
 
     def _may_change(self, t_us: int, wanted: Gains | None = None) -> bool:
-        """The line's rate is followed as soon as may be, the load with patience: it is told by few drops.
+        """The line's rate is followed as soon as may be, the load with patience: few drops show it.
 
         By both clocks: samples that waited bring a minute in a moment.
         """
@@ -317,7 +317,7 @@ class Tuner:
         same_line = was_bit_s / (1 + STEP) < now_bit_s < was_bit_s * (1 + STEP)
         return not same_line or since_us >= LOAD_EVERY_US
 
-    # ---- what is decided ----
+    # ---- decisions ----
 
     def _say(self, t_us: int, action: str, reason: str, changed: dict | None = None, **more: Any) -> Decision:
         return Decision(
@@ -354,13 +354,13 @@ class Tuner:
         return [self._say(t_us, "hold", f"{why}; the gains stay")]
 
     def written(self) -> None:
-        """The last change is in force."""
+        """The last change has been written."""
         self._refused_us = REFUSED_US[0]
 
     # ---- the search for a lower target ----
 
     def _review(self, t_us: int, point: Point) -> list[Decision | Effect]:
-        """Nothing to set: is the lower target in force still one, and is there one that is lower?"""
+        """Nothing to set: is the present lower target still one, and is there one that is lower?"""
         if self.settings.hold_target or self.settings.dry_run or self.settings.phase_margin_deg is not None:
             return []
         if not self._may_change(t_us):
@@ -417,7 +417,7 @@ class Tuner:
         return None
 
     def _near(self, point: Point) -> Gains:
-        """The gains for the target that is wanted, with what hardly differs left as it is."""
+        """The gains for the target that is wanted, with small differences left out."""
         return near_kept(self.gains, self._design(point, self._target_us))
 
     def _give_up(self, t_us: int) -> None:
@@ -452,14 +452,14 @@ class Tuner:
         return [effect, self._say(t_us, "keep", worth(trial.before, after))]
 
     def _forget_trial(self, t_us: int) -> list[Decision | Effect]:
-        """The gains in force are not the trial's any more, or are about to be replaced: it proved nothing."""
+        """The present gains are not the trial's any more, or are about to be replaced: it proved nothing."""
         trial, self._trial = self._trial, None
         if trial is None:
             return []
         return [Effect(t_us, self.device, self.port, trial.began_us, "rolled-back", trial.before, None)]
 
     def _end_trial(self, t_us: int, after: Stretch | None, why: str, home: bool = False) -> list[Decision | Effect]:
-        """Back to what was before, exactly, or to the operator's target."""
+        """Back to the gains before, exactly, or to the operator's target."""
         trial = self._trial
         assert trial is not None
         self._trial = None
@@ -477,7 +477,7 @@ class Tuner:
 
 
 def too_dear(before: Stretch, after: Stretch, loss_price: float) -> str | None:
-    """Why less delay is not worth what it costs, or None. loss_price: the percentage points of loss that a ms is
+    """Reason why less delay is not worth its cost, or None. loss_price: the percentage points of loss that a ms is
     worth."""
     used_before, used_after = before.utilisation or 0.0, after.utilisation or 0.0
     if used_after < used_before - GOODPUT_LEAST:

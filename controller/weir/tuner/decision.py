@@ -13,7 +13,7 @@ from . import design
 from .window import Stretch
 
 DIFFERENCE = 0.2
-"""Gains closer than this to those in force are not worth a change."""
+"""Gains closer than this to the present ones are not worth a change."""
 
 LIMITS = {
     "rtt_s": design.RTT_S,
@@ -23,15 +23,15 @@ LIMITS = {
     "at_most_every_s": (0.1, 86400),
     "loss_price": (0, 100),
 }
-"""Of what an operator may ask for, in the units of Settings."""
+"""Of an operator's settings, in the units of Settings."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings by an operator; None: found out, or left as it is. ValueError names what is wrong.
 
-    target_us: the most that the queue is held at; below it the tuner looks for the least delay that leaves the line in
-    use and costs no more loss than it is worth, unless `hold_target`. loss_price: how many percentage points more of
+    target_us: the most that the queue is held at; below it the tuner searches for the least delay that leaves the line
+    in use and costs no more loss than it is worth, unless `hold_target`. loss_price: how many percentage points more of
     the packets may be lost for a ms less. phase_margin_deg: with it Kp is lowered until the linear model promises so
     much, at the price that docs/use/tuning.md gives. at_most_every_s: between changes of one port.
     """
@@ -54,7 +54,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Decision:
-    """One line: what was decided for a port and why. `gains`: to be written now, None where nothing is."""
+    """One line: the decision for a port and its reason. `gains`: to be written now, None where nothing is."""
 
     t_us: int
     device: str
@@ -118,7 +118,7 @@ def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-_MEASURED = {"interval_us", "kp", "ki", "kd"}  # what follows from measurements, and wavers with them
+_MEASURED = {"interval_us", "kp", "ki", "kd"}  # keys that follow from measurements, and vary with them
 
 
 def matters(old: Gains, new: Gains) -> bool:
@@ -136,7 +136,7 @@ def matters(old: Gains, new: Gains) -> bool:
 
 @lru_cache(maxsize=4096)  # asked at each sample of a thousand ports, with the same answer nearly always
 def near_kept(old: Gains, new: Gains) -> Gains:
-    """`new` with what is hardly different left as it is in `old`, so that a change changes what it is about."""
+    """`new` with small differences from `old` left out, so that a change has one subject."""
     kept = {
         key: getattr(old, key)
         for key in _MEASURED

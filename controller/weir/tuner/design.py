@@ -13,13 +13,13 @@ from ..law import TAU_MAX_US
 
 CAPACITY_BIT_S = (50e3, 1e12)
 RTT_S = (10e-6, 10.0)
-"""Outside these nothing is designed: a measurement gone wrong is more likely than such a link."""
+"""Outside these nothing is designed: a wrong measurement is more likely than such a link."""
 
 MARGIN_KP_LEAST_PER_S = 1.0
 PROMISED_LOADS = (0.25, 1.0, 4.0)
 """A margin is promised for these multiples of the measured share of drops: the next measurement may be one of them."""
 MARGIN_INTEGRAL_TIME_S = 0.07
-"""Ti = Kp T / Ki where a phase margin is asked for, at least. Faster than four round trips it rings with them."""
+"""Ti = Kp T / Ki where a phase margin is required, at least. Faster than four round trips it rings with them."""
 FULL_PACKET_BYTES = 1514
 STEPS_PER_PACKET, INTERVAL_MOST_US = 0.75, 10_000
 """With two steps without a packet the law takes the queue for idle (law.md, step 5), so on slow lines steps are this
@@ -66,7 +66,7 @@ def held_at(gains: Gains, target_us: int) -> Gains:
 
 
 def target_least_us(capacity_bit_s: float, base: Gains) -> int:
-    """The least that the law may be told to hold: some packets, and as much as the departure rate is taken over, for a
+    """The least that the law's target may be: some packets, and as much as the departure rate is taken over, for a
     chunk larger than the queue is never measured."""
     chunk_bytes = max(TARGET_PACKETS * FULL_PACKET_BYTES, 2**base.dq_shift, base.min_backlog_bytes)
     return min(max(round(chunk_bytes * 8e6 / capacity_bit_s), TARGET_LEAST_US), base.target_us)

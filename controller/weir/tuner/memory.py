@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State that a tuner that starts anew can't see in the data plane: the operator's target, where a lower one is in
-force.
+"""State that a tuner that starts anew can't see in the data plane: the operator's target, where a lower one applies.
 
 One small file a port, written before the gains it is about, in a folder that a restart of the machine empties, as it
 empties the eBPF data plane (a P4 switch elsewhere it does not: docs/use/tuning.md). A file about other gains than those
@@ -36,8 +35,8 @@ class Memory:
         return target_us if known and type(target_us) is int and 0 < target_us < 2**24 else None
 
     def keep(self, port: str, target_us: int, now: Gains, soon: Gains) -> str | None:
-        """Before `soon` is written over `now`: either may be found in force by who comes next, and `now` may be an
-        operator's. Returns what was known before, for `put_back`."""
+        """Before `soon` is written over `now`: the next tuner may find either of them, and `now` may be an operator's.
+        Returns the earlier record, for `put_back`."""
         if self._folder is None:
             return None
         path = self._file(port)
@@ -68,5 +67,5 @@ class Memory:
 
 
 def _mark(gains: Gains) -> str:
-    """The same for gains that the law can't tell apart."""
+    """The same for gains that are the same to the law."""
     return repr(gains.to_params())

@@ -16,9 +16,10 @@ STEP = 0.12
 """A capacity that differs by more in as many samples as AGREE is another one."""
 AGREE = 3
 COUNT_PACKETS, COUNT_BYTES, AGREEMENT = 20, 6_000, 0.2
-"""A rate is counted over so many packets of a queue never seen empty; it agrees with what is told within that share."""
+"""A rate is counted over so many packets of a queue never seen empty; it agrees with the reported one within that
+share."""
 LOAD_US = 3_000_000
-"""The load is not told from less: flows that start, and their first losses, are not how it stays."""
+"""Fewer samples don't show the load: flows that start, and their first losses, are not how it stays."""
 
 
 class Faulty(ValueError):
@@ -26,7 +27,7 @@ class Faulty(ValueError):
 
 
 LOOK_US, LOOK_SAMPLES = 3_000_000, 20
-"""A mean and a deviation are told from so much."""
+"""A mean and a deviation take so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Look:
 
 
 class Window:
-    """Samples of the last `span_us`, and the capacity they tell of."""
+    """Samples of the last `span_us`, and the capacity that they show."""
 
     def __init__(self, span_us: int = 10_000_000):
         self.span_us = span_us

@@ -38,7 +38,7 @@ def test_ratios_are_taken_within_a_repetition_and_a_mode():
         row("quinn", "equal", 1, 100, 3, 3),
     ]
     found = {(r["peer"], r["mode"]): r for r in quic.ratios(rows)}
-    # quiche's examples have one mode, and both of ours that are made for comparing are held against it.
+    # quiche's examples have one mode, and both of our programs for comparisons are held against it.
     assert set(found) == {(quic.QUICHE, "default"), (quic.QUICHE, "equal"), ("quinn", "equal")}
     assert found[quic.QUICHE, "default"]["goodput"] == {"median": 2.25, "least": 1.5, "most": 3}
     assert found[quic.QUICHE, "equal"]["cpu_per_byte"] == {"median": 1, "least": 0.5, "most": 1.5}

@@ -11,7 +11,9 @@ from page_layout import assert_fits
 
 from weir import __version__
 from weirlab import paths
-from weirlab.evaluation.report import MADE, TEXT, made_of, write
+from weirlab.evaluation.report import MADE, made_of, write
+from weirlab.evaluation.shared.pages import TEXT, SuiteReport
+from weirlab.report.model import Report
 from weirlab.store import provenance
 
 RESULTS = paths.clone() / "docs" / "results"
@@ -48,7 +50,7 @@ def test_commits_of_results_are_in_the_history():
 
 def test_what_an_evaluation_writes_names_version_and_commit(tmp_path):
     made = json.dumps({"weir": provenance.weir()})
-    write(tmp_path, {TEXT: "# a\n", "page.html": "<main>\n</main>", "a.csv": "x\n"}, io.StringIO(), made)
+    write(tmp_path, {"a.csv": "x\n"}, SuiteReport("page.html", Report("a", []), {}), io.StringIO(), made)
     for name in (TEXT, "page.html", MADE):
         assert __version__ in (tmp_path / name).read_text()
         assert provenance.git_commit() in (tmp_path / name).read_text()

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from weirlab import cli, paths
 from weirlab.evaluation.cc.analysis import analyse
 from weirlab.evaluation.cc.claims import claims_of
-from weirlab.evaluation.cc.page import files
+from weirlab.evaluation.cc.page import report as report_of
+from weirlab.evaluation.cc.page import suite_report
 from weirlab.evaluation.cc.plots import legible_ticks
 from weirlab.evaluation.cc.text import (
     choice_rows,
@@ -28,7 +29,6 @@ from weirlab.evaluation.cc.text import (
     friendly_table,
     front_rows,
     order_rows,
-    results_md,
     wish_rows,
 )
 from weirlab.evaluation.command import json_document, report
@@ -36,6 +36,8 @@ from weirlab.evaluation.report import is_whole
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
 from weirlab.evaluation.tables import in_order, rows_of_text, text_of
+from weirlab.report import markdown
+from weirlab.report.model import Paragraph, Prose
 from weirlab.run.keys import Keys
 from weirlab.scenario.errors import ScenarioError
 from weirlab.store.cache import Cache
@@ -177,7 +179,7 @@ def test_uploads_are_the_papers_link_with_the_clients_as_senders(plan):
 
 def test_beyond_the_paper_is_outside_the_training(plan):
     """Each in at least one of rate, round trip and buffer, or by a rate that follows a file."""
-    ranges = tomllib.loads((paths.clone() / "quic-client/train/weirtrain/ranges.toml").read_text())["training"]
+    ranges = tomllib.loads((paths.clone() / "train/weirtrain/ranges.toml").read_text())["training"]
     for run in plan.runs(1):
         if run.scenario in PAPER | UPLOADS:
             continue
@@ -454,7 +456,7 @@ def test_one_seed_shows_nothing(plan):
 
 
 def test_the_report_has_each_claim_and_every_scenario(bench):
-    text = results_md(bench, ["**Incomplete**: a note."])
+    text = markdown.render(report_of(bench, [Paragraph(Prose("**Incomplete**: a note."))]))
     for one in claims_of(bench):
         assert f"| {one.variant} | {one.text} | {one.limit} | {one.measured} |" in text
     for scenario in bench.scenarios:
@@ -467,15 +469,15 @@ def test_the_report_has_each_claim_and_every_scenario(bench):
 
 @pytest.mark.pictures
 def test_the_page_is_whole_and_needs_nothing_else(bench):
-    made = files(bench)
-    assert set(made) == {"cc.html", "cc.png"}
+    made = suite_report(bench).files()
+    assert set(made) == {"cc.html", "cc.png", "report.md"}
     page = made["cc.html"]
     page_outline.whole(page)
     assert 'id="fairness-title"' in page
     for group in bench.groups:
         assert f'id="plane-{group}-title"' in page
         assert f'data-group="{group}"' in page
-    assert files(bench) == made
+    assert suite_report(bench).files() == made
 
 
 @given(st.floats(0.01, 0.8), st.floats(1.25, 50))

@@ -13,13 +13,16 @@ import pytest
 from weirlab import cli, paths
 from weirlab.evaluation.command import json_document, report
 from weirlab.evaluation.envelope.analysis import analyse
-from weirlab.evaluation.envelope.page import files
-from weirlab.evaluation.envelope.text import claim_rows, figure_rows, peer_rows, results_md
+from weirlab.evaluation.envelope.page import report as report_of
+from weirlab.evaluation.envelope.page import suite_report
+from weirlab.evaluation.envelope.text import claim_rows, figure_rows, peer_rows
 from weirlab.evaluation.plan import load_plan
 from weirlab.evaluation.shared.rows import RunRow, Setting
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
 from weirlab.evaluation.tables import batches_in, head_of, rows_of_text, text_of
+from weirlab.report import markdown
+from weirlab.report.model import Paragraph, Prose
 from weirlab.run.keys import Keys
 from weirlab.scenario.errors import ScenarioError
 from weirlab.store.cache import Cache
@@ -90,7 +93,7 @@ def test_all_scenarios_of_the_matrix_can_be_had(plan):
     everything = load_suite("envelope", everything=True)
     assert [s.name for g in everything.groups for s in g.scenarios] == matrix
     small = next(s for g in everything.groups for s in g.scenarios if s.name == "grid-2-10")
-    assert "red-2.5ms" not in small.cases  # which tc refuses there
+    assert "red-2.5ms" not in small.cases  # tc rejects it there
     assert "red-7.5ms" in small.cases
     with pytest.raises(ScenarioError, match="--all: matrix has no part to run alone"):
         load_suite("matrix", everything=True)
@@ -249,7 +252,8 @@ def test_conclusions_of_known_figures(envelope):
 
 
 def test_the_report_has_each_claim_and_every_scenario(envelope):
-    text = results_md(envelope, ["**Incomplete**: a note."])
+    text = markdown.render(report_of(envelope, [Paragraph(Prose("**Incomplete**: a note."))]))
+    assert "**Incomplete**: a note." in text
     for row in claim_rows(envelope):
         assert f"| {' | '.join(row)} |" in text
     for scenario in envelope.scenarios:
@@ -265,13 +269,13 @@ def test_the_report_has_each_claim_and_every_scenario(envelope):
 
 @pytest.mark.pictures
 def test_the_page_is_whole_and_needs_nothing_else(envelope):
-    made = files(envelope)
-    assert set(made) == {"envelope.html", "envelope.png"}
+    made = suite_report(envelope).files()
+    assert set(made) == {"envelope.html", "envelope.png", "report.md"}
     page = made["envelope.html"]
     page_outline.whole(page)
     for scenario in envelope.scenarios:
         assert f'id="planes-{scenario.name}-title"' in page
-    assert files(envelope) == made
+    assert suite_report(envelope).files() == made
 
 
 def test_the_order_of_rows_changes_nothing_and_a_run_counts_once(plan, envelope):

@@ -28,7 +28,7 @@ from weirlab.run.progress import duration
 from weirlab.run.scenarios import load_scenario, read_scenarios
 from weirlab.scenario.errors import ScenarioError
 from weirlab.store.cache import Cache, Kept, seal
-from weirlab.topologies.dumbbell.keeping import KEEPING, SOURCES
+from weirlab.topologies.dumbbell.cache_key import KEEPING, SOURCES
 from weirlab.topologies.dumbbell.metrics import failures
 
 REPO = paths.clone()
@@ -387,7 +387,7 @@ def test_a_run_that_fails_its_checks_counts_nowhere_and_is_told(tiny, tmp_path, 
     report(state, args)
     text = (tmp_path / "out" / "report.md").read_text()
     assert "- tiny/pfifo/2: 48.00 % of the packets at the bottleneck were not measured" in text
-    assert text.index("**Left out**: 1 of 4 runs") < text.index("## In one table")
+    assert text.index("**Left out**: 1 of 4 runs") < text.index("\n## ")
     lines = (tmp_path / "out" / "few.csv").read_text().splitlines()[1:]
     assert [line.split(",")[:3] for line in lines] == [
         ["tiny", "pfifo", "1"],
@@ -457,7 +457,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tiny, exact):
     assert list((tiny.parent / "cache" / "drafts").iterdir()) == []
     assert len((tiny.parent / "out" / "few.csv").read_text().splitlines()) == 5
     assert (tiny.parent / "out" / "report.md").is_file()
-    # Again: nothing is run, the same is said.
+    # Again: nothing is run, the output is the same.
     again = subprocess.run(command(tiny, "--json"), capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert "runs of" not in again.stderr
@@ -485,7 +485,7 @@ def test_damage_in_the_cache_is_told_and_nothing_of_it_is_published(tiny, exact)
 
 def on_a_small_disk(tiny, size, before=""):
     """The evaluation with its cache on a disk of so many bytes, `before` being done while it goes on; then what is left
-    of the cache, and the same again with room."""
+    of the cache, and the same again with space."""
     cache = tiny.parent / "cache"
     cache.mkdir()
     words = " ".join(map(shlex.quote, command(tiny, "--seeds", "1")))
@@ -517,7 +517,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_runs(tiny, exact):
 
 
 def test_a_disk_that_fills_up_ends_the_evaluation_and_keeps_what_is_whole(tiny, exact):
-    """Something else takes all the room as soon as the second run is under way."""
+    """Something else takes all the space as soon as the second run is under way."""
     cache = tiny.parent / "cache"
     fill = (
         f"set -m; (until ls {cache}/runs/*/*/run.json && ls {cache}/drafts/*/spec.json; do sleep 0.1; done; "
@@ -535,7 +535,7 @@ def test_a_disk_that_fills_up_ends_the_evaluation_and_keeps_what_is_whole(tiny, 
 
 def test_a_run_that_fails_holds_up_nothing(tiny, exact):
     bad = tiny.with_name("tiny.toml")
-    program = "p4/switch/weir-p4/tests/diagnostics/missing_semicolon.p4"  # which the check doesn't look into
+    program = "p4/switch/weir-p4/tests/diagnostics/missing_semicolon.p4"  # the check does not read it
     bad.write_text(bad.read_text() + f'[variants.red]\nqdisc = "p4"\nprofile = "tuned"\nprogram = "{program}"\n')
     done = subprocess.run(command(tiny, "--only", "tiny/*/1"), capture_output=True, text=True, check=False)
     assert done.returncode == 1

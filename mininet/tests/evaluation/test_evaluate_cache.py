@@ -160,7 +160,7 @@ def test_whatever_happens_to_its_files_the_cache_gives_what_was_put_in(damage):
         cache = filled(Path(folder))
         for what in damage:
             harm(cache, *what)
-        cache = Cache(Path(folder))  # what the next command sees
+        cache = Cache(Path(folder))  # the cache of the next command
         for name in NAMES:
             assert taken(cache, name) == FIGURES[name]
         for name in NAMES:

@@ -2,18 +2,21 @@
 """The small tables of an evaluation: what is written can be read, and all of the report is made of it."""
 
 import json
+from dataclasses import replace
 
 import generated_samples
 import pytest
 
 from weirlab import cli, paths
 from weirlab.evaluation.matrix.analysis import analyse
-from weirlab.evaluation.matrix.text import batches_told, differ, results_md, run_counts, summary_rows
+from weirlab.evaluation.matrix.page import report
+from weirlab.evaluation.matrix.text import batches_told, differ, run_counts, summary_rows
 from weirlab.evaluation.plan import load_plan
-from weirlab.evaluation.report import TEXT, about, made_of, missing_notes, stated
+from weirlab.evaluation.report import about, footer, made_of, missing_notes
 from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT, RunRow
 from weirlab.evaluation.tables import COLUMNS, batches_in, derived, rows_of, text_of
+from weirlab.report import markdown
 from weirlab.store.documents import ResultsError
 from weirlab.topologies.dumbbell.metrics import compute
 
@@ -114,8 +117,9 @@ def test_the_results_are_what_the_tables_say(plan):
     pictures = [path.name.removesuffix("-over-time.png") for path in RESULTS.glob("*-over-time.png")]
     in_order = [scenario.name for scenario in found.scenarios if scenario.name in pictures]
     later = [batch.name for batch in batches[1:]]
-    text = results_md(found, in_order, missing_notes(plan, rows), later)
-    assert stated(TEXT, text, made_of(RESULTS)) == (RESULTS / "report.md").read_text(encoding="utf-8")
+    of_tables = report(found, in_order, missing_notes(plan, rows), later)
+    text = markdown.render(replace(of_tables, footer=footer(made_of(RESULTS))))
+    assert text == (RESULTS / "report.md").read_text(encoding="utf-8")
     page = (RESULTS / "matrix.html").read_text(encoding="utf-8")
     for _, cells in summary_rows(found):
         assert "".join(f"<td>{cell}</td>" for cell in cells) in page

@@ -92,7 +92,7 @@ while now() < began + 10**6: pass
 """
     result = exact.run(Job(["python3", "-c", wait], tmp_path, wall_limit_s=120))
     assert (result.status, result.stdout) == (0, b"0\n"), result.stderr
-    # A program that tries for a file again and again lets time pass too, and with it whoever makes the file.
+    # A program that tries for a file again and again lets time pass too, and with it the program that makes the file.
     again = "(sleep 0.001; touch /tmp/made) & while [ ! -e /tmp/made ]; do :; done; echo found"
     assert exact.run(shell(again, tmp_path)).stdout == b"found\n"
 

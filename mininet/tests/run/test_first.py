@@ -6,7 +6,7 @@ import pytest
 
 from weirlab import cli
 from weirlab.lab.kernels import ExactLab, LabError, PackagedLab
-from weirlab.report.words import NOTHING
+from weirlab.report.labels import NOTHING
 from weirlab.run import first
 from weirlab.run.runner import RunError, finish
 from weirlab.store.documents import read_json
@@ -63,7 +63,7 @@ def test_the_first_look_prints_a_table_and_leaves_a_picture(tmp_path, monkeypatc
     assert f"The picture: {folder / 'first.png'}\n" in out
     heading = next(line for line in out.splitlines() if "drop-tail" in line)
     assert heading.split()[-3:] == ["weir", "fq_codel", "drop-tail"]
-    rows = {line.split(",")[0].strip(): line.split() for line in out.splitlines() if line.startswith("   ")}
+    rows = {line.split(",")[0].strip(): line.split() for line in out.splitlines() if "," in line}
     assert rows["dropped early"][-3:] == ["240", "240", NOTHING]  # the last 12 of 15 s
     assert rows["dropped"][-3:] == ["0", "0", "120"]
     assert "in real time" in out

@@ -16,7 +16,7 @@ from weirlab.run.disk import needs_bytes
 from weirlab.run.scenarios import load_scenarios, read_scenarios
 from weirlab.store import cache
 from weirlab.store.cache import Cache, Kept, seal
-from weirlab.topologies.keeping import Keeping
+from weirlab.topologies.cache_key import Keeping
 from weirlab.topologies.registry import TOPOLOGIES, topology_of
 
 REPO = paths.clone()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""[[runs]]: which cases have seeds of their own, which are run with --all only, and each mistake told."""
+"""[[runs]]: which cases have seeds of their own, which are run with --all only, and each mistake reported."""
 
 import pytest
 

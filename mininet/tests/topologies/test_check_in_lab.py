@@ -130,11 +130,11 @@ SETUP = "ip link add v type veth peer name w; ip link set v up; ip link set w up
 
 @pytest.fixture
 def refused(exact, tmp_path):
-    """Gives tc some lines in one go and tells those that it refused or complained of, with its words."""
+    """Gives tc some lines in one go and returns those that it rejected or warned of, with its text."""
 
     def run(lines: list[str], before: tuple[str, ...] = ()) -> dict[str, str]:
         every = [line.format(dev="v") for line in (*before, *lines)]
-        # After each a line that fails: what is said up to there is of that one, though it be a mere warning.
+        # After each a line that fails: output up to there is of that one, though it be a mere warning.
         (tmp_path / "lines").write_text("".join(f"{line}\n{MARK}\n" for line in every))
         script = f"{SETUP}; tc -force -batch /run/out/lines; true"
         result = exact.run(Job(["sh", "-c", script], tmp_path, wall_limit_s=300))

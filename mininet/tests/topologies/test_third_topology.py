@@ -2,6 +2,7 @@
 """A third topology needs one object: its scenario files are loaded, its runs measured, its report written."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import pytest
 from pydantic import Field
 
 from weirlab.metrics.samples import read_kinds
+from weirlab.report.model import Figure, Report, table
 from weirlab.run import keys
 from weirlab.run.page import print_table, write_html
 from weirlab.run.runner import finish, gather_samples
@@ -20,7 +22,7 @@ from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import Name, RateMbit, Seconds, Section, SeedCount
 from weirlab.store.folder import ResultsFolder, summarise
 from weirlab.topologies.base import Topology
-from weirlab.topologies.keeping import LAB, Keeping
+from weirlab.topologies.cache_key import LAB, Keeping
 from weirlab.topologies.registry import TOPOLOGIES, topology_of
 
 TEXT = """
@@ -101,7 +103,7 @@ class WireKeeping(Keeping):
 class WireTopology(Topology):
     schema = WireSchema()
     driver = "somewhere.drive"
-    keeping = WireKeeping()  # in a folder of its own it would be in keeping.py
+    keeping = WireKeeping()  # in a folder of its own it would be in cache_key.py
 
     def sample_parts(self, folder, spec):
         return [folder / "start.jsonl", folder / "flows-1.jsonl"]
@@ -116,12 +118,10 @@ class WireTopology(Topology):
     def headline(self, metrics):
         return f"{metrics['carried_packets']} packets"
 
-    def print_table(self, folder, summary, console):
-        for label, figures in summary.variants.items():
-            console.print(f"{label}: {figures['carried_packets'].mean:g} packets")
-
-    def page(self, folder, summary):
-        return f"<html><title>{folder.meta['scenario']['title']}</title>{len(summary.runs)} runs</html>"
+    def report(self, folder, summary, drawn):
+        rows = [[label, f"{figures['carried_packets'].mean:g} packets"] for label, figures in summary.variants.items()]
+        drawing = [Figure("wire", svg="<svg></svg>")] if drawn else []
+        return Report(folder.meta["scenario"]["title"], [table(["", "carried"], rows), *drawing])
 
 
 @pytest.fixture
@@ -174,5 +174,8 @@ def test_its_runs_are_measured_and_reported(path, tmp_path, capsys):
         assert topology_of("wire").headline(result.metrics) == f"{run.spec['burst']['packets']} packets"
     summary = summarise(folder)
     print_table(folder, summary)
-    assert "large,packets=200,rate_mbit_s=20: 200 packets" in capsys.readouterr().out
-    assert write_html(folder).read_text() == "<html><title>Two hosts, one wire</title>12 runs</html>"
+    assert re.search(r"large,packets=200,rate_mbit_s=20 +200 packets", capsys.readouterr().out)
+    page = write_html(folder).read_text()
+    assert "<title>Two hosts, one wire</title>" in page
+    assert '<th scope="row">large,packets=200,rate_mbit_s=20</th><td>200 packets</td>' in page
+    assert "<svg></svg>" in page

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./run bench names`: what a pair of `weir-icn` converters carries, and how long they keep a datagram, beside UDP over
-the same link; then a download by name through a switch with `icn.p4`: weir-switch, and BMv2 where simple_switch_grpc
-and p4c are on PATH. Prints, asserts nothing.
+"""`./run bench names`: throughput of a pair of `weir-icn` converters, and how long they keep a datagram, beside UDP
+over the same link; then a download by name through a switch with `icn.p4`: weir-switch, and BMv2 where
+simple_switch_grpc and p4c are on PATH. Prints, asserts nothing.
 
 Hosts are network namespaces. Repetitions alternate between what is compared, so that a busy machine slows both. The
 download's programs, both converters and the switch share the machine's cores: what the switch could do alone is more.

@@ -194,7 +194,7 @@ def serving(words: list, cwd: Path | None, tcp: bool) -> Iterator[subprocess.Pop
             if server.poll() is not None:
                 raise failed(f"ended with status {server.returncode} under way")
         finally:
-            # Said to all of them alike; what they say to that is of no interest.
+            # Sent to all of them alike; their answers are ignored.
             server.terminate()
             server.wait()
 

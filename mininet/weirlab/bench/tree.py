@@ -20,7 +20,7 @@ MOST_FAN_OUT = 30
 
 
 class TreeError(ValueError):
-    """A tree that can't be: what, and what would be right."""
+    """A tree that can't be: its fault, and the right form."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _names_below(tree: Tree, costs: Costs, load: _Load, level: int, receivers: i
         switch.does(segments_s, costs.switch_interest_us + costs.switch_io_us, received=1, sent=1)
         switch.does(segments_s, costs.switch_copy_us + half_us, sent=1)
         up_s = segments_s
-    # Data comes once for each Interest that went on, and leaves once for each that was asked.
+    # Data comes once for each Interest that went on, and leaves once for each that came.
     switch.does(segments_s + late_s, costs.switch_data_us + costs.switch_io_us, received=1, sent=1)
     switch.does(merged_s, costs.switch_copy_us + half_us, sent=1)
     if last and tree.edges:
@@ -231,7 +231,7 @@ def first_full(levels: list[Level], rate_mbit_s: float) -> tuple[str, float]:
 
 
 def table(trees: list[Tree], costs: Costs) -> list[dict]:
-    """For each tree and each way: the levels, and what is full first."""
+    """For each tree and each way: the levels, and the level that is full first."""
     rows = []
     for tree in trees:
         ways = (

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of an evaluation into one folder: report.md, the page, the pictures and the small tables.
+"""Files of an evaluation in one folder: report.md, the page, the pictures and the small tables.
 
 Text, page and the front page's picture are made of what the tables say, so that they can be made again from them alone:
 `./run evaluate --from docs/results/evaluation`.
 
-Text and page are the suite's own: matrix/ for matrices, envelope/ for envelopes, cc/ for congestion controls.
+Each suite builds its own report: matrix/ for matrices, envelope/ for envelopes, cc/ for congestion controls.
 """
 
 from __future__ import annotations
 
 import argparse
-import html
 import json
 import os
 import sys
@@ -22,23 +21,22 @@ from weirlab import paths
 from weirlab.evaluation import tables as csv_files
 from weirlab.evaluation.cc import analysis as controls
 from weirlab.evaluation.cc import page as controls_page
-from weirlab.evaluation.cc import text as controls_text
 from weirlab.evaluation.envelope import analysis as envelope
 from weirlab.evaluation.envelope import page as envelope_page
-from weirlab.evaluation.envelope import text as envelope_text
 from weirlab.evaluation.matrix import analysis as matrix
 from weirlab.evaluation.matrix import courses as matrix_courses
-from weirlab.evaluation.matrix import page, text
+from weirlab.evaluation.matrix import page
 from weirlab.evaluation.plan import CONTROLS, ENVELOPE, Plan
+from weirlab.evaluation.shared.pages import TEXT, SuiteReport
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
 from weirlab.lab.kernels import LAB_KERNEL
 from weirlab.metrics.samples import SamplesError
+from weirlab.report.model import Block, Bullets, Paragraph, Prose
 from weirlab.scenario.model import Run
 from weirlab.store import atomic, provenance
 from weirlab.store.documents import dumps, read_json
 
-TEXT = "report.md"
 MADE = "made.json"  # version and commit with which the tables of a folder were measured
 COURSE_SOURCES = ("mininet/weirlab/evaluation/matrix/courses.py",)
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
@@ -60,7 +58,7 @@ def partial(plan: Plan) -> Path:
 def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args: argparse.Namespace) -> bool:
     """Write the report over these runs, in the order of the suite; False if there are none to report.
 
-    Runs that fail their checks are told and left out: figures of a queue that was not measured compare nothing.
+    Runs that fail their checks are reported and left out: figures of a queue that was not measured compare nothing.
     """
     there = [done for done in finished if not done.failures]
     unsound = [done for done in finished if done.failures]
@@ -75,28 +73,31 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         if of_group:
             tables[f"{group.name}.csv"] = csv_files.text_of(of_group, csv_files.head_of(plan))
             rows += csv_files.rows_of_text(tables[f"{group.name}.csv"], group.name, plan, f"{group.name}.csv")
-    notes, said = [], sys.stderr if args.json else sys.stdout
+    notes: list[Block] = []
+    said = sys.stderr if args.json else sys.stdout
     if missing:
         told = f"{len(missing)} of {len(missing) + len(finished)} runs of the {plan.suite} are missing"
         told += f": {missing_words(plan, missing)}"
-        notes.append(f"**Incomplete**: {told}.")
+        notes.append(Paragraph(Prose(f"**Incomplete**: {told}.")))
         print(told, file=said)
     if unsound:
         told = f"{len(unsound)} of {len(missing) + len(finished)} runs failed their checks and are left out of all "
         told += "that follows"
-        lines = [f"- {done.words}: {'; '.join(done.failures)}" for done in unsound]
-        notes.append(f"**Left out**: {told}:\n\n" + "\n".join(lines))
+        lines = [f"{done.words}: {'; '.join(done.failures)}" for done in unsound]
+        notes += [Paragraph(Prose(f"**Left out**: {told}:")), Bullets(lines)]
         print(told, file=said)
     if args.seeds_from:
-        notes.append(f"Seeds {args.seeds_from} to {args.seeds_from + args.seeds - 1}, not the {plan.suite}'s own.")
+        last = args.seeds_from + args.seeds - 1
+        notes.append(Paragraph(f"Seeds {args.seeds_from} to {last}, not the {plan.suite}'s own."))
     ordered = csv_files.in_order(rows, plan)
+    files: dict[str, str | bytes] = {**tables}
     if plan.suite in OTHERS:
-        files = OTHERS[plan.suite](plan, ordered, notes)
+        found = OTHERS[plan.suite](plan, ordered, notes)
     else:
         over_time = matrix_courses.pictures(courses(state, there))
-        files = matrix_files(matrix.analyse(ordered, about(plan)), list(over_time), notes, [])
+        found = page.suite_report(matrix.analyse(ordered, about(plan)), list(over_time), notes)
         files |= {f"{name}-over-time.png": picture for name, picture in over_time.items()}
-    write(out, {**tables, **files}, said, dumps({"weir": provenance.weir()}))
+    write(out, files, found, said, dumps({"weir": provenance.weir()}))
     return True
 
 
@@ -110,18 +111,18 @@ def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
     notes = missing_notes(plan, rows)
     out = out or partial(plan)
     if plan.suite in OTHERS:
-        write(out, OTHERS[plan.suite](plan, rows, notes), sys.stdout, made_of(folder))
+        write(out, {}, OTHERS[plan.suite](plan, rows, notes), sys.stdout, made_of(folder))
         return
     found = matrix.analyse(rows, about(plan))
     of_group = [s.name for group in plan.groups if group.name == OVER_TIME for s in group.scenarios]
     pictures = [name for name in of_group if (folder / f"{name}-over-time.png").is_file()]
     copied = {f"{name}-over-time.png": (folder / f"{name}-over-time.png").read_bytes() for name in pictures}
-    write(out, {**copied, **matrix_files(found, pictures, notes, [batch.name for batch in batches[1:]])}, sys.stdout,
-          made_of(folder))  # fmt: skip
+    later = [batch.name for batch in batches[1:]]
+    write(out, copied, page.suite_report(found, pictures, notes, later), sys.stdout, made_of(folder))
 
 
-def missing_notes(plan: Plan, rows: Iterable[RunRow]) -> list[str]:
-    """Missing parts of the whole suite, if any."""
+def missing_notes(plan: Plan, rows: Iterable[RunRow]) -> list[Block]:
+    """A note on missing runs of the whole suite, if there are any."""
     there = {(row.scenario, row.variant, row.seed, row.setting if plan.points else None) for row in rows}
     missing = [
         run
@@ -129,30 +130,20 @@ def missing_notes(plan: Plan, rows: Iterable[RunRow]) -> list[str]:
         if (run.scenario, plan.variant(run.variant), run.seed, plan.setting(run) if plan.points else None) not in there
     ]
     told = f"{len(missing)} of {len(plan.runs())} runs of the {plan.suite} are missing: {missing_words(plan, missing)}"
-    return [f"**Incomplete**: {told}."] if missing else []
+    return [Paragraph(Prose(f"**Incomplete**: {told}."))] if missing else []
 
 
-def matrix_files(
-    found: matrix.Matrix, over_time: Sequence[str], notes: Sequence[str], later: Sequence[str]
-) -> dict[str, str | bytes]:
-    """The report, the page and the picture of a matrix, by name."""
-    return {**page.files(found, later), TEXT: text.results_md(found, over_time, notes, later)}
+def envelope_report(plan: Plan, rows: Sequence[RunRow], notes: Sequence[Block]) -> SuiteReport:
+    return envelope_page.suite_report(envelope.analyse(rows, plan.kinds, about(plan)), notes)
 
 
-def envelope_files(plan: Plan, rows: Sequence[RunRow], notes: Sequence[str]) -> dict[str, str | bytes]:
-    """The same of an envelope."""
-    found = envelope.analyse(rows, plan.kinds, about(plan))
-    return {**envelope_page.files(found), TEXT: envelope_text.results_md(found, notes)}
-
-
-def controls_files(plan: Plan, rows: Sequence[RunRow], notes: Sequence[str]) -> dict[str, str | bytes]:
-    """The same of congestion controls."""
+def controls_report(plan: Plan, rows: Sequence[RunRow], notes: Sequence[Block]) -> SuiteReport:
     assert plan.controls is not None
-    found = controls.analyse(rows, plan.controls, {group.name: group.title for group in plan.groups}, about(plan))
-    return {**controls_page.files(found), TEXT: controls_text.results_md(found, notes)}
+    titles = {group.name: group.title for group in plan.groups}
+    return controls_page.suite_report(controls.analyse(rows, plan.controls, titles, about(plan)), notes)
 
 
-OTHERS = {ENVELOPE: envelope_files, CONTROLS: controls_files}  # suites that are no matrix
+OTHERS = {ENVELOPE: envelope_report, CONTROLS: controls_report}  # suites that are no matrix
 
 
 def made_of(folder: Path) -> str:
@@ -160,31 +151,23 @@ def made_of(folder: Path) -> str:
     return dumps(read_json(folder / MADE)) if (folder / MADE).is_file() else ""
 
 
-def stated(name: str, content: str | bytes, made: str) -> str | bytes:
-    """A report's text or page with what it was made with as its last line."""
-    if not made or isinstance(content, bytes):
-        return content
-    words = f"Measured with Weir {json.loads(made)['weir']}."
-    if name == TEXT:
-        return f"{content.rstrip()}\n\n{words}\n"
-    return (
-        content.replace("</main>", f'<p class="dim">{html.escape(words)}</p>\n</main>')
-        if name.endswith(".html")
-        else content
-    )
+def footer(made: str) -> str:
+    """The last line of text and page: versions and commits of the measurements."""
+    return f"Measured with Weir {json.loads(made)['weir']}." if made else ""
 
 
-def write(out: Path, files: Mapping[str, str | bytes], said: TextIO, made: str) -> None:
-    """Write all files of a report, or none, and tell where its text and page are. `made` is the content of MADE. Raises
-    OSError."""
+def write(out: Path, files: Mapping[str, str | bytes], found: SuiteReport, said: TextIO, made: str) -> None:
+    """Write a report and other files, or none, and print the paths of its text and page. `made` is the content of MADE.
+    Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
-    content = {name: stated(name, text, made) for name, text in files.items()} | ({MADE: made} if made else {})
+    rendered = found.files(footer(made))
+    content = {**files, **rendered} | ({MADE: made} if made else {})
     atomic.write_all({out / name: text for name, text in content.items()})
-    print(*(out / name for name in files if name == TEXT or name.endswith(".html")), sep="\n", file=said)
+    print(*(out / name for name in rendered if name == TEXT or name.endswith(".html")), sep="\n", file=said)
 
 
 def about(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Descriptions in the scenario files, for readers."""
+    """Title, description and paper of each scenario, from its file."""
     return {
         scenario.name: {"title": scenario.title, "description": scenario.description, "paper": scenario.paper}
         for group in plan.groups

@@ -22,8 +22,8 @@ from weirlab.evaluation.plan import Plan
 from weirlab.evaluation.shared.rows import BULK_GOODPUT, RunRow, Setting
 from weirlab.scenario.model import Scenario
 from weirlab.store.documents import ResultsError
-from weirlab.topologies.dumbbell.course import steps_of
 from weirlab.topologies.dumbbell.samples import RESPONSIVE
+from weirlab.topologies.dumbbell.step_response import steps_of
 
 # Of each run's figures, what the tables hold, as shell patterns; what no run of a group has is left out.
 COLUMNS = (

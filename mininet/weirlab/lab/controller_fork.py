@@ -22,7 +22,7 @@ def can_fork() -> bool:
 
 
 def call(namespace: str, words: tuple[str, ...]) -> tuple[int, str, str]:
-    """`weir WORDS` in the network namespace at that path: its exit status, what it said and what it complained of."""
+    """`weir WORDS` in the network namespace at that path: its exit status, its output and its error output."""
     import weir.commands.p4  # noqa: F401  # for the fork; who has no P4 switch has no use for gRPC
 
     context = multiprocessing.get_context("fork")

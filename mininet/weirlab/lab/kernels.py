@@ -37,7 +37,7 @@ IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
 # Mininet imports distutils.version, which setuptools replaces by a copy of its own: importing that takes the exact lab
 # 2 s. Python has distutils up to 3.11; later ones find weirlab/lab/compat.
 STDLIB_DISTUTILS = {"SETUPTOOLS_USE_DISTUTILS": "stdlib"}
-TIMEOUT_STATUS = 124  # what timeout(1) answers
+TIMEOUT_STATUS = 124  # timeout(1)'s status
 SHM = "/dev/shm"  # a tmpfs, where a lab's memory is
 LEAST_SHM_BYTES = 512 << 20
 CROWDED = 3  # processes that wait for each processor; measured: at 1 a lab on one takes half the time, at 6 1.5 times
@@ -53,7 +53,7 @@ ERROR_LINE = re.compile(
 
 
 class LabError(Exception):
-    """The lab itself failed (not the command in it): one line that says what and what to do."""
+    """The lab itself failed (not the command in it): one line with fault and remedy."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def bmv2_environment() -> dict[str, str]:
 
 
 def _another_installation() -> dict[str, str]:
-    """With WEIR_LAB_CLOCK_READS=N each program in the lab reads the clock and looks for a missing file N times more as
-    it starts: a run as another installation of Debian makes it. For tests: what they assert must hold there too."""
+    """With WEIR_LAB_CLOCK_READS=N each program in the lab reads the clock and opens a missing file N times more as it
+    starts: a run as another installation of Debian makes it. For tests: what they assert must hold there too."""
     reads = os.environ.get("WEIR_LAB_CLOCK_READS")
     return {"WEIR_LAB_CLOCK_READS": reads, "LD_PRELOAD": str(paths.build() / "lab" / "clock-reads.so")} if reads else {}
 
@@ -159,7 +159,7 @@ def stop_all() -> None:
 
 
 def stopping() -> bool:
-    """Whether labs end because this process was told to stop: what they say then is no failure of theirs."""
+    """Whether labs end because this process was stopped: their errors then are no failures."""
     return _stopping
 
 
@@ -188,7 +188,7 @@ def _run_process(argv: list[str], limit_s: float, **kwargs: Any) -> tuple[int | 
 def own_processor() -> Iterator[list[str]]:
     """Words that keep a lab on a processor where no other lab is; none if there is a lab on each, or too much else.
 
-    User-Mode Linux and the programs in it take turns, twice at every system call. A turn is handed on within one
+    User-Mode Linux and the programs in it alternate, twice at every system call. Control is handed on within one
     processor in a fraction of the time that another takes to wake up: a run takes half as long. On a crowded machine
     nobody sleeps, and who may run on one processor only gets less time than the others. The locks are on folders of
     sysfs, which all users of a machine can read; the kernel gives them back when we end.
@@ -376,7 +376,7 @@ class UmlLab(Lab):
 
 
 class ExactLab(UmlLab):
-    """Virtual time: computing takes none of it, sleeping takes none of ours. Same seed, same bytes."""
+    """Virtual time: computing takes none of it, sleeping takes no wall time. Same seed, same bytes."""
 
     name = "exact"
     lacks = "one CPU, no JIT, no BTF, CPU cost is invisible (computing takes no virtual time)"

@@ -29,7 +29,7 @@ FIRST_LOOK_QDISCS = ("netem", "fq_codel", "pfifo")
 
 
 class MachineError(Exception):
-    """This machine forbids what a lab needs: one line with the cause and the remedy."""
+    """This machine forbids a lab's needs: one line with the cause and the remedy."""
 
 
 class _IoVec(ctypes.Structure):

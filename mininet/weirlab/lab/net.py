@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NetError(Exception):
-    """The kernel refused a setting: which node, which setting, what it said."""
+    """The kernel refused a setting: node, setting, error."""
 
 
 def _setns(fd: int) -> None:
@@ -139,7 +139,7 @@ def offloads_off(device: str) -> None:
 
 
 class LabNode(Node):
-    """A node is a named network namespace and nothing else: no shell, no process until one is asked for.
+    """A node is a named network namespace and nothing else: no shell, no process until one is started.
 
     Parameters: `forwards`, `rules` and `routes` (lines for `ip rule add` and `ip route add`), and `ip_lines` and
     `tc_lines`, whole lines for these two tools, which are applied when all interfaces are there, `ip` first.
@@ -173,7 +173,7 @@ class LabNode(Node):
         return out, err, process.returncode
 
     def cmd(self, *args: Any, **_kwargs: Any) -> str:
-        """Run a command and return its output. Raises NetError when it fails: Mininet would have gone on."""
+        """Run a command and return its output. Raises NetError when it fails: Mininet would go on silently."""
         argv = args[0] if len(args) == 1 else [str(arg) for arg in args]
         out, err, status = self.pexec(argv)
         if status != 0:

@@ -41,7 +41,7 @@ REMEDIES = {
     "cpuport": "cpu_port",
     "priority_queues_num": "queues",
 }
-"""Keywords of other projects' switch classes whose values differ in form, and what to give instead."""
+"""Keywords of other projects' switch classes whose values differ in form, and the replacement."""
 MININET_KEYWORDS = frozenset(
     ("dpid", "opts", "listenPort", "inNamespace", "isSwitch", "privateDirs", "waitExited", "batch", "mac", "ip", "lo")
 )
@@ -340,7 +340,7 @@ class P4Node:
             raise NetError(f"switch {self.name}: {BMV2_CLI} refused {'; '.join(lines)}: {said.decode().strip()}")
 
     def deploy(self, config: str | os.PathLike, *words: str) -> str:
-        """Push pipeline, routes and gains as the controller does on a real switch, and return what it said."""
+        """Push pipeline, routes and gains as the controller does on a real switch, and return its output."""
         wanted = ("--switch", self.kind, "--config", os.fspath(config))
         return self.weir("p4", "deploy", *self.device_words(), *wanted, *words)
 
@@ -349,7 +349,7 @@ class P4Node:
         return ["--address", self.options["grpc"], "--device-id", str(self.options["device_id"])]
 
     def weir(self, *words: str) -> str:
-        """Run a command of the controller (`weir WORDS`) in this node's namespace and return what it said."""
+        """Run a command of the controller (`weir WORDS`) in this node's namespace and return its output."""
         status, said, complaint = self.call_weir(words)
         if status != 0:
             told = " ".join((complaint or said).split())  # a run's error is one line
@@ -357,7 +357,7 @@ class P4Node:
         return said
 
     def call_weir(self, words: tuple[str, ...]) -> tuple[int, str, str]:
-        """The same; its exit status, what it said and what it complained of."""
+        """The same; its exit status, its output and its error output."""
         process = self.popen(weir_command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weir_variables())
         said, complaint = process.communicate()
         return process.returncode, said.decode(), complaint.decode(errors="replace")
@@ -447,7 +447,7 @@ class LabP4Switch(P4Node, LabNode):
 
 
 def tell_cycle_counter_rate() -> None:
-    """Say how fast the processor's cycle counter is, where grpc looks for it.
+    """Set the rate of the processor's cycle counter where grpc reads it.
 
     It would time the counter against the lab's clock otherwise. But the counter is the host's: how long that takes, in
     virtual time, would depend on how busy the machine is, and so would the run (seen: 4 of 36 runs differed). Outside

@@ -76,7 +76,7 @@ class Command:
 
 
 class Programs:
-    """The programs of one run and what they have said. Whatever happens, `stop` ends them all."""
+    """The programs of one run and their output. `stop` ends them all in any case."""
 
     def __init__(self, spec: dict, out: Path) -> None:
         self.spec, self.out = spec, out
@@ -112,7 +112,7 @@ class Programs:
         return process
 
     def wait_ready(self, limit_s: float = 10) -> None:
-        """Wait until every awaited program has said that it is ready."""
+        """Wait until every awaited program is ready."""
         deadline = time.monotonic() + limit_s
         for name, process in self.processes:
             while name in self.awaited and self.awaited[name] not in (self.out / name).read_text():

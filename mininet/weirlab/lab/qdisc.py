@@ -22,8 +22,8 @@ TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_APP = 1, 3, 4
 class QdiscStats:
     """One qdisc: cumulative `sent_*` and drops, momentary backlog. None where that kind of qdisc does not say.
 
-    `drops_aqm` were made to control the queue, `drops_limit` because it was full; `drops` are those that the qdisc
-    does not tell apart. `probability` is 0 to 1.
+    `drops_aqm` were made to control the queue, `drops_limit` because it was full; `drops` are those that the qdisc does
+    not distinguish. `probability` is 0 to 1.
     """
 
     device_index: int

@@ -128,7 +128,7 @@ def _opportunities(lines: Sequence[tuple[int, str]]) -> RateFile:
 
 
 def over_run(file: RateFile, duration_s: float) -> Steps:
-    """A run's rates: the file's, again from its start as often as needed, what changes nothing left out.
+    """A run's rates: the file's, again from its start as often as needed, steps without a change left out.
 
     Raises RateFileError for more than MOST_STEPS.
     """
@@ -172,12 +172,12 @@ def mean_mbit_s(steps: Sequence[Sequence[float]], duration_s: float) -> float:
 
 
 def followed(steps: Sequence[Sequence[float]], end_s: float) -> Steps:
-    """The rates to set so that a token bucket of one packet carries what these steps say.
+    """The rates to set so that a token bucket of one packet carries these rates.
 
     htb lets a packet go at once and makes the next one wait for as long as this one takes at the rate of that moment,
-    whatever the rate becomes meanwhile. So no rate is set at which a full packet takes longer than the rate is in
-    force: a stretch in which less than one packet gets through, an outage above all, becomes one at whose rate exactly
-    one gets through (`_gap`).
+    whatever the rate becomes meanwhile. So no rate is set at which a full packet takes longer than the rate applies: a
+    stretch in which less than one packet gets through, an outage above all, becomes one at whose rate exactly one gets
+    through (`_gap`).
     """
     packet_mbit = FULL_PACKET_BYTES * 8 / 1e6
     edges_s = [*(at for at, _ in steps), end_s]

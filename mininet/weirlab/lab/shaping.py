@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-# netem keeps packets in flight in its own queue: it must hold a bandwidth-delay product many times over, or it
-# would drop where no queue was asked for.
+# netem keeps packets in flight in its own queue: it must hold a bandwidth-delay product many times over, or it would
+# drop where no queue was configured.
 NETEM_IN_FLIGHT_PACKETS = 100_000
 
 
 def netem(
     delay_ms: float, rate_mbit_s: float = 0, loss_percent: float = 0, limit_packets: int = 0, verb: str = "add"
 ) -> list[str]:
-    """A link's delay, rate and loss as the root qdisc of `{dev}`; with `verb` "change", to what they become."""
+    """A link's delay, rate and loss as the root qdisc of `{dev}`; with `verb` "change", to the new ones."""
     words = [f"qdisc {verb} dev {{dev}} root handle 1: netem limit {limit_packets or NETEM_IN_FLIGHT_PACKETS}"]
     if delay_ms or verb == "change":
         words.append(f"delay {delay_ms:g}ms")
@@ -67,8 +67,9 @@ def shaped_bands(rate_mbit_s: float, child: str) -> list[str]:
 
 
 def shaped_ef(rate_mbit_s: float, child: str, ef_mbit_s: float) -> list[str]:
-    """htb at `rate_mbit_s` with two classes on `{dev}`: what is marked EF is served first, at no more than `ef_mbit_s`,
-    in a short queue of its own; `child` is the queue of the rest. `shaped_rate` changes the rate of both together."""
+    """htb at `rate_mbit_s` with two classes on `{dev}`: packets marked EF are served first, at no more than
+    `ef_mbit_s`, in a short queue of its own; `child` is the queue of the rest. `shaped_rate` changes the rate of both
+    together."""
     ceils = (ef_mbit_s, PACKET), (ANY_MBIT_S, PACKET)
     lines = two_classes(rate_mbit_s, ceils, (f"pfifo limit {EF_LIMIT_PACKETS}", child))
     return [*lines, f"filter add dev {{dev}} parent 1: protocol ip pref 1 {MARKED_EF} flowid {LOW_CLASS}"]

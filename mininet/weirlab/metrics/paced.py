@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay, jitter and loss of paced flows (voice, games). Pure: arrays in, numbers out.
 
-A packet counts if it was sent after the warm-up and at least LAST_S before the run's end: what had not arrived by then
-is lost. Delays are one way, from the sender's socket to the receiver's, by one clock.
+A packet counts if it was sent after the warm-up and at least LAST_S before the run's end: a packet that had not arrived
+by then is lost. Delays are one way, from the sender's socket to the receiver's, by one clock.
 """
 
 from __future__ import annotations

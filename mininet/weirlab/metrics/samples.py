@@ -13,7 +13,7 @@ import numpy as np
 
 
 class SamplesError(Exception):
-    """A samples file that can't be used; the message names the file, the line if there is one, and what is wrong."""
+    """A samples file that can't be used; the message names the file, the line if there is one, and the fault."""
 
 
 def read_kinds(

@@ -15,10 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import Variant
+from weirlab.report.labels import Variant
 
 # One hue for each discipline, sender, strategy, window rule or path in every plot, light and dark scheme; after Okabe
-# and Ito, told apart by lightness too.
+# and Ito, distinct by lightness too.
 HUES: dict[str, tuple[str, str]] = {
     "pfifo": ("#6b6f76", "#a9b0ba"),
     "pie": ("#c8500a", "#ff9150"),

@@ -11,7 +11,7 @@ class Costs:
     """Wall time of runs in seconds, learnt from those that have finished."""
 
     def __init__(self) -> None:
-        self.seen: dict[tuple, list[float]] = {}  # how many, their seconds, the seconds expected of them at first
+        self.seen: dict[tuple, list[float]] = {}  # count, seconds, seconds expected at first
 
     @staticmethod
     def at_first_s(run: Run) -> float:

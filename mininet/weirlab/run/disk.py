@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room for runs on the disk that their cache is on."""
+"""Space for runs on the disk that their cache is on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NoRoom(Exception):
-    """A full disk, or one that will be: the message names the folder and what is needed."""
+    """A full disk, or one that will be: the message names the folder and the needed space."""
 
 
 def needs_bytes(run: Run) -> int:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run demo --first`: the scenario `first-look` in the lab that can show it soonest, all its queues in one lab.
 
-Debian's packaged User-Mode Linux needs no kernel of ours, so the picture is there while that kernel is being built. On
-CPUs where the packaged one can't run (lab/machine.py), private namespaces of the running kernel take its place if that
-kernel has the qdiscs, and otherwise the exact lab. Real time, in the first two: figures are indicative, and are kept in
-no cache. On a busy machine packets wait for the processor, not for the link. Then there is no picture, since it would
-show the machine and not the queues.
+Debian's packaged User-Mode Linux needs no kernel of its own, so the picture is there while that kernel is being built.
+On CPUs where the packaged one can't run (lab/machine.py), private namespaces of the running kernel take its place if
+that kernel has the qdiscs, and otherwise the exact lab. Real time, in the first two: figures are indicative, and are
+kept in no cache. On a busy machine packets wait for the processor, not for the link. Then there is no picture, since it
+would show the machine and not the queues.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from weirlab import paths
 from weirlab.lab.kernels import ExactLab, HostLab, Job, Lab, LabError, PackagedLab, UmlLab, open_lab
 from weirlab.lab.machine import MachineError, first_lab
-from weirlab.report.terminal import print_chunks, result_cells
+from weirlab.report import results as report_parts
+from weirlab.report import terminal
+from weirlab.report.model import Report
 from weirlab.run.progress import told
 from weirlab.run.runner import RunError, finish, gather_samples
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store import atomic
 from weirlab.store.folder import ResultsFolder, Summary, summarise
+from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.report.first import delay_picture
 from weirlab.topologies.registry import topology_of
 
@@ -37,7 +39,7 @@ DROP_TAIL = "drop-tail"  # its variant whose queue never runs empty: what it doe
 LEAST_CARRIED_PERCENT = 90.0
 MOST_OUTSIDE_MS = 5.0  # mean of what packets waited elsewhere; on an idle machine it is below 1 ms
 PROGRAMS = ("weir-xdp", "weir-sojourn", "weir-traffic")
-SET_UP_S = 20  # what booting, building the network and drawing take beside a compiler
+SET_UP_S = 20  # time of booting, building the network and drawing beside a compiler
 WALL_LIMIT_S = 90  # of the whole lab, in which three times as much is to be done on a good day
 EXACT_WALL_LIMIT_S = 600  # a busy machine makes a lab in virtual time slow, and changes nothing else
 PICTURE = "first.png"
@@ -76,7 +78,7 @@ def too_busy(found: Mapping[str, Mapping[str, float | None]]) -> str:
 def main_first(root: Path | None, argv: Sequence[str]) -> int:
     """Measure, write the picture into a new results folder, and print the table.
 
-    Raises LabError, RunError, SamplesError, OSError; the folder is then gone, unless RunError names it.
+    Raises LabError, RunError, SamplesError, OSError; the folder is then removed, unless RunError names it.
     """
     lab = choose_lab()
     for program in PROGRAMS:
@@ -134,7 +136,7 @@ def measure(lab: Lab, results: ResultsFolder, runs: Sequence[Run]) -> None:
               wall_limit_s=EXACT_WALL_LIMIT_S if isinstance(lab, ExactLab) else WALL_LIMIT_S)  # fmt: skip
     ended = lab.run(job)
     if ended.status != 0:
-        # The first to fail tells why, the others that one has.
+        # The first to fail reports the reason, the others that one has failed.
         said = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
         raise RunError(f"the first look failed with status {ended.status}: {said[0]}; see {together}")
     for run in runs:
@@ -147,8 +149,9 @@ def print_figures(results: ResultsFolder, summary: Summary, notes: Sequence[str]
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)  # a pipe has no width of its own
-    console.print(f"\n[bold]{escape(facts['title'])}[/bold]")
     corner = f"{facts['duration_s'] - facts['warmup_s']:g} s, after {facts['warmup_s']:g} s of start"
-    print_chunks(console, corner, list(summary.variants), partial(result_cells, ROWS, summary, {}))
+    definitions = {metric: ALL_METRICS[metric] for metric, *_ in ROWS if metric}
+    figures = report_parts.figures(ROWS, definitions, {"paper": {}}, summary, {})
+    terminal.render(Report(facts["title"], [replace(figures, corner=corner)]), console)
     for line in (*notes, "", f"The picture: {results.path / PICTURE}", ""):
         console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the lab's kernel has what runs ask of it, said before the first of them."""
+"""Whether the lab's kernel has what runs ask of it, reported before the first of them."""
 
 from __future__ import annotations
 

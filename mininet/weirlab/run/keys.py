@@ -3,7 +3,7 @@
 
 A run's key is made of its spec, the lab's kernel and the sources of the parts of that run, so that a change of the
 tuner asks for the tuner's runs again and leaves the kernel's queue disciplines alone. The run's topology names its
-parts (weirlab/topologies/keeping.py). Sources rather than programs are hashed: `./run` builds what is not up to date
+parts (weirlab/topologies/cache_key.py). Sources rather than programs are hashed: `./run` builds what is not up to date
 before it comes here, and a build is not the same bytes twice. Comments and docstrings of Python don't count.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from weirlab import paths
 from weirlab.lab.kernels import ExactLab
-from weirlab.topologies.keeping import Keeping
+from weirlab.topologies.cache_key import Keeping
 from weirlab.topologies.registry import topology_of
 
 METRICS_LIBRARIES = ("numpy", "scipy")
@@ -65,12 +65,12 @@ def _without_docstrings(tree: ast.AST) -> ast.AST:
 
 @cache
 def lab_kernel() -> str:
-    """The lab kernel's version and configuration, as its folder's name tells them. Raises LabError if there is none."""
+    """The lab kernel's version and configuration, by its folder's name. Raises LabError if there is none."""
     return ExactLab().folder.name
 
 
 class Keys:
-    """Keys by the sources as they are now: make a new one to look again."""
+    """Keys by the sources as they are now: make a new one to read again."""
 
     def __init__(self) -> None:
         self._digests: dict[tuple[str, ...], str] = {}

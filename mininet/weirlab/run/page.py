@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a results folder: one table on the terminal, and one HTML page that needs no other file.
+"""The report of a results folder on the terminal, and as one HTML page that needs no other file.
 
-The same results give the same page to the byte. The topology makes its contents.
+The same results give the same page to the byte. The topology decides its contents.
 """
 
 from __future__ import annotations
@@ -9,24 +9,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
+from weirlab.report import html, terminal
 from weirlab.store import atomic
 from weirlab.store.folder import ResultsFolder, Summary, summarise
 from weirlab.topologies.registry import topology_of
 
 
 def print_table(folder: ResultsFolder, summary: Summary, console: Console | None = None) -> None:
-    """Print a folder's table, its comparisons, and the checks."""
+    """Print a folder's tables, its comparisons, and the checks."""
     console = console or Console()
     if not console.is_terminal:
         console.width = max(console.width, 145)  # a pipe has no width of its own
-    console.print(f"\n[bold]{escape(folder.meta['scenario']['title'])}[/bold]")
-    topology_of(folder.topology).print_table(folder, summary, console)
+    terminal.render(topology_of(folder.topology).report(folder, summary, drawn=False), console)
 
 
 def write_html(folder: ResultsFolder) -> Path:
     """Write report.html into a results folder and return its path. Raises ResultsError, SamplesError."""
     path = folder.path / "report.html"
-    atomic.write(path, topology_of(folder.topology).page(folder, summarise(folder)))
+    atomic.write(path, html.render(topology_of(folder.topology).report(folder, summarise(folder), drawn=True)))
     return path

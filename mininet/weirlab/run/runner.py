@@ -20,12 +20,12 @@ from weirlab.topologies.registry import topology_of
 # Wall time allowed for one virtual second; ten QUIC flows at 10 Mbit/s need about half of one on two idle cores.
 WALL_LIMIT_PER_VIRTUAL = 15.0
 WALL_LIMIT_FLOOR_S = 120.0
-WALL_LIMIT_TIMES = 20.0  # what a topology expects of a run, on a machine with that much else to do
+WALL_LIMIT_TIMES = 20.0  # factor on a run's expected time, for a busy machine
 VIRTUAL_MARGIN_S = 30.0
 
 
 class RunError(Exception):
-    """A run did not come to its end: which, and what its lab or its driver said."""
+    """A run did not come to its end: which, and the error of its lab or driver."""
 
 
 def gather_samples(folder: Path, topology: Topology, spec: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from weirlab.run.series import Series, name_of, words_of
 from weirlab.run.work import compute_metrics, measure
 from weirlab.scenario.model import Run
 from weirlab.store.cache import seal
-from weirlab.topologies.keeping import FLOOR_BYTES
+from weirlab.topologies.cache_key import FLOOR_BYTES
 from weirlab.topologies.registry import topology_of
 
 # Runs as they end, each with its figures or its error, and its seconds.
@@ -29,7 +29,8 @@ Ending = Generator[tuple[Run, dict[str, Any] | Exception, float], None, None]
 
 
 def take_cached(series: Series, costs: Costs, jobs: int) -> list[Run]:
-    """Take what is there already, computing figures where the cache has samples alone; the runs that are not there."""
+    """Take the runs that are there already, computing figures where the cache has samples alone; the runs that are not
+    there."""
     missing, to_compute = [], []
     for run in series.wanted:
         entry = series.entry(run)
@@ -73,8 +74,8 @@ def take_cached(series: Series, costs: Costs, jobs: int) -> list[Run]:
 def run_here(
     series: Series, run: Run, jobs: int, began: Callable[[Path], None] = lambda _: None
 ) -> tuple[dict[str, Any], float]:
-    """Run one run in a lab of this machine and put it into the cache; its figures and the seconds it took. `began` is
-    told the folder that it writes to meanwhile.
+    """Run one run in a lab of this machine and put it into the cache; its figures and the seconds it took. `began` gets
+    the folder that it writes to meanwhile.
 
     Raises RunError, LabError or SamplesError, what the run left then being kept; NoRoom.
     """
@@ -109,7 +110,7 @@ def run_here(
 
 def run_locally(series: Series, missing: Sequence[Run], jobs: int) -> Ending:
     """Run these, `jobs` at a time; each with its figures or its error as it ends. An interrupt ends the labs, and so
-    does a disk without room (NoRoom): each run after that would fail the same way."""
+    does a full disk (NoRoom): each run after that would fail the same way."""
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = {pool.submit(run_here, series, run, jobs): run for run in missing}
         try:

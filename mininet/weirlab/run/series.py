@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a series of runs stands: what is wanted, what the cache has of it, what failed."""
+"""Where a series of runs stands: wanted, cached and failed runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Series(ABC):
         """Take a run's figures; its entry is in the cache."""
 
     def entry(self, run: Run) -> Entry | None:
-        """The run's entry in the cache, whole. One that is damaged is told in a line and set aside."""
+        """The run's entry in the cache, whole. One that is damaged is reported in a line and set aside."""
         key = self.keys.run(run.spec)
         if key not in self.whole and not self._anew(run):
             try:
@@ -59,7 +59,7 @@ class Series(ABC):
         return self.fresh or not keeping_of(run.spec).repeats(run.spec)
 
     def set_aside(self, run: Run, why: str) -> None:
-        """Tell that a run's entry is damaged, and take it out of the way."""
+        """Report that a run's entry is damaged, and take it out of the way."""
         key = self.keys.run(run.spec)
         self.whole.pop(key, None)
         place = self.cache.set_aside(key)
@@ -71,7 +71,7 @@ class Series(ABC):
             return entry.metrics(key)
         except Damaged as error:
             print(f"{words_of(run)}: figures damaged in the cache ({error}); computed again", file=sys.stderr)
-            with contextlib.suppress(OSError):  # what can't be removed, as a folder, is replaced when they are stored
+            with contextlib.suppress(OSError):  # others, such as folders, are replaced when they are stored
                 entry.metrics_path(key).unlink()
             return None
 

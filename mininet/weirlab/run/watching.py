@@ -29,11 +29,11 @@ from weirlab.topologies.registry import topology_of
 from weirlab.topologies.watching import Watch
 
 LOOK_S = 0.25
-"""Interval between looks at the files, in seconds of wall time."""
+"""Interval between readings of the files, in seconds of wall time."""
 
 
 class Files:
-    """The files of a run that grow. They stay open, so that what was written last can be read when they are gone."""
+    """The files of a run that grow. They stay open, so that the last lines can be read when they are removed."""
 
     def __init__(self, folder: Path, patterns: tuple[str, ...]) -> None:
         self.folder, self.patterns = folder, patterns
@@ -85,7 +85,7 @@ def take(watch: Watch, grown: Iterator[list[dict[str, Any]]], tell: Callable[[st
 
 @contextmanager
 def shown(watch: Watch) -> Iterator[Callable[[Iterator[list[dict[str, Any]]]], None]]:
-    """Called with new lines, show them on standard error: where results are told nothing else may be."""
+    """Called with new lines, show them on standard error: standard output is for results alone."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield lambda grown: take(watch, grown, told)
@@ -103,7 +103,7 @@ def run_watched(series: Series, run: Run, costs: Costs) -> None:
     """Run one run of a topology that can show one, put it into the cache and finish it. Failures are noted in the
     series. Raises NoRoom, OSError; an interrupt ends the lab."""
     watch = topology_of(run.spec["topology"]).watch(run.spec)
-    assert watch is not None  # who asks for it has a scenario that can be watched
+    assert watch is not None  # the caller has checked that it can be watched
     folders: list[Path] = []
     files: Files | None = None
     with ThreadPoolExecutor(max_workers=1) as pool, shown(watch) as show:

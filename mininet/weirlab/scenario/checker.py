@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the parts of one scenario file and collects every mistake, each with its line and what would be right."""
+"""Checks the parts of one scenario file and collects every mistake, each with its line and the right form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Section)
 
 
 class Checker:
-    """Collects what is wrong with one file; `raise_problems` raises if anything was.
+    """Collects the faults of one file; `raise_problems` raises if anything was.
 
     With `shared`, the lines after the first `own_lines` are those of that other file.
     """

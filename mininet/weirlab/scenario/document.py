@@ -29,7 +29,7 @@ def parsed(path: Path, text: str) -> dict[str, Any]:
 
 
 def key_lines(text: str) -> dict[str, int]:
-    """Dotted key to line number, read from the text since tomllib doesn't tell; a key not found has no line."""
+    """Dotted key to line number, read from the text since tomllib lacks it; a key not found has no line."""
     lines: dict[str, int] = {}
     arrays: dict[str, int] = {}
     prefix, quoted = "", ""

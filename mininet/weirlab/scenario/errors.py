@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error of everything that reads scenarios, and how it names what would be right."""
+"""The error of everything that reads scenarios, and its way to name the right form."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pydantic's errors in words: what is wrong with a key of a section, and what would be right."""
+"""Pydantic's errors in words: fault of a section's key, and the right form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIST_KEY = "seeds"
 
 
 def explain(error: Any, key: str, value: Any, model: type[Section], allowed: Sequence[str]) -> str:
-    """Pydantic's error in our words: what is wrong; what would be right."""
+    """Pydantic's error in our words: fault; right form."""
     kind, ctx = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         meant = likely_key(key, allowed)

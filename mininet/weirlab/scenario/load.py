@@ -94,7 +94,7 @@ def _chosen(checker: Checker, head: Any, schemas: Mapping[str, Schema]) -> Schem
     if isinstance(name, str) and name in schemas:
         return schemas[name]
     checker.problem("scenario.topology", f"unknown name {shown(name)!r}; {nearest(str(name), schemas)}")
-    raise ScenarioError(list(checker.problems))  # which sections there may be is not known
+    raise ScenarioError(list(checker.problems))  # its sections are unknown
 
 
 def _scenario(checker: Checker, text: str, raw: dict[str, Any], schema: Schema) -> Scenario | None:
@@ -164,7 +164,7 @@ def _cases(
 
 
 def _sweep(checker: Checker, raw: Mapping[str, Any], schema: Schema) -> dict[str, list[Any]]:
-    """[sweep]'s dotted keys with their values; what has mistakes is left out."""
+    """[sweep]'s dotted keys with their values; keys with mistakes are left out."""
     value = raw.get("sweep", {})
     if not isinstance(value, dict):
         checker.problem("sweep", 'not a table; write [sweep] with, for example, "flows.0.count" = [2, 10]')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion controls that a policy decides for: their names, the policy in a spec, what programs are told of it."""
+"""Congestion controls that a policy decides for: their names, the policy in a spec, programs' options for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = "cc_weights"
 """A setting's file of weights. A spec holds the text of the file in place of its name."""
-MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
+MOST_WEIGHTS_BYTES = 1 << 20  # the sender's limit
 
 
 def without_policy(option: str, cc: str) -> str:
@@ -26,7 +26,7 @@ def without_policy(option: str, cc: str) -> str:
 
 def text_of_weights(checker: Checker, name: str, key: str) -> str | None:
     """The text of a policy's file, which the spec holds in place of its name: so a run is known by the policy itself.
-    The sender checks what is in it. None after a mistake, which the checker is told of as the one at `key`."""
+    The sender checks what is in it. None after a mistake, which the checker gets as the one at `key`."""
     try:
         content = (checker.path.parent / name).read_bytes()
         if len(content) <= MOST_WEIGHTS_BYTES:

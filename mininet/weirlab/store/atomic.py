@@ -18,7 +18,7 @@ def write(path: Path, content: bytes | str) -> None:
 
 
 def write_all(files: Mapping[Path, bytes | str]) -> None:
-    """Write several files; none is replaced before there was room for all. Raises OSError that names the file."""
+    """Write several files; none is replaced before all are on the disk. Raises OSError that names the file."""
     drafts: dict[Path, Path] = {}
     try:
         for path, content in files.items():

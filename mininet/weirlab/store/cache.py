@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache: finished runs by the content of what they depend on (weirlab/run/keys.py).
+"""The cache: finished runs by the content of their dependencies (weirlab/run/keys.py).
 
     runs/KE/KEY/            a finished run; it appears by rename, whole or not at all
-      spec.json             what the lab was told
+      spec.json             the lab's input
       samples.jsonl.gz      what it measured
-      ...                   what else its topology keeps (weirlab/topologies/keeping.py)
+      ...                   what else its topology keeps (weirlab/topologies/cache_key.py)
       run.json              sealed: wall and virtual seconds, what the key is made of, size and digest of each file
       metrics-METRICSKEY.json
                             sealed: figures of exactly these samples
     drafts/XXXX/            runs under way, each locked by its process; what a dead one left is removed
     failed/SCENARIO/VARIANT/seed-N/
                             what is left of a run that failed, until it is tried again
-    damaged/KEY/            an entry that was not what it should be, to look at; the last of each key
+    damaged/KEY/            an entry that was not what it should be, to inspect; the last of each key
 
 Nothing of an entry is used before all of it has been held against its digests. Several processes may use one cache at
 once.
@@ -42,7 +42,7 @@ NOTES_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished run, whole when it was looked at; `facts` of it as its maker told them."""
+    """A finished run, whole when it was read; `facts` of it by its maker."""
 
     folder: Path
     facts: Mapping[str, Any]
@@ -98,12 +98,13 @@ class Kept:
 
 
 def seal(folder: Path, key: str, facts: Mapping[str, Any], kept: Kept) -> Entry:
-    """Make a folder, in which a run has ended well, that run's entry: what is not kept goes, the rest gets its digests.
+    """Make a folder, in which a run has ended well, that run's entry: other files are removed, the rest gets its
+    digests.
 
     Raises OSError that names the file.
     """
     names = kept.names(folder)
-    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+    for path in sorted(folder.rglob("*"), reverse=True):  # a folder's content before the folder
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()
@@ -226,7 +227,7 @@ class Cache:
         return self.folder / "failed" / run.scenario / run.variant / f"seed-{run.seed}"
 
     def put_failed(self, draft: Path, run: Run) -> Path:
-        """Keep what a failed run has left, in place of what an earlier one has."""
+        """Keep the files of a failed run, in place of an earlier one's."""
         final = self.failed_folder(run)
         self.forget_failed(run)
         final.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from weirlab.store import atomic
 
 
 class ResultsError(Exception):
-    """A results folder that can't be used as asked; the message names the file and what would be right."""
+    """A results folder that can't be used as asked; the message names the file and the right form."""
 
 
 def dumps(document: Any, sort_keys: bool = True) -> str:

@@ -6,9 +6,9 @@
       scenario.toml                 the scenario file as it was
       summary.json                  every run's metrics and their statistics over seeds
       runs/VARIANT/seed-N/
-        spec.json                   what the lab was told
+        spec.json                   the lab's input
         samples.jsonl[.gz]          what it measured (the topology's samples.py says how to read it)
-        stdout, stderr, log-*, ...  what else the topology keeps (its keeping.py)
+        stdout, stderr, log-*, ...  what else the topology keeps (its cache_key.py)
         summary.json                the metrics
 
 A run comes here whole, from the cache; its samples are the same file there and here, where both are on one file system.
@@ -205,7 +205,7 @@ def summarise(folder: ResultsFolder) -> Summary:
 
 
 def runs_json(*summaries: Summary, asked: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The runs of all these as one JSON document, for `--json`, and what was asked of them together."""
+    """The runs of all these as one JSON document, for `--json`, and the requirements on them together."""
     runs = {"runs": [{**asdict(run), "state": run.state} for summary in summaries for run in summary.runs]}
     return dumps({**runs, "asked": list(asked)} if asked else runs)
 

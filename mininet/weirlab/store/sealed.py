@@ -15,7 +15,7 @@ JSON_LIMIT_BYTES = 64 << 20  # far more than any of ours has; what is longer isn
 
 
 class Damaged(Exception):
-    """A file or folder that is not what it should be; the message says what is wrong with it."""
+    """A file or folder that is not what it should be; the message gives the fault."""
 
 
 def write(path: Path, key: str, content: Any) -> None:
@@ -47,7 +47,7 @@ def read(path: Path, key: str) -> Any:
 
 
 def size_of(path: Path) -> int | None:
-    """A file's bytes; None if there is none. Raises Damaged for what is no file, as a folder, a link or a pipe."""
+    """A file's bytes; None if there is none. Raises Damaged for a folder, a link, a pipe and the like."""
     try:
         found = path.lstat()
     except FileNotFoundError:

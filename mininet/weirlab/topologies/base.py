@@ -9,11 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from weirlab.report.model import Report
 from weirlab.scenario.schema import Schema
 from weirlab.store.folder import ResultsFolder, Summary
-from weirlab.topologies.keeping import Keeping
+from weirlab.topologies.cache_key import Keeping
 from weirlab.topologies.watching import Watch
 
 Spec = Mapping[str, Any]
@@ -26,7 +25,7 @@ class Topology(ABC):
     """Nodes and links that scenarios run on, with all that is measured there.
 
     An object holds no state. The modules that a method needs are imported in it, so that a command which only lists
-    scenarios does not load what draws plots.
+    scenarios does not load the plotting modules.
     """
 
     schema: Schema
@@ -38,8 +37,8 @@ class Topology(ABC):
 
     @property
     def keeping(self) -> Keeping:
-        """Rules for keeping its finished runs: `KEEPING` of the module `keeping` beside this object's own."""
-        module = import_module(f"{type(self).__module__.rpartition('.')[0]}.keeping")
+        """Rules for keeping its finished runs: `KEEPING` of the module `cache_key` beside this object's own."""
+        module = import_module(f"{type(self).__module__.rpartition('.')[0]}.cache_key")
         found: Keeping = module.KEEPING
         return found
 
@@ -68,7 +67,7 @@ class Topology(ABC):
         """The checks that a run's metrics fail, one line each; empty if they all pass."""
 
     def missed(self, metrics: Metrics) -> list[str]:
-        """Those of them that say that an application did not get what it wanted, though all was measured well."""
+        """Those of them that say that an application failed, though all was measured well."""
         return []
 
     @abstractmethod
@@ -88,10 +87,9 @@ class Topology(ABC):
         """Requirements on all runs together, and whether they are met: documents for `--json`. Raises ResultsError."""
         return []
 
-    @abstractmethod
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
-        """Print the figures of a results folder, the comparisons and the checks."""
-
-    @abstractmethod
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        """The HTML page of a results folder. Raises ResultsError, SamplesError."""
+    def report(self, folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
+        """The report of a results folder, by `report/page.py` beside this object's own module; its figures, which take
+        the samples of all runs, only if `drawn`. Raises ResultsError, SamplesError."""
+        page = import_module(f"{type(self).__module__.rpartition('.')[0]}.report.page")
+        found: Report = page.report(folder, summary, drawn)
+        return found

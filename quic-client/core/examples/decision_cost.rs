@@ -16,7 +16,7 @@ const PACKET_BYTES: usize = 1350;
 /// A decision each, in turn: as on a server, where none finds its connection's state in the nearest cache.
 const CONNECTIONS: usize = 1000;
 
-/// Processor time of this thread so far, in nanoseconds: what other programs take does not count.
+/// Processor time of this thread so far, in nanoseconds: other programs' time does not count.
 fn used_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_else(|| {

@@ -3,17 +3,30 @@
 //! and panics where the code under test panics or breaks one of its promises.
 
 use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, TaskSample};
-use crate::congestion::ControlKind;
+use crate::client::{Action, Means, Nowhere, Plan, Session};
 use crate::congestion::pbq::{Measured, Profile, QUANTITIES, Weights};
+use crate::congestion::{ControlKind, QuicheOwn};
+use crate::connection::{Conn, PacketSink};
+use crate::report::samples::Timebase;
 use crate::request::{
-    MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
+    Alpn, MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
 };
 use crate::server::admission::Invariants;
 use crate::transport::Transport;
 use crate::window::{Budget, WindowKind, Windows};
+use boring::asn1::Asn1Time;
+use boring::ec::{EcGroup, EcKey};
+use boring::hash::MessageDigest;
+use boring::nid::Nid;
+use boring::pkey::{PKey, Private};
+use boring::ssl::{SslContextBuilder, SslMethod};
+use boring::x509::X509;
+use quiche::ConnectionId;
 use quiche::hooks::{Scope, WindowRule, WindowUpdate};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// Numbers out of bytes; zeros when those are used up.
@@ -108,7 +121,7 @@ fn config(from: &mut Source) -> ChoiceConfig {
     }
 }
 
-/// Any bytes as what happens to a [`Chooser`]: it takes a usable path whenever there is one, and no other.
+/// Any bytes as events of a [`Chooser`]: it takes a usable path whenever there is one, and no other.
 pub fn choice(data: &[u8]) {
     let mut from = Source(data);
     let mut chooser = Chooser::new(config(&mut from));
@@ -211,7 +224,7 @@ impl Side {
         }
     }
 
-    /// An update that was lost is told again as quiche does, at the window then in force, without asking.
+    /// An update that was lost is repeated as quiche does, at the present window, without asking.
     fn again(&mut self) {
         if self.told {
             self.tell();
@@ -223,8 +236,8 @@ impl Side {
     }
 }
 
-/// Any bytes as what connections receive and read: what `weir` promises on all of them never exceeds their budget, and
-/// what is counted as promised is what was.
+/// Any bytes as arrivals and reads of connections: the windows that `weir` promises on all of them never exceeds their
+/// budget, and the counted promises are the real ones.
 pub fn windows(data: &[u8]) {
     let mut from = Source(data);
     let budget_bytes = 16 * 1024 * (1 + u64::from(from.byte()));
@@ -392,6 +405,188 @@ pub fn weights(data: &[u8]) {
     }
 }
 
+/// Transport of both ends of [`answer`].
+fn transport(alpn: Alpn) -> Transport {
+    Transport {
+        alpn: vec![alpn],
+        cc: ControlKind::default(),
+        hystart: true,
+        timestamps: false,
+        max_payload_bytes: 1350,
+        initial_window_packets: 100,
+        stream_window_bytes: 1 << 20,
+        max_stream_window_bytes: 1 << 20,
+        conn_window_bytes: 1 << 20,
+        max_conn_window_bytes: 1 << 20,
+        idle_timeout: Duration::from_secs(30),
+    }
+}
+
+/// A client's session and a server that sends whatever it likes.
+struct Exchange {
+    client: Session,
+    server: quiche::Connection,
+    /// The server's HTTP/3 layer, if it keeps to the protocol.
+    h3: Option<quiche::h3::Connection>,
+}
+
+/// Packets of an iteration.
+struct Packets(Box<[u8; 1500]>, Vec<Vec<u8>>);
+
+impl PacketSink for Packets {
+    fn slot(&mut self) -> &mut [u8] {
+        &mut self.0[..]
+    }
+
+    fn commit(&mut self, len: usize, _: SocketAddr, _: SocketAddr) {
+        self.1.push(self.0[..len].to_vec());
+    }
+}
+
+impl Exchange {
+    const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1000);
+    const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 4433);
+
+    fn open(alpn: Alpn, action: Action, max_bytes: Option<u64>) -> Exchange {
+        /// Key and certificate of the server.
+        static IDENTITY: LazyLock<(PKey<Private>, X509)> = LazyLock::new(|| {
+            let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("a curve");
+            let key = PKey::from_ec_key(EcKey::generate(&group).expect("a key")).expect("a key");
+            let mut certificate = X509::builder().expect("memory");
+            certificate.set_pubkey(&key).expect("memory");
+            certificate.set_not_before(&Asn1Time::days_from_now(0).expect("a date")).expect("memory");
+            certificate.set_not_after(&Asn1Time::days_from_now(2).expect("a date")).expect("memory");
+            certificate.sign(&key, MessageDigest::sha256()).expect("a signature");
+            (key, certificate.build())
+        });
+        let config = |server: bool| {
+            let mut ctx = SslContextBuilder::new(SslMethod::tls()).expect("memory");
+            if server {
+                ctx.set_private_key(&IDENTITY.0).expect("its key");
+                ctx.set_certificate(&IDENTITY.1).expect("its certificate");
+            }
+            let made = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx);
+            let mut config = made.expect("a context");
+            config.verify_peer(false);
+            transport(alpn).apply(&mut config).expect("options of ours");
+            config
+        };
+        let (id, now) = (|n: u8| ConnectionId::from_vec(vec![n; 16]), Instant::now());
+        let client = quiche::connect(None, &id(1), Self::CLIENT, Self::SERVER, &mut config(false)).expect("a config");
+        let server = quiche::accept(&id(2), None, Self::SERVER, Self::CLIENT, &mut config(true)).expect("a config");
+        let plan = Plan {
+            flow: 0,
+            tell_flow: false,
+            authority: "localhost:4433".to_owned(),
+            path: "/bytes/100".to_owned(),
+            action,
+            tasks: 3,
+            parallel: 2,
+            interval: Duration::ZERO,
+            start_at: None,
+            idle_timeout: Duration::from_secs(30),
+            max_bytes,
+            read_timeout: None,
+        };
+        let conn = Conn::new(client, Box::new(QuicheOwn), now);
+        let mut exchange =
+            Exchange { client: Session::new(conn, plan, None, Timebase::new(now, 0), true, now), server, h3: None };
+        exchange.run();
+        assert!(exchange.server.is_established());
+        exchange
+    }
+
+    /// Packets go to and fro until neither side has one.
+    fn run(&mut self) {
+        let mut scratch = vec![0; 4096];
+        for turns in 0.. {
+            assert!(turns < 1000, "they never come to rest");
+            let now = Instant::now();
+            let mut new_cid = || (ConnectionId::from_vec(vec![7; 16]), 7);
+            self.client.on_deadline(now);
+            self.client.advance(now, &mut Means { scratch: &mut scratch, body: &mut Nowhere, new_cid: &mut new_cid });
+            let mut up = Packets(Box::new([0; 1500]), Vec::new());
+            self.client.pump(now, &mut up);
+            let mut down = Vec::new();
+            for mut packet in up.1.iter().cloned() {
+                let info = quiche::RecvInfo { from: Self::CLIENT, to: Self::SERVER };
+                // The server reports its fault by closing.
+                let _ = self.server.recv(&mut packet, info);
+            }
+            while let Ok((len, _)) = self.server.send(&mut up.0[..]) {
+                down.push(up.0[..len].to_vec());
+            }
+            for packet in &mut down {
+                let info = quiche::RecvInfo { from: Self::SERVER, to: Self::CLIENT };
+                self.client.recv(packet, 0, info, now);
+            }
+            if up.1.is_empty() && down.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// One act of the server. Gives the bytes of a body that it sent at most: none where quiche refused.
+    fn act(&mut self, from: &mut Source<'_>) -> usize {
+        let (kind, stream) = (from.below(8), u64::from(from.below(4)));
+        let length = usize::from(from.byte());
+        let data: Vec<u8> = (0..length.min(from.0.len())).map(|_| from.byte()).collect();
+        let fin = kind & 1 == 1;
+        let server = &mut self.server;
+        if let Some(h3) = &mut self.h3 {
+            while h3.poll(server).is_ok() {}
+        }
+        let sent = match (kind, &mut self.h3) {
+            (0 | 1, _) => server.stream_send(stream * 4, &data, fin).is_ok(),
+            (2 | 3, None) => server.stream_send(stream * 4 + 3, &data, fin).is_ok(),
+            (4, None) if server.application_proto() == Alpn::H3.wire() => {
+                let config = quiche::h3::Config::new().expect("memory");
+                self.h3 = quiche::h3::Connection::with_transport(server, &config).ok();
+                false
+            }
+            (5, _) => server.stream_shutdown(stream * 4, quiche::Shutdown::Write, length as u64).is_ok(),
+            (2 | 3, Some(h3)) => {
+                let field = |part: &[u8]| {
+                    let (name, value) = part.split_at(part.len().min(usize::from(part[0] % 16)));
+                    quiche::h3::Header::new(name, value)
+                };
+                let status = quiche::h3::Header::new(b":status", b"200");
+                let rest = data.split(|b| *b == 0).filter(|p| !p.is_empty()).map(field);
+                let list: Vec<_> = Some(status).filter(|_| length % 4 > 0).into_iter().chain(rest).collect();
+                h3.send_response(server, stream * 4, &list, fin).is_ok()
+            }
+            (4 | 6, Some(h3)) => h3.send_body(server, stream * 4, &data, length % 2 == 1).is_ok(),
+            (_, Some(h3)) => h3.send_goaway(server, stream * 4).is_ok(),
+            (_, None) => server.close(true, length as u64, &data).is_ok(),
+        };
+        if sent { data.len() } else { 0 }
+    }
+}
+
+/// Any bytes as the answers of a server: on its streams as they are, or as fields and bodies of HTTP/3. A client's session
+/// comes to rest after each, counts no byte that was not sent, and ends when the connection does.
+pub fn answer(data: &[u8]) {
+    let mut from = Source(data);
+    let alpn = [Alpn::H3, Alpn::H3, Alpn::H3, Alpn::Hq][usize::from(from.below(4))];
+    let action = [Action::Download, Action::Upload(Some(100))][usize::from(from.below(2))];
+    let max_bytes = [None, Some(50)][usize::from(from.below(2))];
+    let mut exchange = Exchange::open(alpn, action, max_bytes);
+    let mut sent = 0;
+    for _ in 0..24 {
+        if !from.more() || exchange.server.is_closed() {
+            break;
+        }
+        sent += exchange.act(&mut from);
+        exchange.run();
+        if action == Action::Download {
+            assert!(exchange.client.bytes <= sent as u64);
+        }
+    }
+    let _ = exchange.server.close(true, 0, b"");
+    exchange.run();
+    assert!(exchange.client.outcome().is_some(), "the connection has ended, and the session has not");
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, prop, proptest};
@@ -414,6 +609,11 @@ mod tests {
                 *length = scid;
             }
             super::first_packet(&data);
+        }
+
+        #[test]
+        fn answers(data in prop::collection::vec(any::<u8>(), 0..400)) {
+            super::answer(&data);
         }
 
         #[test]

@@ -7,13 +7,13 @@
 //!
 //! - [`client`]: a client's connection and its tasks, each a request on a stream of its own;
 //! - [`server`]: the other side, and which clients it keeps state for;
-//! - [`connection`]: what both sides share: quiche's connection, packets that wait for their release time, counts;
+//! - [`connection`]: common parts of both sides: quiche's connection, packets that wait for their release time, counts;
 //! - [`paths`]: the paths of a client's connection, validated beforehand and watched while in use;
 //! - [`choice`]: which path the next task takes;
 //! - [`congestion`]: how much a connection may have in flight, and how fast it sends;
 //! - [`window`]: rules for receive windows, and the memory budget that they keep to;
 //! - [`transport`]: the transport's options, and the `quiche::Config` made from them;
-//! - [`request`]: what can be asked of a server, sizes, protocols;
+//! - [`request`]: the resources of a server, sizes, protocols;
 //! - [`report`]: events and samples, written as lines of JSON;
 //! - [`backoff`]: waits between attempts;
 //! - [`text`]: text received from others, made safe for a terminal.

@@ -124,7 +124,7 @@ impl Method {
         }
     }
 
-    /// From what is written in a request.
+    /// From the text of a request.
     pub fn parse(text: &str) -> Option<Method> {
         [Method::Get, Method::Post].into_iter().find(|m| m.as_str() == text)
     }
@@ -184,8 +184,8 @@ fn parse_label(text: &str) -> Option<u64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-/// Bytes that `path` promises, where it promises any: lets a client of hq-interop, which carries no length, tell a
-/// whole answer from a truncated one.
+/// Bytes that `path` promises, where it promises any: lets a client of hq-interop, which carries no length, distinguish
+/// a whole answer from a truncated one.
 pub fn promised_bytes(path: &str) -> Option<u64> {
     match parse_request(Method::Get, path) {
         Ok(Request { resource: Resource::Bytes(n), .. }) => n,

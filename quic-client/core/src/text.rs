@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal would do something other than show it: control characters, and what turns the direction of text
-/// or has no width, so that one line can look like another or like several.
+/// Whether a terminal would do something other than show it: control characters, and characters that turn the direction
+/// of text or have no width, so that one line can be mistaken for another or for several.
 fn acts(c: char) -> bool {
     let invisible = matches!(
         c,

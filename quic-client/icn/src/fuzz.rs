@@ -2,6 +2,7 @@
 //! Entry points of fuzzers: the targets `icn_*` of `quic-client/fuzz`, and a bounded run in the tests. Each takes any
 //! bytes, and panics where the code under test panics or breaks one of its promises.
 
+use crate::face::read_frame;
 use crate::names::Name;
 use crate::objects::cache::Cache;
 use crate::objects::object::keys::{GroupKey, KeyRing};
@@ -77,6 +78,24 @@ pub fn packet(data: &[u8]) {
     for cut in 0..HEADER_BYTES + payload.len() {
         assert!(Header::read(&data[..cut]).is_err(), "cut at {cut}");
     }
+}
+
+/// Any bytes as an Ethernet frame: read as the packet in it.
+pub fn frame(data: &[u8]) {
+    const ETHERNET_BYTES: usize = 14;
+    let inside = data.get(ETHERNET_BYTES..).and_then(|packet| Header::read(packet).ok());
+    let read = read_frame(data);
+    assert_eq!(read, inside);
+    if let Some((_, payload)) = read {
+        let padded = [data, &[0; 46]].concat();
+        assert_eq!(read_frame(&padded), read, "padding is no payload");
+        assert!(ETHERNET_BYTES + HEADER_BYTES + payload.len() <= data.len());
+    }
+}
+
+/// Any bytes as the secret of session tickets, and as the name of a ticket's key.
+pub fn tickets(data: &[u8]) {
+    crate::commands::group::tickets::fuzz(data);
 }
 
 /// Any bytes as a name: taken as it stands, or refused.
@@ -311,6 +330,7 @@ pub fn subscriber(data: &[u8]) {
         top: if live { Vec::new() } else { tree.top().to_vec() },
         publisher: [9; 32],
         repair,
+        issued_s: None,
     };
     let mut names = LevelNames::new(&name, &manifest.version, 2).expect("short");
     let mut encoders = Vec::new();
@@ -382,7 +402,7 @@ pub fn subscriber(data: &[u8]) {
     }
 }
 
-/// From now on all that is asked for is answered, and rightly.
+/// From now on every Interest is answered, and rightly.
 fn complete(fetch: &mut Fetch, insider: &mut Insider, store: &mut Checked, epoch: u16, mut now: Instant) {
     let end = now + Duration::from_secs(600);
     while fetch.outcome().is_none() {
@@ -483,7 +503,7 @@ pub fn publisher(data: &[u8]) {
         drawn += 1;
         Ok([drawn; 32])
     };
-    let mut publisher = Publisher::new(name, key, 30_000, source.byte() % 2 == 0, draw);
+    let mut publisher = Publisher::new(name, key, 30_000, source.byte() % 2 == 0, draw, || 1);
     let repaired = source.byte() % 2 == 0;
     if repaired {
         publisher = publisher.with_repair();
@@ -546,7 +566,8 @@ mod tests {
         let hashes = layout.map_or(0, |l| l.hashes(l.levels)) as usize;
         let name = Name::new("/weir/files/film").unwrap();
         let (version, top) = (version_of(&[3; 32]), vec![[7; 32]; hashes]);
-        let manifest = Manifest { name, version, layout, top, publisher: [9; 32], repair: None }.text().unwrap();
+        let manifest =
+            Manifest { name, version, layout, top, publisher: [9; 32], repair: None, issued_s: None }.text().unwrap();
         let keys = vec![GroupKey { epoch: 1, first_segment: 0, secret: Secret([1; 32]) }];
         let welcome = Answer::Welcome { manifest, signature: [5; 64], begin: bytes as u32, keys: keys.clone() };
         let mut lines: Vec<_> = [welcome, Answer::Keys(keys), Answer::Error("no".to_owned())]
@@ -568,6 +589,22 @@ mod tests {
                 (head[0], head[28], head[29]) = (1 << 4 | kind, 0, length);
             }
             packet(&data);
+        }
+
+        #[test]
+        fn frames(data in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..5, length in 0u8..170) {
+            let mut data = data;
+            frame(&data);
+            if let Some(head) = data.get_mut(14..14 + HEADER_BYTES) {
+                (head[0], head[28], head[29]) = (1 << 4 | kind, 0, length);
+            }
+            frame(&data);
+        }
+
+        #[test]
+        fn ticket_keys(data in prop::collection::vec(any::<u8>(), 0..60), digits in "[0-9a-fA-F]{60,66}\n?") {
+            tickets(&data);
+            tickets(digits.as_bytes());
         }
 
         #[test]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// Longest name, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Components that the prefix tells of; what is behind them only the name's hash does.
+/// Components that are in the prefix; what is behind them only the name's hash does.
 pub const PREFIX_COMPONENTS: usize = 4;
 
 /// A name: `/weir/files/film.mp4`.
@@ -91,7 +91,7 @@ impl Name {
         16 * self.text.split('/').skip(1).take(PREFIX_COMPONENTS).count() as u32
     }
 
-    /// Whether a packet with this prefix is for this name or one below it, as far as its prefix tells.
+    /// Whether a packet with this prefix is for this name or one below it, as far as its prefix shows.
     pub fn covers(&self, prefix: u64) -> bool {
         (self.prefix ^ prefix) >> (64 - self.prefix_bits()) == 0
     }

@@ -47,7 +47,7 @@ pub mod flags {
 pub mod nack {
     /// No port leads to this prefix.
     pub const NO_ROUTE: u8 = 1;
-    /// No room in the set of this name and segment.
+    /// The set is full of this name and segment.
     pub const FULL: u8 = 2;
     /// The port has asked for too much that has not been answered.
     pub const QUOTA: u8 = 3;
@@ -111,7 +111,7 @@ pub enum Malformed {
     /// They end within the header or within the payload.
     #[error("the frame ends within the packet")]
     Short,
-    /// A payload that no packet has room for.
+    /// A payload that fits no packet.
     #[error("a payload above {MAX_PAYLOAD_BYTES} bytes")]
     Long,
     /// Another version of the format.

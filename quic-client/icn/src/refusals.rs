@@ -28,7 +28,7 @@ impl Refusals {
         self.left >= 1.0
     }
 
-    /// One leaves, of which [`Refusals::has_one`] said that it may.
+    /// One leaves, of which [`Refusals::has_one`] allowed it.
     pub fn take(&mut self) {
         self.left -= 1.0;
     }

@@ -202,7 +202,7 @@ pub struct Choice {
     pub names: Vec<String>,
 }
 
-/// The folder of the user where Weir keeps what it made.
+/// The folder of the user of Weir's files.
 ///
 /// # Errors
 /// There is none.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The clock of a turn: it is read once when a wait ends, and stands still until the next wait ends.
+//! The clock of an event-loop iteration: it is read once when a wait ends, and stands still until the next wait ends.
 //!
-//! quiche reads the monotonic clock in each call to `recv`, `send` and `on_timeout`. Where that is a system call, as
-//! in User-Mode Linux, these reads are two thirds of all system calls (measured: 11 of 17 per data packet). A turn
-//! handles what arrived at one moment, so that moment is the right time for all of it. The time is then the same for
+//! quiche reads the monotonic clock in each call to `recv`, `send` and `on_timeout`. Where that is a system call, as in
+//! User-Mode Linux, these reads are two thirds of all system calls (measured: 11 of 17 per data packet). An iteration
+//! handles the arrivals of one moment, so that moment is the right time for all of it. The time is then the same for
 //! quiche as the `now` that the core gets as an argument.
 //!
 //! quiche takes no time as argument, so the function under `Instant::now` is replaced: this crate defines
@@ -24,12 +24,12 @@ const NS_PER_S: i64 = 1_000_000_000;
 pub enum Clock {
     /// At each call, as usual.
     PerCall,
-    /// Once a turn. For one thread only: the whole process sees its time.
+    /// Once per iteration. For one thread only: the whole process sees its time.
     PerTurn,
 }
 
 impl Clock {
-    /// A turn begins: the time now, read from the system.
+    /// An iteration begins: the time now, read from the system.
     pub fn turn(self) -> io::Result<Instant> {
         if self == Clock::PerTurn {
             let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };

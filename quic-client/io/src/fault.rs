@@ -15,7 +15,7 @@ pub const CONNECT: u8 = 3;
 pub const TIMEOUT: u8 = 5;
 /// Exit code where a file can't be read or written, or an address can't be bound.
 pub const IO: u8 = 8;
-/// Exit code where what `--path` names can't be used.
+/// Exit code where a `--path` can't be used.
 pub const PATHS: u8 = 9;
 
 /// One line for the user and an exit code.

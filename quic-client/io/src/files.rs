@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bits of a folder's mode: others may write to it; they may not remove what is not theirs.
+/// Bits of a folder's mode: others may write to it; they may not remove others' files.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 /// The kernel asks to resolve again a path that was changed meanwhile.
@@ -74,7 +74,7 @@ fn is_ours_alone(path: &Path) -> io::Result<bool> {
     if folder.mode() & OTHERS_WRITE == 0 {
         return Ok(true);
     }
-    // In a sticky folder what is ours stays where it is.
+    // In a sticky folder our files stay where they are.
     Ok(folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m)))
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! I/O shell of Weir's QUIC endpoints: datagrams in batches, one blocking wait per turn, certificates, lines of JSON.
+//! I/O shell of Weir's QUIC endpoints: datagrams in batches, one blocking wait per iteration, certificates, lines of
+//! JSON.
 //!
 //! Made for a lab in which every system call and every wake-up costs wall time and a program that polls the clock
 //! stands still: nothing here spins, sleeps in steps or starts threads.
@@ -9,6 +10,7 @@ pub mod cert;
 pub mod clock;
 pub mod fault;
 pub mod files;
+pub mod fuzz;
 pub mod interfaces;
 pub mod lines;
 pub mod outputs;

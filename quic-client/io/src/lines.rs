@@ -28,12 +28,12 @@ impl LineWriter {
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.write_all(b"\n")).map_err(|e| named(&self.path, &e))
     }
 
-    /// Discards what was added and not written. Otherwise dropping the writer would try once more to write it.
+    /// Discards lines that were added and not written. Otherwise dropping the writer would try once more to write it.
     pub fn abandon(self) {
         drop(self.out.into_parts());
     }
 
-    /// Writes out what was added.
+    /// Writes out the added lines.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush().map_err(|e| named(&self.path, &e))
     }
@@ -51,7 +51,7 @@ pub struct LineLog {
 }
 
 impl LineLog {
-    /// Makes the file, or empties it; `-` is standard output. `option` is what asked for it, `say` tells the user a line.
+    /// Makes the file, or empties it; `-` is standard output. `option` is its option, `say` prints a line to the user.
     ///
     /// # Errors
     /// The file can't be made.
@@ -66,7 +66,7 @@ impl LineLog {
         self.attempt(|out| out.line(text));
     }
 
-    /// Writes out what was added.
+    /// Writes out the added lines.
     pub fn flush(&mut self) {
         self.attempt(LineWriter::flush);
         self.unwritten = 0;
@@ -89,7 +89,7 @@ impl LineLog {
         }
     }
 
-    /// Reports what is missing. True if nothing is.
+    /// Reports missing parts. True if there are none.
     pub fn finish(&mut self) -> bool {
         self.flush();
         if self.lost > 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tokens of Retry packets (RFC 9000 8.1.2): what a server would have to remember of a client goes to the client, which
-//! brings it back from the address that it says it has. Nothing is kept here but a key.
+//! Tokens of Retry packets (RFC 9000 8.1.2): a client's state goes to the client, which brings it back from the address
+//! that it says it has. Nothing is kept here but a key.
 
 use crate::fault::Fault;
 use crate::random;
@@ -70,7 +70,7 @@ impl Tokens {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
         };
-        // Each part but the last has a length of its own or is told by it, so that no two inputs look the same.
+        // Each part but the last has a length of its own or is given by it, so that no two inputs are equal.
         let (said_bytes, port) = ((said.len() as u64).to_be_bytes(), from.port().to_be_bytes());
         let input = [&ip.octets()[..], &port, &said_bytes, said, retry].concat();
         let whole = hmac_sha256(&self.key, &input).map_err(Fault::internal("TLS library"))?;

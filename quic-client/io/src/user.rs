@@ -42,7 +42,7 @@ impl User {
             setresgid(user.gid, user.gid, user.gid)?;
             setresuid(user.uid, user.uid, user.uid)
         };
-        // The kernel takes root's capabilities with its number, unless whoever started this process had it not to.
+        // The kernel takes root's capabilities with its number, unless this process's parent prevented it.
         let none = CapabilitySet::empty();
         let rights = || {
             set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;

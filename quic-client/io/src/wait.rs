@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One blocking wait per turn: descriptors and a deadline, to the nanosecond, in one system call.
+//! One blocking wait per iteration: descriptors and a deadline, to the nanosecond, in one system call.
 
 use std::io;
 use std::mem::{size_of, zeroed};

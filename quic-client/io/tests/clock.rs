@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The clock of a turn. One test in a process of its own, because it changes the time for all of it.
+//! The clock of an event-loop iteration. One test in a process of its own, because it changes the time for all of it.
 
 use std::time::{Duration, Instant, SystemTime};
 use weir_io::clock::Clock;

@@ -45,7 +45,8 @@ WEIR_INLINE void weir_arrival_see(struct weir_arrival *a, struct weir_header hea
 	}
 }
 
-/* tc: whether a packet that may be hit is taken for ECT. Its header is read only where the law asks for it. */
+/* tc: whether a packet that may be dropped or marked is taken for ECT. Its header is read only where the law asks for
+ * it. */
 WEIR_INLINE int weir_skb_counts_as_ect(const struct __sk_buff *skb, struct weir_header header,
 				       const struct weir_config *c)
 {

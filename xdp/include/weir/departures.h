@@ -12,7 +12,7 @@ struct {
 	__type(value, struct weir_drain);
 } drain SEC(".maps");
 
-/* Whether weir_departure will look at its time. Reading the clock is most of what a departure costs. */
+/* Whether weir_departure will read the time. Reading the clock is most of what a departure costs. */
 WEIR_INLINE int weir_departure_needs_time(const struct weir_rate *r, const struct weir_params *p, __u64 len_bytes,
 					  __u64 backlog_bytes)
 {

@@ -36,8 +36,8 @@ WEIR_INLINE struct weir_flow *weir_flow_at(struct weir_flows *f, __u32 slot, __u
 }
 
 /*
- * Counts a packet that arrives, and says what its flow is. Without a lock, because what two CPUs do at once
- * here moves a hit to another flow at worst. Without the map all flows are small: then fewer packets are hit.
+ * Counts a packet that arrives, and returns its flow's size. Without a lock: two CPUs at once move a drop or mark to
+ * another flow at worst. Without the map all flows are small: then fewer packets are dropped or marked.
  */
 WEIR_INLINE enum weir_size weir_flow_size_at(const __u32 *slot, struct weir_queue *q, const struct weir_config *c,
 					     __u32 flow, __u64 now_ns, __u64 len_bytes)

@@ -4,8 +4,8 @@
  * functions of their arguments: no clock, no random numbers, no kernel calls, so the same text runs in tc, XDP and user
  * space. Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
  *
- * Parameters are trusted: whoever writes them checks their ranges (controller/weir/gains.py, weir-xdp). All widths hold
- * for any time, byte count, delay and random number.
+ * Parameters are trusted: their writer checks their ranges (controller/weir/gains.py, weir-xdp). All widths hold for
+ * any time, byte count, delay and random number.
  */
 #ifndef WEIR_LAW_H
 #define WEIR_LAW_H
@@ -30,7 +30,7 @@
 /* The controller's state; all zero at the start. The first two are all that a verdict reads of it. */
 struct weir_state {
 	__u64 u_q40;
-	__u64 u_ecn_q40; /* what marks follow; 0 while that is U */
+	__u64 u_ecn_q40; /* output for marks; 0 while that is U */
 	__u64 last_us;
 	__s64 o1_us;
 	__s64 o2_us;
@@ -55,7 +55,7 @@ struct weir_rate {
  * sum: the sum stays in its range.
  */
 struct weir_spacing {
-	__u64 sum_q32; /* of the probabilities of the packets since the last hit */
+	__u64 sum_q32; /* of the probabilities of the packets since the last drop or mark */
 };
 
 #define WEIR_FLOWS_SHIFT 12
@@ -382,7 +382,7 @@ WEIR_INLINE void weir_weigh(const struct weir_state *s, const struct weir_params
 	chance->first_q32 = p_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : p_q32;
 }
 
-/* Whether hits wait for large flows, so that a verdict needs no random number. */
+/* Whether drops and marks wait for large flows, so that a verdict needs no random number. */
 WEIR_INLINE int weir_hits_wait(const struct weir_params *p)
 {
 	return p->share_least_q16 && p->space_most_q16;

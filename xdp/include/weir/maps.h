@@ -205,7 +205,8 @@ struct weir_counters {
 	__u64 non_ip_bytes;
 	__u64 resyncs; /* veth: times the count of the queue was found stuck and started anew */
 	__u64 stale;   /* poll: packets decided on a probability whose process is silent */
-	/* backlog, poll: looks at a queue the law can't go by, because what stands under the interface has changed */
+	/* backlog, poll: observes a queue that the law can't use, because what stands under the interface has
+	 * changed */
 	__u64 unusable;
 	struct weir_steps steps;
 };

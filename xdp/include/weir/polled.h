@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Signal poll: what a packet meets where a process looks at the queue and takes the law's steps. */
+/* Signal poll: what a packet meets where a process observes the queue and takes the law's steps. */
 #ifndef WEIR_POLLED_H
 #define WEIR_POLLED_H
 
@@ -14,7 +14,7 @@ WEIR_INLINE __u32 weir_tau_within_us(const struct weir_params *p)
 	return p->delay_limit_us && p->delay_limit_us <= bound_us ? p->delay_limit_us - 1 : bound_us;
 }
 
-/* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
+/* The process has stepped; all there is to do here is to doubt a probability that nobody updates any more. */
 WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struct __sk_buff *skb, const __u32 *slot)
 {
 	const struct weir_config *c = a->config;
@@ -24,7 +24,7 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struc
 	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
 	struct weir_chance chance;
 	__u64 over_q32;
-	/* the process's last look is time enough for half-lives; reading a clock costs more than counting */
+	/* the process's last step is time enough for half-lives; reading a clock costs more than counting */
 	enum weir_size size = weir_skb_flow_size_at(slot, q, skb, c, a->header, q->poll_ns, a->len_bytes);
 	__u32 tau_us;
 

@@ -70,7 +70,7 @@ WEIR_INLINE const struct weir_config *weir_config_get(void)
 	return weir_config_at(&weir_first);
 }
 
-/* At least so long ago. A time another CPU wrote may be a little later than ours: that is not long ago. */
+/* At least so long ago. A time another CPU wrote may be a little later than this one's: that is not long ago. */
 WEIR_INLINE int weir_ago(__u64 now_ns, __u64 then_ns, __u64 span_ns)
 {
 	__u64 dt_ns = now_ns - then_ns;
@@ -158,8 +158,8 @@ WEIR_INLINE int weir_offers_mark(const struct weir_config *c, __u32 tau_us)
 	return tau_us >= c->law.min_delay_us;
 }
 
-/* The rest of the verdict on a packet that may be hit, with random numbers of its own, each drawn only where it decides
- * something. */
+/* The rest of the verdict on a packet that may be dropped or marked, with random numbers of its own, each drawn only
+ * where it decides something. */
 WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, struct weir_spacing *spacing,
 					  const struct weir_config *c, __u32 tau_us, int ect,
 					  struct weir_chance *chance)

@@ -10,10 +10,9 @@
 /* In microseconds; 0 where the rate is unknown (0). */
 __u32 weir_target_least_us(double rate_bit_s);
 
-/* The law of a configuration, with its target raised to the least one; then target_asked_us is the one that was asked
- * for. */
+/* The law of a configuration, with its target raised to the least one; then target_asked_us is the requested one. */
 void weir_gains_apply(const struct weir_gains *gains, double rate_bit_s, struct weir_config *config);
-/* The gains that were asked for. */
+/* The requested gains. */
 void weir_gains_asked(struct weir_gains *gains, const struct weir_config *config);
 
 #endif /* WEIR_FLOOR_H */

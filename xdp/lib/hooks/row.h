@@ -63,8 +63,8 @@ struct weir_hook_row {
 	 */
 	int (*attach)(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about);
 	/*
-	 * Puts a program in the place of ours, `old` with its pins: each packet meets the one or the other. Notes and
-	 * writes down as attach does. NULL: that can't be done here.
+	 * Puts a program in the place of our program, `old` with its pins: each packet meets the one or the other.
+	 * Notes and writes down as attach does. NULL: that can't be done here.
 	 */
 	int (*swap)(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
 		    const char *old_path, struct weir_meta *about);

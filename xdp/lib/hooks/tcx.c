@@ -29,7 +29,7 @@ static enum bpf_attach_type type_of(enum bpf_tc_attach_point point)
 
 static int probe(int prog)
 {
-	/* no interface has number 0; a kernel without TCX does not look that far */
+	/* no interface has number 0; a kernel without TCX does not check that far */
 	int link = bpf_link_create(prog, 0, TCX_EGRESS, NULL);
 
 	return link == -ENODEV ? 1 : link == -EINVAL ? 0 : link < 0 ? link : -EPROTO;
@@ -69,7 +69,7 @@ static int is_there(const char *name, int ifindex, enum bpf_tc_attach_point poin
 
 /*
  * Puts a program after those that are there. A link (file descriptor), or -errno: EEXIST if a program of that name is
- * there already, ERANGE if there is no room for one more.
+ * there already, ERANGE if the limit is reached.
  */
 static int make_link(int prog, const struct weir_side *side)
 {
@@ -117,7 +117,7 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	return error ? weir_error("%s: can't pin: %s", pin, weir_reason(error)) : 0;
 }
 
-/* The same link with another program, pinned a second time: whoever is killed here leaves it on the interface. */
+/* The same link with another program, pinned a second time: a process killed here leaves it on the interface. */
 static int swap(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
 		const char *old_path, struct weir_meta *about)
 {
@@ -136,7 +136,7 @@ static int swap(const struct weir_side *side, const struct weir_program *program
 		     : 0;
 }
 
-/* At once, whoever else holds the link; its pin stays. */
+/* At once, even if another holds the link; its pin stays. */
 static int detach(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
 	int link = open_link(side, path), error;
@@ -222,7 +222,7 @@ static bool find(const struct weir_side *side, const struct weir_meta *about, co
 
 	if (link < 0)
 		return false;
-	/* `tcx.ifindex` in newer headers, in the same place; 0 when the interface is gone */
+	/* `tcx.ifindex` in newer headers, in the same place; 0 when the interface was removed */
 	found = !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == (__u32)side->ifindex &&
 		is_pinned(info.prog_id, path, side->point);
 	close(link);

@@ -39,7 +39,7 @@ int weir_netlink_open(void);
 typedef void weir_answer_f(const struct nlmsghdr *message, void *context);
 
 /*
- * Sends a message of ours and hands each one of the answer on, until that ends (a dump) or is acknowledged (NLM_F_ACK).
+ * Sends our message and hands each one of the answer on, until that ends (a dump) or is acknowledged (NLM_F_ACK).
  * answer: NULL where there is none. 0 or -errno.
  */
 int weir_netlink_talk(int netlink, struct nlmsghdr *question, weir_answer_f *answer, void *context);

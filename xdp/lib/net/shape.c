@@ -44,7 +44,7 @@ __u32 weir_shape_class(const struct weir_shape *shape)
 	return shape->handle | CLASS;
 }
 
-/* A request about traffic control, with room for what ours need. */
+/* A request about traffic control, large enough for ours. */
 struct question {
 	struct nlmsghdr head;
 	struct tcmsg tc;

@@ -194,7 +194,7 @@ __u32 weir_classes_leaves(const struct weir_class_list *classes)
 
 int weir_leaf_read(int netlink, int ifindex, const struct weir_class_now *in, struct weir_tree *tree)
 {
-	/* what the kernel puts there itself has no number; in htb that is a fifo, in mq whatever default_qdisc says */
+	/* the kernel's own qdisc has no number; in htb that is a fifo, in mq whatever default_qdisc says */
 	bool unnumbered = !in->leaf && !strcmp(in->kind, "mq");
 	int result;
 

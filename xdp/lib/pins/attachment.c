@@ -18,7 +18,7 @@
 #include "pins/folder.h"
 #include "pins/place.h"
 
-/* The inner map in force, pinned, and the one that will be; of a slot but the first one with its number behind. */
+/* The present inner map, pinned, and the one that will be; of a slot but the first one with its number behind. */
 #define CONFIG_NOW "config_now"
 #define CONFIG_NEXT "config_next"
 #define CONFIG_LEN 32

@@ -39,7 +39,7 @@ void weir_attachment_close(struct weir_attachment *a);
  */
 int weir_folder_lock(const char *path);
 
-/* The configuration of the slot in force, from the map itself only if that is another one than last time. */
+/* The configuration of the present slot, from the map itself only if that is another one than last time. */
 int weir_config_read(struct weir_attachment *a, struct weir_config *config);
 /*
  * Puts a whole new configuration in place, the same one in each of the slots; on return every packet sees it. path: of

@@ -39,7 +39,7 @@ void weir_class_maps_close(struct weir_class_maps *m);
 
 /*
  * Puts a class into its slot in two steps, between which its queue and its configuration are written: half, then ready.
- * From the second on packets meet its law. others: so do those that nothing else tells.
+ * From the second on packets meet its law. others: so do those without a key.
  */
 int weir_class_begin(const struct weir_class_maps *m, __u32 slot, const struct weir_class *class);
 int weir_class_finish(const struct weir_class_maps *m, __u32 slot, const struct weir_class *class, bool others);
@@ -54,7 +54,7 @@ int weir_telling_read(const struct weir_class_maps *m, struct weir_telling *tell
 int weir_class_mark_slot(const struct weir_class_maps *m, __u32 mark, __u32 *slot);
 /* Of a class with a law: packets with this mark are of it from now on, and of no other; none with another one is. */
 int weir_class_set_mark(const struct weir_class_maps *m, __u32 slot, __u32 mark, __u32 mask);
-/* Packets that nothing else tells are of it. */
+/* Packets without a key are of it. */
 int weir_class_set_others(const struct weir_class_maps *m, __u32 slot);
 /* From now on the daemon keeps its law. */
 int weir_class_keep(const struct weir_class_maps *m, __u32 slot);

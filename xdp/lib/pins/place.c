@@ -59,7 +59,7 @@ enum weir_direction weir_direction_split(char *dev)
 	return ingress ? WEIR_INGRESS : WEIR_EGRESS;
 }
 
-/* Room for a name and its direction. One that is longer is no interface's. */
+/* Buffer for a name and its direction. One that is longer is no interface's. */
 #define DEV_LEN (IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX))
 
 static enum weir_direction split_copy(const char *text, char dev[DEV_LEN])

@@ -51,8 +51,8 @@ struct weir_place weir_place_of_peer(const struct weir_meta *about);
 int weir_place_look(const char *dev, const char *netns, struct weir_place *place);
 
 /*
- * The name that an attachment's interface has now: 1, with the name. 0: the interface is gone. -1: its namespace can't
- * be entered; netns: a further path to it, besides the one it was attached by. No line.
+ * The name that an attachment's interface has now: 1, with the name. 0: the interface was removed. -1: its namespace
+ * can't be entered; netns: a further path to it, besides the one it was attached by. No line.
  */
 int weir_place_name_now(const struct weir_meta *about, const char *netns, char *name);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals backlog and poll: the root qdisc's own counters, read by the program or by a process of ours. */
+/* Signals backlog and poll: the root qdisc's own counters, read by the program or by our process. */
 #include "signal/root.h"
 
 #include <errno.h>

@@ -130,7 +130,7 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	if (weir_config_read(a, &s->config) || read_counters(a->counters, a->slot, &s->counters))
 		return -1;
 	s->config_id = a->config_id;
-	/* what went out before what came in, or the difference could be negative */
+	/* departures before arrivals, or the difference could be negative */
 	if (a->drain >= 0 && bpf_map_lookup_elem(a->drain, &first, &s->drain))
 		return weir_error("can't read the departures: %s", weir_reason(errno));
 	if (bpf_map_lookup_elem_flags(a->queue, &a->slot, &s->queue, BPF_F_LOCK))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One look at a queue that the law controls: where it stands, and what the law makes of it. */
+/* One sample of a queue that the law controls: where it stands, and what the law makes of it. */
 #ifndef WEIR_SAMPLE_H
 #define WEIR_SAMPLE_H
 

@@ -156,7 +156,7 @@ def test_both_ways_at_once_and_after_what_drops(play) -> None:
     seen = play("both_ways")
     assert seen["status"] == 0
     counted = {line["hop"]: line for line in of(seen["lines"], "sampler")}
-    sent = 4 + (1 if seen["dropping"] else 3)  # what an earlier filter dropped never entered the queue
+    sent = 4 + (1 if seen["dropping"] else 3)  # packets dropped by an earlier filter never entered the queue
     assert counted["there"]["stamped"] == counted["there"]["matched"] == sent
     assert counted["back"]["stamped"] == counted["back"]["matched"] >= 4
     assert counted["there"]["lost"] == counted["back"]["lost"] == 0

@@ -115,7 +115,7 @@ static int list_inside(struct left **list)
 		__u32 count = SWEEP_BATCH;
 
 		result = bpf_map_lookup_batch(map, first ? NULL : &position, &position, keys, stamps, &count, NULL);
-		if (result && result != -ENOENT) { /* which is its way to say "and that was all" */
+		if (result && result != -ENOENT) { /* it ends the list so */
 			free(all);
 			return weir_error("can't look for lost packets: %s", weir_reason(result));
 		}

@@ -246,7 +246,7 @@ static const struct row {
 };
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
-#define FIRST 256 /* what getopt_long returns for the first row */
+#define FIRST 256 /* getopt_long's value for the first row */
 
 static int read_option(struct request *r, const struct row *row, char *value)
 {

@@ -269,7 +269,7 @@ static int prime(const struct request *r, const struct interface *dev, const str
 	struct weir_queue q;
 
 	plan_first_state(r, config, &q);
-	if (r->peer && !r->coupled) /* what waits already will come out, too; with two bands it is of neither */
+	if (r->peer && !r->coupled) /* packets in the queue will come out, too; with two bands it is of neither */
 		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
 	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
 		return weir_error("can't write the queue's state: %s", weir_reason(errno));

@@ -67,7 +67,7 @@ int plan_carry(struct plan *p, const char *path);
 /* Its poll process anew, with all it has pinned; `about` knows it then. */
 int plan_restart(struct plan *p, const char *path, struct weir_meta *about);
 
-/* Attaches to what nothing (that works) is attached to. Whatever fails, nothing is left. Gains and coupling are set. */
+/* Attaches where no working law is attached. Nothing is left after a failure. Gains and coupling are set. */
 int plan_attach(struct plan *p);
 
 /* Looks at the qdiscs there, and makes the configuration that follows; with --shape as it will be, unless `about` has a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios on `access`: what the shipped ones say, and that each mistake is told with its place and remedy."""
+"""Scenarios on `access`: the shipped ones, and errors for each mistake with its place and remedy."""
 
 import itertools
 
@@ -10,7 +10,7 @@ from scenario_checks import SHIPPED, TOML_VALUE, check_any_value, check_mistake,
 
 from weirlab.run.scenarios import load_scenario
 from weirlab.topologies.access.drive import OPTIONS, client_command, server_command
-from weirlab.topologies.access.report.words import spec_in_words
+from weirlab.topologies.access.report.labels import spec_in_words
 
 GOOD = """\
 [scenario]

@@ -88,7 +88,7 @@ def test_draws_have_the_mean_and_deviation_they_were_given():
     assert statistics.stdev(values) == pytest.approx(6.458, rel=0.02)
     cut = [drawn(37.568, 16.756, 2, chance) for chance in chances(1, "wan4", 20_000)]
     assert statistics.fmean(cut) == pytest.approx(37.568, abs=0.4)
-    assert statistics.stdev(cut) == pytest.approx(15.1, rel=0.02)  # what pcm-table5.toml says of it
+    assert statistics.stdev(cut) == pytest.approx(15.1, rel=0.02)  # as in pcm-table5.toml
 
 
 @given(st.floats(0.01, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1, exclude_min=True, exclude_max=True))

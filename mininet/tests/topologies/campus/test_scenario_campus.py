@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios on `campus`: what the shipped one says, and that each mistake is told with its place and remedy."""
+"""Scenarios on `campus`: the shipped one, and errors for each mistake with its place and remedy."""
 
 import pytest
 from generated_campus import GOOD, RATES

@@ -17,7 +17,7 @@ def numbered(line):
 
 
 def watched(lines=None, until_s=10.0):
-    """A run until then, and what was told of it; its programs wrote a file for each kind of line."""
+    """A run until then, and its display; its programs wrote a file for each kind of line."""
     watch, told = CampusWatch(made.spec()), []
     start, by_kind = [], {}
     for line in map(numbered, made.run_lines() if lines is None else lines):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QUIC flows whose congestion control a policy decides: what a scenario says of them, and what programs are told."""
+"""QUIC flows whose congestion control a policy decides: their keys in a scenario, and the programs' options."""
 
 import pytest
 

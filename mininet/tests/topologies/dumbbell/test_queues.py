@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue disciplines that not every kernel or tc knows: what the check takes, what the kernel gets, what is said."""
+"""Queue disciplines that not every kernel or tc knows: checks, tc's arguments, descriptions."""
 
 import struct
 
@@ -13,7 +13,7 @@ from weirlab.scenario.errors import ScenarioError
 from weirlab.topologies.dumbbell.metrics import metrics_of
 from weirlab.topologies.dumbbell.queues import dualpi2
 from weirlab.topologies.dumbbell.queues.tc import queue_under_test
-from weirlab.topologies.dumbbell.report.words import aqm_in_words
+from weirlab.topologies.dumbbell.report.labels import aqm_in_words
 from weirlab.topologies.dumbbell.samples import read_samples
 from weirlab.topologies.dumbbell.traffic import SCALABLE_PORT, TRAFFIC_PORT, sink_of
 

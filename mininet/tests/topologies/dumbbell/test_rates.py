@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from weirlab.lab import rates
 from weirlab.lab.rates import Capacity, RateFileError, followed, mean_mbit_s, over_run, parse
 from weirlab.scenario.cellular import text_of
-from weirlab.topologies.dumbbell.course import capacity_bits
+from weirlab.topologies.dumbbell.step_response import capacity_bits
 
 PACKET_MBIT = rates.FULL_PACKET_BYTES * 8 / 1e6
 STEPS = st.lists(
@@ -120,7 +120,7 @@ def test_no_rate_is_set_at_which_a_packet_outlasts_it(steps, rest_s):
     assert found[0][0] == 0
     for (at, rate), (later, _) in pairwise(found):
         assert later > at
-        # A packet that begins at this rate has left soon after the next rate is in force: half a gap, and a tenth.
+        # A packet that begins at this rate has left soon after the next rate applies: half a gap, and a tenth.
         assert PACKET_MBIT / rate <= 2 * (later - at) / rates.GAP_SHARE + 1e-5 or rate == rates.LEAST_MBIT_S
 
 

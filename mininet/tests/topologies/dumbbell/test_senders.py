@@ -51,7 +51,7 @@ def course(name, side, per_s, **more):
 
 
 def lines():
-    """The QUIC flow has 400 kB/s, the TCP flow 100 kB/s until 12 s and 400 kB/s then, the neighbour 200 kB/s."""
+    """The QUIC flow has 400 kB/s, the TCP flow 100 kB/s until 12 s and 400 kB/s then, the competing flow 200 kB/s."""
     change_s, tcp = 12.0, course("1.0", "server", {"bytes": 100_000, "recv": 100}, begins_s=5.0)
     for line in tcp:
         line["bytes"] += round(300_000 * max(0.0, (line["t_us"] - T0_US) / 1e6 - change_s))
@@ -88,7 +88,8 @@ def test_figures_done_by_hand(run):
     assert found["throughput_mbit_s"] == pytest.approx(expected_mbit_s, abs=1e-5)
     assert found["neighbour_mbit_s"] == pytest.approx(1.6, abs=1e-5)
     assert found["neighbour_share"] == pytest.approx(1.6 / (expected_mbit_s + 1.6), abs=1e-5)
-    # From 2 to 20 s the flows under test got 18 * 300 QUIC packets and 15 * 100 TCP packets, the neighbour 1800 of UDP.
+    # From 2 to 20 s the flows under test got 18 * 300 QUIC packets and 15 * 100 TCP packets, the competing flow 1800 of
+    # UDP.
     quic, tcp, udp = 18 * 300 * 1428, 15 * 100 * 1452, 18 * 100 * 1428
     wire_mbit_s = 100 * 1000 * 8 / 1e6
     assert found["wire_mbit_s"] == pytest.approx(wire_mbit_s * (quic + tcp) / (quic + tcp + udp), abs=1e-5)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of each way: what they are told, and what is read of their reports."""
+"""The programs of each way: their options, and reading their reports."""
 
 import json
 import tomllib

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.metrics.samples import SamplesError
-from weirlab.topologies.edge.across import (
+from weirlab.topologies.edge.cross_run_stats import (
     alike,
     beside_unicast,
     fall_of_mean,
@@ -103,7 +103,7 @@ def test_what_caches_send_on_is_not_counted_twice(measure):
     found = measure(lines, made.spec(receivers=2, edges=1, cache_mb=1))
     assert found["cache_hits_percent"] == 25
     assert found["merged_percent"] == pytest.approx(100 * (1 - 100 / 240), abs=1e-6)
-    # A hub took 100 of its edge and 100 of its own cache, whose hits are not the edges'.
+    # A hub took 100 of its edge and 100 of its own cache, which does not count for the edges.
     lines += [made.counted("hub", 195, 0, 5, 100, 100), {**lines[-1], "node": "cache0", "hits": 120}]
     with_hub = measure(lines, made.spec(receivers=2, edges=2, cache_mb=1))
     assert [with_hub[name] for name in ("cache_hits_percent", "merged_percent")] == [

@@ -9,14 +9,16 @@ from generated_samples import write
 from page_outline import checked_page, printed
 
 from weirlab import paths
+from weirlab.report import results
 from weirlab.run.page import write_html
 from weirlab.run.runner import finish
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store.folder import ResultsFolder, runs_json, summarise
-from weirlab.topologies.edge.across import Point
-from weirlab.topologies.edge.report.page import points, specs_of
+from weirlab.topologies.edge.cross_run_stats import Point
+from weirlab.topologies.edge.report.page import points
 from weirlab.topologies.edge.report.plots import over_receivers, some_of, switches_of, who_merged_what
+from weirlab.topologies.edge.requirements import answers
 from weirlab.topologies.registry import topology_of
 
 pytestmark = pytest.mark.pictures
@@ -72,12 +74,13 @@ def test_receivers_and_sizes(tmp_path):
     for words in (
         "Goodput and time over receivers",
         "Goodput and time over file sizes",
-        "Who merged what",
-        "What the runs say together",
-        "What was asked, and what came out",
+        "Interests merged by each switch",
+        "<h2>Comparisons of runs</h2>",
+        "<h2>Targets</h2>",
         "do not say whether over sizes or over rounds",
     ):
         assert words in page
+    assert f"<code>{answers.__module__}</code>" in page, "the place where targets are set"
     assert "edge1" in page
 
 
@@ -85,7 +88,7 @@ def test_receivers_and_sizes(tmp_path):
 def test_the_papers_points_stand_beside_ours(tmp_path, paper, drawn):
     folder = filled(tmp_path, {f"names,receivers={n}": made.spec(receivers=n) for n in (4, 5, 7)}, paper=paper)
     summary = summarise(folder)
-    figure = over_receivers(points(specs_of(folder, summary), summary), paper)
+    figure = over_receivers(points(results.specs_of(folder, summary), summary), paper)
     crosses = [line.get_xydata()[0].tolist() for line in figure.axes[0].lines if line.get_marker() == "x"]
     assert crosses == [[4, 14.53], [7, 13.46]][:drawn]
     assert ("Crosses: the paper" in checked_page(folder)[0]) == bool(drawn)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios on `edge`: what the shipped ones say, and that each mistake is told with its place and remedy."""
+"""Scenarios on `edge`: the shipped ones, and errors for each mistake with its place and remedy."""
 
 import pytest
 from hypothesis import given

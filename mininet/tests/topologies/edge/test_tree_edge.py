@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree: who stands where, and what each switch is told."""
+"""The tree: places, and each switch's configuration."""
 
 import tomllib
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./run bench hostile`: what is forwarded and served beside attacks."""
+"""`./run bench hostile`: throughput under attacks."""

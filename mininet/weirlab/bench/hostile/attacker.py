@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One attack on a P4Runtime server, as fast as it goes, until it is ended: `python -m ... NAME ADDRESS`. Prints
-`attacking` once it is under way. Whatever the server does to its connections, it goes on."""
+`attacking` once it is under way. It goes on after any reaction of the server."""
 
 from __future__ import annotations
 

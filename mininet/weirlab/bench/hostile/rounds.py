@@ -19,10 +19,10 @@ from typing import IO, Any
 from weirlab.bench.names import BenchError
 
 KEPT_LEAST = 0.9
-"""Of what a port or a download had without the attack."""
+"""Of a port's or a download's rate without the attack."""
 MOST_MB = 256
 LOADS = {"half": 0.5, "saturating": None}
-"""At a fixed rate, this part of what the program carries alone; or as much as there is room for."""
+"""At a fixed rate, this part of what the program carries alone; or as much as fits."""
 UP_LIMIT_S = 30.0
 DISTURBED_MOST = 0.05
 """Of the attacked program's core, what others may have taken; of the load to be offered, what may be missing."""

@@ -145,7 +145,7 @@ def chain(repetitions: int, folder: Path) -> dict[str, Any]:
 
 
 def chain_costs(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians, least and most of what each row comes to."""
+    """Medians, least and most of each row."""
 
     def of(way: str, receivers: int, cost: Any) -> dict[str, float]:
         return spread([cost(row) for row in rows if row["way"] == way and row["receivers"] == receivers])
@@ -247,7 +247,7 @@ def joined(servers: dict[str, subprocess.Popen], port: int, count: int, folder: 
 
 
 def wait_for_keys(logs: list[Path], members: list[subprocess.Popen]) -> None:
-    """Until each member has said that it has keys."""
+    """Until each member has keys."""
     end = time.monotonic() + JOIN_LIMIT_S
     waiting = list(logs)
     while waiting:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures to reach of a control of ours, each held against its limit by 95 % intervals."""
+"""Targets of a control of ours, each held against its limit by 95 % intervals."""
 
 from __future__ import annotations
 

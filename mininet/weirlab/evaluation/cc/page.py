@@ -1,160 +1,173 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion controls to look at: one page that needs nothing else, and a picture; `text.py` has the words."""
+"""The report of congestion controls; `text.py` has its words and rows."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
-import matplotlib as mpl
-
-from weirlab.evaluation.cc.analysis import Bench, ScenarioResult
+from weirlab.evaluation.cc import text
+from weirlab.evaluation.cc.analysis import PAPER_GROUPS, Bench, ScenarioResult
 from weirlab.evaluation.cc.claims import claims_of
 from weirlab.evaluation.cc.plots import LEGEND_COLUMNS, curves_plot, fairness_plot, front_plot, group_plot
-from weirlab.evaluation.cc.text import (
-    CHOICE_HEADS,
-    CHOICE_WORDS,
-    CURVE_WORDS,
-    DUEL_HEADS,
-    DUEL_WORDS,
-    FAIR_WORDS,
-    FIGURES,
-    FRIENDLY_WORDS,
-    FRONT_HEADS,
-    FRONT_WORDS,
-    METHOD,
-    ORDER_HEADS,
-    OUTSIDE_WORDS,
-    WISH_HEADS,
-    WISH_WORDS,
-    behind_told,
-    by_scenario,
-    choice_rows,
-    columns_of,
-    duel_rows,
-    elsewhere_words,
-    figure_rows,
-    friendly_table,
-    front_rows,
-    order_rows,
-    outside_table,
-    run_counts,
-    shared_alone,
-    title_of,
-    wish_rows,
+from weirlab.evaluation.shared.claims import missed, targets
+from weirlab.evaluation.shared.pages import SuiteReport, choice
+from weirlab.evaluation.shared.pages import drawn as drawn_report
+from weirlab.evaluation.shared.styles import legend_plot, page_colour, png_colour
+from weirlab.report import plots, results
+from weirlab.report.model import (
+    Block,
+    Figure,
+    Folded,
+    Layout,
+    Medium,
+    Only,
+    Paragraph,
+    Prose,
+    Report,
+    Section,
+    table,
 )
-from weirlab.evaluation.shared.looks import legend_plot, page_colour, png_colour
-from weirlab.evaluation.shared.pages import FILTER, STYLE, TIGHT, claims_html, group_boxes, prose, table
-from weirlab.report import markup, plots
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 
 PAGE, PICTURE = "cc.html", "cc.png"
 TITLE = "Congestion controls of real stacks"
+PLANE_WORDS = (
+    "Better is up and to the left. The line is the front by the means. Each panel has scales of its own, that of "
+    "throughput of a twentieth of its highest value or more; the delay's is logarithmic. Hollow: the kernel's TCP."
+)
 
 
-def files(bench: Bench) -> dict[str, str | bytes]:
-    """The page and the report's picture, by name."""
-    with mpl.rc_context({**plots.png_style(), "svg.fonttype": "path"}):
-        picture = plots.png(front_plot(bench, png_colour), plots.PNG_DPI)
-    return {PAGE: page(bench), PICTURE: picture}
+def suite_report(bench: Bench, notes: Sequence[Block] = ()) -> SuiteReport:
+    """Report and picture."""
+    return drawn_report(PAGE, PICTURE, lambda: front_plot(bench, png_colour), lambda: report(bench, notes, drawn=True))
 
 
-def page(bench: Bench) -> str:
-    """The whole HTML document."""
-    e = html.escape
-    with mpl.rc_context(plots.STYLE):
-        legend = plots.svg(legend_plot(bench.there, LEGEND_COLUMNS), "legend", "Legend")
-        drawn = curves_plot(bench)
-        curves = plots.svg(drawn, "curves", "Throughput and RTT by loss and by flows") if drawn else ""
-        sections = [_group(bench, group, scenarios) for group, scenarios in bench.groups.items()]
-        front = plots.svg(front_plot(bench, page_colour), "front", "Table 3 by loss, and all scenarios beside BBR")
-    return markup.document(
+def report(bench: Bench, notes: Sequence[Block] = (), drawn: bool = False) -> Report:
+    """`notes` stand at the top: missing runs, runs that were left out. Without `drawn` the page has no plots."""
+    counts = text.run_counts(bench)
+    of_page = Prose(f"{counts}, in the exact lab. Command: `./run evaluate --suite cc`.")
+    alt = "Table 3 by loss, and all scenarios beside BBR"
+    svg = plots.svg(front_plot(bench, page_colour), "front", alt) if drawn else ""
+    claims = claims_of(bench)
+    open_cases = missed([claim for claim in claims if claim.variant != text.PAPERS])
+    choices = table(text.CHOICE_HEADS, text.choice_rows(bench), Layout.DENSE, words=range(2, 6))
+    definitions = {name: ALL_METRICS[name] for name, _, _ in text.FIGURES if name in ALL_METRICS}
+    return Report(
         TITLE,
         [
-            STYLE,
-            TIGHT,
-            f"<h1>{TITLE}</h1>",
-            f"<p>{e(run_counts(bench))}, in the exact lab. Command: <code>./run evaluate --suite cc</code>.</p>",
-            "<h2>Which to choose</h2>",
-            f"<p>{prose(CHOICE_WORDS)}</p>",
-            table(CHOICE_HEADS, [[cell.replace("`", "") for cell in row] for row in choice_rows(bench)],
-                  left=range(2, len(CHOICE_HEADS))),
-            f"<p>{prose(WISH_WORDS)}</p>",
-            table(WISH_HEADS, [[cell.replace("`", "") for cell in row] for row in wish_rows(bench)], left=(1, 2)),
-            markup.drawing("Right: better is up and to the left.", front),
-            f"<p>{prose(METHOD)}</p>",
-            *(f"<p>{prose(words)}</p>" for words in elsewhere_words(bench)),
-            "<h2>Figures to reach</h2>",
-            claims_html(claims_of(bench)),
-            *_curves(bench, curves),
-            *_fairness(bench),
-            *_part("Friendliness", FRIENDLY_WORDS, *friendly_table(bench)),
-            *_part("On the front", FRONT_WORDS, FRONT_HEADS, front_rows(bench)),
-            *_part("Wins, ties and losses", DUEL_WORDS, DUEL_HEADS, duel_rows(bench)),
-            *_part("Decisions outside the training", OUTSIDE_WORDS, *outside_table(bench)),
-            "<h2>Delay and throughput, scenario by scenario</h2>",
-            "<p>Better is up and to the left. The line is the front by the means. Each panel has scales of its own, "
-            "that of throughput of a twentieth of its highest value or more; the delay's is logarithmic. Hollow: the "
-            "kernel's TCP.</p>",
-            group_boxes(bench.groups, bench.titles),
-            f"<figure>{legend}</figure>",
-            *sections,
-            markup.definitions({name: ALL_METRICS[name] for name, _, _ in FIGURES if name in ALL_METRICS}),
-            FILTER,
+            *notes,
+            Only(Medium.HTML, [Paragraph(of_page)]),
+            Only(Medium.MARKDOWN, [Paragraph(Prose(text.INTRODUCTION.format(counts=counts)))]),
+            Section(
+                "Choice of a control",
+                [
+                    Paragraph(Prose(text.CHOICE_WORDS)),
+                    choices,
+                    _part("", text.WISH_WORDS, text.WISH_HEADS, text.wish_rows(bench), wraps=(1, 2)),
+                    Figure(alt, "Right: better is up and to the left.", svg, PICTURE),
+                ],
+            ),
+            Section("Method", [Paragraph(Prose(words)) for words in (text.METHOD, *text.elsewhere_words(bench))]),
+            Section(
+                "Targets",
+                [
+                    *targets(claims),
+                    Paragraph(text.CLAIM_WORDS),
+                    results.set_in(claims_of),
+                    Only(Medium.MARKDOWN, open_cases),
+                ],
+            ),
+            _curves(bench, drawn),
+            _fairness(bench, drawn),
+            _part("Friendliness", text.FRIENDLY_WORDS, *text.friendly_table(bench)),
+            _part("On the front", text.FRONT_WORDS, text.FRONT_HEADS, text.front_rows(bench)),
+            text.duels_section(bench),
+            _part("Decisions outside the training", text.OUTSIDE_WORDS, *text.outside_table(bench)),
+            Only(Medium.HTML, [_planes(bench, drawn), results.meanings(definitions)]),
+            Only(Medium.MARKDOWN, [_figures(bench)]),
         ],
-    )  # fmt: skip
-
-
-def _part(heading: str, words: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"<h2>{html.escape(heading)}</h2>", f"<p>{prose(words)}</p>", table(heads, rows)] if rows else []
-
-
-def _curves(bench: Bench, drawing: str) -> list[str]:
-    if not drawing:
-        return []
-    orders = [[cell.replace("`", "") for cell in row] for row in order_rows(bench)]
-    return [
-        "<h2>Table 3, as the paper's Fig. 9 and 10</h2>",
-        f"<p>{prose(CURVE_WORDS)}</p>",
-        markup.drawing(
-            "Above: two flows, by loss. Below: at 2.5 % loss, by the number of flows. Ours are thick.", drawing
-        ),
-        table(ORDER_HEADS, orders, left=(1, 2)) if orders else "",
-    ]
-
-
-def _fairness(bench: Bench) -> list[str]:
-    scenarios = shared_alone(bench)
-    if not scenarios:
-        return []
-    found = ["<h2>Fairness</h2>", f"<p>{prose(FAIR_WORDS)}</p>"]
-    for metric, words, decimals in FIGURES[6:8]:
-        found += [f"<p>{html.escape(words)}:</p>", table(*by_scenario(bench, scenarios, metric, decimals))]
-    drawn = fairness_plot(bench, scenarios)
-    with mpl.rc_context(plots.STYLE):
-        drawing = plots.svg(drawn, "fairness", "Jain's index over time")
-    words = "Jain's index over time, means over seeds. Ours are thick; hollow: the kernel's TCP."
-    return [*found, markup.drawing(words, drawing)]
-
-
-def _group(bench: Bench, group: str, scenarios: Sequence[ScenarioResult]) -> str:
-    e = html.escape
-    title = title_of(bench, group)
-    drawing = plots.svg(group_plot(bench, scenarios), f"plane-{group}", f"Delay and throughput: {title}")
-    parts = []
-    for scenario in scenarios:
-        heads = ["", *(words for _, words, _ in columns_of(scenario)), "in the plane"]
-        about = " ".join(scenario.about.get("description", "").split())
-        names = [control for control in bench.there if control in scenario.figures]
-        rows = [
-            [name, *cells, behind_told(scenario, name)]
-            for name, (_, *cells) in zip(names, figure_rows(bench, scenario), strict=True)
-        ]
-        parts.append(
-            f"<h4>{e(scenario.name)}: {e(scenario.title)}</h4><p>{e(about)}</p>"
-            + table(heads, rows, left=(len(heads) - 1,))
-        )
-    return (
-        f'<section data-group="{e(group)}"><h3>{e(title)}</h3>{markup.drawing("", drawing)}'
-        f"<details><summary>Figures</summary>{''.join(parts)}</details></section>"
     )
+
+
+def _part(
+    heading: str, words: str, heads: Sequence[str], rows: Sequence[Sequence[str]], wraps: Sequence[int] = ()
+) -> Section:
+    return Section(heading, [Paragraph(Prose(words)), table(heads, rows, Layout.DENSE, words=wraps)] if rows else [])
+
+
+def _curves(bench: Bench, drawn: bool) -> Section:
+    """Table 3 of the paper, as curves on the page and as tables in Markdown."""
+    tables: list[Block] = []
+    for group in PAPER_GROUPS:
+        scenarios = bench.groups.get(group, [])
+        for metric, words, decimals in text.FIGURES[:3] if scenarios else ():
+            heads, rows = text.curve_table(bench, scenarios, metric, decimals)
+            tables += [Paragraph(f"{text.title_of(bench, group)}: {words}"), table(heads, rows)]
+    figure = curves_plot(bench) if drawn else None
+    alt = "Throughput and RTT by loss and by flows"
+    caption = "Above: two flows, by loss. Below: at 2.5 % loss, by the number of flows. Ours are thick."
+    drawing = [Figure(alt, caption, plots.svg(figure, "curves", alt))] if figure else []
+    orders = table(text.ORDER_HEADS, text.order_rows(bench), Layout.DENSE, words=(1, 2))
+    found: list[Block] = [Paragraph(text.CURVE_WORDS), *drawing, orders, Only(Medium.MARKDOWN, tables)]
+    return Section("Table 3, as the paper's Fig. 9 and 10", found if tables else [])
+
+
+def _fairness(bench: Bench, drawn: bool) -> Section:
+    scenarios = text.shared_alone(bench)
+    if not scenarios:
+        return Section("", [])
+    found: list[Block] = [Paragraph(text.FAIR_WORDS)]
+    for metric, words, decimals in text.FIGURES[6:8]:
+        found += [Paragraph(f"{words}:"), table(*text.by_scenario(bench, scenarios, metric, decimals), Layout.DENSE)]
+    if drawn:
+        caption = "Jain's index over time, means over seeds. Ours are thick; hollow: the kernel's TCP."
+        svg = plots.svg(fairness_plot(bench, scenarios), "fairness", "Jain's index over time")
+        found.append(Figure("Jain's index over time", caption, svg))
+    return Section("Fairness", found)
+
+
+def _planes(bench: Bench, drawn: bool) -> Section:
+    legend = plots.svg(legend_plot(bench.there, LEGEND_COLUMNS), "legend", "Legend") if drawn else ""
+    groups = [_group(bench, group, scenarios, drawn) for group, scenarios in bench.groups.items()]
+    return Section(
+        "Delay and throughput, scenario by scenario",
+        [Paragraph(PLANE_WORDS), choice(bench.groups, bench.titles), Figure("Legend", svg=legend), *groups],
+    )
+
+
+def _group(bench: Bench, group: str, scenarios: Sequence[ScenarioResult], drawn: bool) -> Section:
+    title = text.title_of(bench, group)
+    alt = f"Delay and throughput: {title}"
+    drawing = plots.svg(group_plot(bench, scenarios), f"plane-{group}", alt) if drawn else ""
+    return Section(
+        title, [Figure(alt, svg=drawing), Folded("Figures", [_scenario(bench, s) for s in scenarios])], group
+    )
+
+
+def _scenario(bench: Bench, scenario: ScenarioResult) -> Section:
+    """Figures of each control, and its place in the plane."""
+    heads = ["", *(words for _, words, _ in text.columns_of(scenario)), "in the plane"]
+    names = [control for control in bench.there if control in scenario.figures]
+    rows = [
+        [name, *cells, text.behind_told(scenario, name)]
+        for name, (_, *cells) in zip(names, text.figure_rows(bench, scenario), strict=True)
+    ]
+    about = " ".join(scenario.about.get("description", "").split())
+    return Section(
+        f"{scenario.name}: {scenario.title}",
+        [Paragraph(about), table(heads, rows, Layout.DENSE, words=(len(heads) - 1,))],
+    )
+
+
+def _figures(bench: Bench) -> Section:
+    groups = []
+    for group, scenarios in bench.groups.items():
+        tables = [
+            Section(
+                f"{scenario.name}: {scenario.title}",
+                [table(["", *(words for _, words, _ in text.columns_of(scenario))], text.figure_rows(bench, scenario))],
+            )
+            for scenario in scenarios
+        ]
+        groups.append(Section(text.title_of(bench, group), tables))
+    return Section("Figures", groups)

@@ -12,8 +12,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from weirlab.evaluation.cc.analysis import COMPLETION, PAPER_GROUPS, REFERENCE, RTT, WIRE, Bench, ScenarioResult
 from weirlab.evaluation.cc.text import point_of
-from weirlab.evaluation.shared.looks import MARKS, handles, hollow, page_colour, panels, point, size_of
-from weirlab.evaluation.shared.words import geometric_mean
+from weirlab.evaluation.shared.labels import geometric_mean
+from weirlab.evaluation.shared.styles import MARKS, handles, hollow, page_colour, panels, point, size_of
 from weirlab.report.plots import plane_scales
 from weirlab.topologies.dumbbell.senders import COURSE_S
 

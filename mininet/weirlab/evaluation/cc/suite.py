@@ -197,7 +197,7 @@ def named(name: str) -> ControlSection:
 
 
 def profile_of(weights: Path) -> str:
-    """Control of ours that a weights file is for: its `profile` (docs/design/pbq.md). Raises ScenarioError."""
+    """Our control that a weights file is for: its `profile` (docs/design/pbq.md). Raises ScenarioError."""
     try:
         _, _, body = weights.read_text(encoding="utf-8").partition("\n")
         profile = json.loads(body)["profile"]

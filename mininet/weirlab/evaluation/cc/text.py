@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Congestion controls in words and tables: report.md, and the tables that its page has, too."""
+"""Congestion controls in words and rows of tables."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from weirlab.evaluation.cc.analysis import (
     power,
     share_of_best,
 )
-from weirlab.evaluation.cc.claims import CUBIC, claims_of
-from weirlab.evaluation.shared.claims import missed, told
-from weirlab.evaluation.shared.words import geometric_mean, markdown
-from weirlab.report.words import NOTHING, count, fixed, shown
+from weirlab.evaluation.cc.claims import CUBIC
+from weirlab.evaluation.shared import duels
+from weirlab.evaluation.shared.labels import geometric_mean
+from weirlab.report.labels import NOTHING, count, fixed, shown
+from weirlab.report.model import Prose, Section
 from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_FLOOR_MS, DELAY_OUTSIDE_LIMIT_PERCENT
 
 FIFO = "fifo"
 PAPERS = "pbq-paper"  # the paper to the letter: shown beside ours, whatever it is
-VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 ENOUGH = 0.95  # throughput over the most that counts as enough where the least delay is asked for
 ALONE = 1.01  # how much better the second must be for both to be named
 LONG_AGO = "from 10 s after the last start"
@@ -67,45 +67,11 @@ METHOD = (
 )
 
 
-def results_md(bench: Bench, notes: Sequence[str] = ()) -> str:
-    """The report; `notes` stand at the top: what is missing or was left out."""
-    claims = claims_of(bench)
-    blocks = [
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
-        "# Congestion controls of real stacks",
-        *notes,
-        "`./run evaluate --suite cc` writes this page; with `--from docs/results/cc` it writes it again from the CSV "
-        f"files alone. {run_counts(bench)}, all in the exact lab: virtual time, real stacks, every random draw by "
-        "seed. [`cc.html`](cc.html) draws the plane of delay and throughput of every scenario and has every figure.",
-        "## Which to choose",
-        CHOICE_WORDS,
-        markdown(CHOICE_HEADS, choice_rows(bench)),
-        *_table("", WISH_WORDS, WISH_HEADS, wish_rows(bench))[1:],
-        "![Table 3 by loss, and all scenarios beside BBR](cc.png)",
-        METHOD,
-        *elsewhere_words(bench),
-        "## The figures to reach",
-        told(claims),
-        CLAIM_WORDS,
-        *missed([claim for claim in claims if claim.variant != PAPERS]),
-        *_curves(bench),
-        *_fairness(bench),
-        *_table("## Friendliness", FRIENDLY_WORDS, *friendly_table(bench)),
-        *_table("## On the front", FRONT_WORDS, FRONT_HEADS, front_rows(bench)),
-        *_table("## Wins, ties and losses", DUEL_WORDS, DUEL_HEADS, duel_rows(bench)),
-        *_table("## Decisions outside the training", OUTSIDE_WORDS, *outside_table(bench)),
-        "## Figures",
-    ]
-    for group, scenarios in bench.groups.items():
-        blocks.append(f"### {title_of(bench, group)}")
-        for scenario in scenarios:
-            heads = ["", *(words for _, words, _ in columns_of(scenario))]
-            blocks += [f"#### {scenario.name}: {scenario.title}", markdown(heads, figure_rows(bench, scenario))]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _table(heading: str, words: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [heading, words, markdown(heads, rows)] if rows else []
+INTRODUCTION = (
+    "`./run evaluate --suite cc` writes this page; with `--from docs/results/cc` it writes it again from the CSV files "
+    "alone. {counts}, all in the exact lab: virtual time, real stacks, every random draw by seed. [`cc.html`](cc.html) "
+    "draws the plane of delay and throughput of every scenario and has every figure."
+)
 
 
 def run_counts(bench: Bench) -> str:
@@ -114,7 +80,7 @@ def run_counts(bench: Bench) -> str:
 
 
 def elsewhere_words(bench: Bench) -> list[str]:
-    """Waiting time of packets in other queues than the bottleneck's: one paragraph, or none."""
+    """Delay in other queues than the bottleneck's: one paragraph, or none."""
     found = []
     for scenario in bench.scenarios:
         for row in scenario.rows:
@@ -159,7 +125,7 @@ def situations(bench: Bench) -> list[tuple[str, str, list[ScenarioResult]]]:
 
 
 def choice_rows(bench: Bench) -> list[list[str]]:
-    """Recommended control by situation, under CHOICE_HEADS."""
+    """The best control of each group and queue, under CHOICE_HEADS."""
     rows = []
     for group, queue, scenarios in situations(bench):
         shares = shares_of(scenarios)
@@ -184,7 +150,7 @@ WISH_WORDS = (
 
 
 def wish_rows(bench: Bench) -> list[list[str]]:
-    """Control that shares best, under WISH_HEADS."""
+    """The control that shares best, under WISH_HEADS."""
     fair = [s for s in shared_alone(bench) if s.group == FAIRNESS]
     friendly = [s for s in bench.groups.get(FRIENDLINESS, [])]
     even, kept = {}, {}
@@ -217,7 +183,7 @@ def _best(values: dict[str, float], words: dict[str, str] | None = None) -> str:
         return NOTHING
     most = max(values.values())
     best = sorted((c for c, value in values.items() if value * ALONE >= most), key=lambda c: -values[c])
-    return ", ".join(f"`{c}` ({words[c] if words else f'{values[c]:.2f}'})" for c in best)
+    return Prose(", ".join(f"`{c}` ({words[c] if words else f'{values[c]:.2f}'})" for c in best))
 
 
 CLAIM_WORDS = (
@@ -235,32 +201,21 @@ CURVE_WORDS = (
 )
 
 
-def _curves(bench: Bench) -> list[str]:
-    tables: list[str] = []
-    for group in PAPER_GROUPS:
-        scenarios = bench.groups.get(group, [])
-        for metric, words, decimals in (FIGURES[0], FIGURES[1], FIGURES[2]) if scenarios else ():
-            tables += [f"{title_of(bench, group)}: {words}", curve_table(bench, scenarios, metric, decimals)]
-    if not tables:
-        return []
-    orders = order_rows(bench)
-    return ["## Table 3, as the paper's Fig. 9 and 10", CURVE_WORDS,
-            *([markdown(ORDER_HEADS, orders)] if orders else []), *tables]  # fmt: skip
-
-
 def point_of(scenario: ScenarioResult) -> str:
-    """Position of a scenario of Table 3 on its curve: a loss in %, or a number of flows."""
+    """Place of a scenario of Table 3 along its curve: a loss in %, or a number of flows."""
     return scenario.name.rpartition("-")[2].replace("_", ".")
 
 
-def curve_table(bench: Bench, scenarios: Sequence[ScenarioResult], metric: str, decimals: int) -> str:
-    """One line a control, one column a point of the curve."""
+def curve_table(
+    bench: Bench, scenarios: Sequence[ScenarioResult], metric: str, decimals: int
+) -> tuple[list[str], list[list[str]]]:
+    """One line a control, one column a point of the curve; heads and rows."""
     rows = [
         [control, *(shown(s.figure(control, metric), decimals) for s in scenarios)]
         for control in bench.there
         if any(control in s.figures for s in scenarios)
     ]
-    return markdown(["", *(point_of(s) for s in scenarios)], rows)
+    return ["", *(point_of(s) for s in scenarios)], rows
 
 
 def order_rows(bench: Bench) -> list[list[str]]:
@@ -286,8 +241,8 @@ def order_rows(bench: Bench) -> list[list[str]]:
              if (a := flows[0].mean(c, THROUGHPUT)) and (b := flows[-1].mean(c, THROUGHPUT)) is not None}  # fmt: skip
     if grown:
         times = f"{point_of(flows[-1])} flows over {point_of(flows[0])}"
-        rows.append(["loss-based controls' total grows linearly with the flows",
-                     f"{times}: " + ", ".join(f"`{c}` {value:.1f}" for c, value in grown.items()), ""])  # fmt: skip
+        factors = ", ".join(f"`{c}` {value:.1f}" for c, value in grown.items())
+        rows.append(["loss-based controls' total grows linearly with the flows", Prose(f"{times}: {factors}"), ""])
     return rows
 
 
@@ -310,7 +265,7 @@ def _highest(bench: Bench, control: str, scenarios: Sequence[ScenarioResult]) ->
     if not there:
         return NOTHING
     who = ", ".join(f"`{other}` in {n}" for other, n in above.items())
-    return f"in {best} of {len(there)}" + (f"; above it: {who}" if who else "")
+    return Prose(f"in {best} of {len(there)}" + (f"; above it: {who}" if who else ""))
 
 
 def _falls(bench: Bench, control: str, scenarios: Sequence[ScenarioResult]) -> str:
@@ -323,7 +278,7 @@ def _falls(bench: Bench, control: str, scenarios: Sequence[ScenarioResult]) -> s
         return NOTHING
     better = [f"`{c}` {value:.2f}" for c, value in kept.items() if value > kept[control]]
     ends = f"{point_of(scenarios[-1])} % over {point_of(scenarios[0])} %"
-    return f"{ends}: {kept[control]:.2f}" + (f"; less fall: {', '.join(better)}" if better else ", least of all")
+    return Prose(f"{ends}: {kept[control]:.2f}" + (f"; less fall: {', '.join(better)}" if better else ", least of all"))
 
 
 def _below_bbr(bench: Bench, control: str, scenarios: Sequence[ScenarioResult]) -> str:
@@ -343,17 +298,6 @@ def shared_alone(bench: Bench) -> list[ScenarioResult]:
     return [s for group in (PAPER_GROUPS[1], FAIRNESS) for s in bench.groups.get(group, [])]
 
 
-def _fairness(bench: Bench) -> list[str]:
-    scenarios = shared_alone(bench)
-    if not scenarios:
-        return []
-    found = ["## Fairness", FAIR_WORDS]
-    for metric, words, decimals in (FIGURES[6], FIGURES[7]):
-        heads, rows = by_scenario(bench, scenarios, metric, decimals)
-        found += [f"{words}:", markdown(heads, rows)]
-    return found
-
-
 def by_scenario(
     bench: Bench, scenarios: Sequence[ScenarioResult], metric: str, decimals: int
 ) -> tuple[list[str], list[list[str]]]:
@@ -368,8 +312,8 @@ def by_scenario(
 
 
 FRIENDLY_WORDS = (
-    "What the neighbours, flows of kernel TCP, have beside one flow of each control: in Mbit/s, and in brackets over "
-    f"what the same neighbours have beside a TCP CUBIC flow (`{CUBIC}`)."
+    "Goodput of the neighbours, flows of kernel TCP, beside one flow of each control: in Mbit/s, and in brackets over "
+    f"that of the same neighbours beside a TCP CUBIC flow (`{CUBIC}`)."
 )
 
 
@@ -396,7 +340,7 @@ FRONT_WORDS = "In how many scenarios each control is on the front of delay and t
 
 
 def front_rows(bench: Bench) -> list[list[str]]:
-    """Number of times that each control is on the front, under FRONT_HEADS."""
+    """Counts of scenarios by each control's place, under FRONT_HEADS."""
 
     def of(count: int, states: Sequence[bool | None]) -> str:
         return f"{count} of {len(states)}" if states else NOTHING
@@ -414,28 +358,18 @@ def front_rows(bench: Bench) -> list[list[str]]:
     return rows
 
 
-DUEL_HEADS = ("", "peer", "wins", "ties", "trades", "losses", "unclear", "no interval")
-DUEL_WORDS = (
-    "Seed by seed against each peer, counted by scenario. Win: less delay or more throughput, and as good in the "
-    "other; trade: better in one, worse in the other; tie: the whole interval of the ratio is within 5 % of 1, in "
-    "both; unclear: the runs do not decide at least one of them. The intervals are not corrected for their number: "
-    "one in twenty would report a difference where there is none."
-)
-
-
-def duel_rows(bench: Bench) -> list[list[str]]:
-    """One line a control of ours and peer, under DUEL_HEADS."""
-    rows = []
-    for ours in bench.ours:
-        for peer in (c for c in bench.there if c != ours):
-            counts = duel_counts(bench.scenarios, ours, peer)
-            if any(counts.values()):
-                rows.append([ours, peer, *(str(counts[key]) for key in VERDICTS)])
-    return rows
+def duels_section(bench: Bench) -> Section:
+    """Each control of ours beside each other control."""
+    caution = (
+        "The intervals are not corrected for their number: one in twenty would report a difference where there is none."
+    )
+    pairs = [(ours, peer) for ours in bench.ours for peer in bench.there if peer != ours]
+    counted = [(ours, peer, duel_counts(bench.scenarios, ours, peer)) for ours, peer in pairs]
+    return duels.section(counted, "throughput", caution)
 
 
 def duel_counts(scenarios: Iterable[ScenarioResult], ours: str, peer: str) -> dict[str, int]:
-    found = dict.fromkeys(VERDICTS, 0)
+    found = dict.fromkeys(duels.VERDICTS, 0)
     for scenario in scenarios:
         duel = scenario.duels.get((ours, peer))
         if duel is not None and duel.delay.mean is not None and duel.throughput.mean is not None:
@@ -473,14 +407,14 @@ def figure_rows(bench: Bench, scenario: ScenarioResult) -> list[list[str]]:
     rows = []
     for control in (c for c in bench.there if c in scenario.figures):
         standing = scenario.standings.get(control)
-        name = f"**{control}**" if standing is not None and standing.on_front else control
+        name = Prose(f"**{control}**") if standing is not None and standing.on_front else control
         cells = [shown(scenario.figure(control, metric), decimals) for metric, _, decimals in columns_of(scenario)]
         rows.append([name, *cells])
     return rows
 
 
 def behind_told(scenario: ScenarioResult, control: str) -> str:
-    """Distance of a control from the front, and the controls ahead of it; for readers of the page."""
+    """Distance of a control from the front, and the controls that beat it."""
     standing = scenario.standings.get(control)
     if standing is None:
         return NOTHING

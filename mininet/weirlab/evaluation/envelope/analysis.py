@@ -308,7 +308,7 @@ def _ratio_there(metric: str, floor: float) -> Callable[[Curve, Curve], float | 
 
 
 def _claims(envelope: Envelope) -> Iterable[Claim]:
-    """The figures to reach. By the means; `shown` counts where the intervals say so, too."""
+    """Targets. By the means; `shown` counts where the intervals say so, too."""
     names = [scenario.name for scenario in envelope.scenarios]
     unsteady = [scenario.name for scenario in envelope.scenarios if scenario.group in ("steps", "bursts")]
     for ours in envelope.of_kind(OURS):

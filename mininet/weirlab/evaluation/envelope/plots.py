@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from weirlab.evaluation.envelope.analysis import OURS, Envelope, Plane, ScenarioCurves
-from weirlab.evaluation.shared.looks import MARKS, handles, page_colour
+from weirlab.evaluation.shared.labels import geometric_mean
 from weirlab.evaluation.shared.rows import DELAY_FLOOR_MS
-from weirlab.evaluation.shared.words import geometric_mean
+from weirlab.evaluation.shared.styles import MARKS, handles, page_colour
 from weirlab.report.plots import log_ticks, plane_scales
 
 LABELS = {

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An envelope in words and tables: report.md, and the tables that its page has, too."""
+"""An envelope in words and rows of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from weirlab.evaluation.envelope.analysis import (
-    OURS,
     P99_PLANE,
     SHORT_PLANE,
     Claim,
@@ -15,10 +14,10 @@ from weirlab.evaluation.envelope.analysis import (
     ScenarioCurves,
 )
 from weirlab.evaluation.envelope.curves import Interval
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS, geometric_mean
 from weirlab.evaluation.shared.rows import Setting
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import NOTHING, count, shown
+from weirlab.report.labels import NOTHING, count, shown
 
 SIDE_BY_SIDE = ("5 ms", "15 ms")  # settings of the small tables
 METHOD = (
@@ -44,46 +43,14 @@ def run_counts(envelope: Envelope) -> str:
     )
 
 
-def results_md(envelope: Envelope, notes: Sequence[str] = ()) -> str:
-    """The report; `notes` stand at the top: what is missing or was left out."""
-    blocks = [
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
-        "# Queue disciplines at all their settings",
-        *notes,
-        "`./run evaluate --suite envelope` writes this page; with `--from docs/results/envelope` it writes it again "
-        f"from the CSV files alone. {run_counts(envelope)}, all in the exact lab. [`envelope.html`](envelope.html) "
-        "draws the curves of every scenario and has the figures of every setting.",
-        METHOD,
-        "## The figures to reach",
-        claims_table(envelope),
-        "![Ours beside the best single-queue peer, in all scenarios](envelope.png)",
-    ]
-    for ours in envelope.of_kind(OURS):
-        blocks += [
-            f"## `{ours}` beside the best single-queue peer",
-            markdown(PEER_HEADS, peer_rows(envelope, ours)),
-            f"### `{ours}` beside each discipline",
-            "Geometric means over the scenarios; in brackets in how many of them the ratio is in our favour: below 1 "
-            "for delays, loss and areas, above 1 for goodput.",
-            markdown(EACH_HEADS, each_rows(envelope, ours)),
-        ]
-    blocks += [
-        "## Figures",
-        f"Means over seeds, at {' and '.join(SIDE_BY_SIDE)} or at all settings where there is neither.",
-    ]
-    for scenario in envelope.scenarios:
-        blocks += [
-            f"### {scenario.name}: {scenario.title}",
-            markdown(["", "setting", *(words for _, words, _ in columns_of(scenario))], figure_rows(scenario, True)),
-        ]
-    return "\n\n".join(blocks) + "\n"
+INTRODUCTION = (
+    "`./run evaluate --suite envelope` writes this page; with `--from docs/results/envelope` it writes it again from "
+    "the CSV files alone. {counts}, all in the exact lab. [`envelope.html`](envelope.html) draws the curves of every "
+    "scenario and has the figures of every setting."
+)
 
 
-def claims_table(envelope: Envelope) -> str:
-    return markdown(CLAIM_HEADS, claim_rows(envelope))
-
-
-CLAIM_HEADS = ("", "figure", "wanted in", "by the means", "shown by intervals", "reached", "not in")
+CLAIM_HEADS = ("", "figure", "target in", "by the means", "shown by intervals", "reached", "not in")
 
 
 def claim_rows(envelope: Envelope) -> list[list[str]]:

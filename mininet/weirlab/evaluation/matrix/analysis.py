@@ -21,7 +21,7 @@ is better) and total goodput (more is better), a mean over seeds.
 - **Claims** about ratios are met where the whole interval is on the right side of the limit, missed where it is on the
   wrong one, and not shown where the limit is inside.
 
-Delays below 1 ms count as 1 ms in all of these: nothing that a queue serves can tell them apart, and ratios of nearly
+Delays below 1 ms count as 1 ms in all of these: nothing that a queue serves can distinguish them, and ratios of nearly
 nothing say nothing.
 """
 
@@ -58,7 +58,7 @@ STARVED = 0.95  # goodput below that share of pie's
 FRONT_SHARE = 0.8
 NO_FRONT = ("long",)  # groups whose scenarios have few disciplines: no front to be on
 SETTLED_SHARE = 0.9
-OSCILLATES_ABOVE = 6.0  # peak over floor; noise alone gives 2 to 5 (course.py of the dumbbell)
+OSCILLATES_ABOVE = 6.0  # peak over floor; noise alone gives 2 to 5 (step_response.py of the dumbbell)
 LOADS = ("table2", "flows")  # the groups that most claims are about
 
 
@@ -206,7 +206,7 @@ def _duel(scenario: ScenarioResult, ours: str, peer: str) -> Duel | None:
 
 
 def _claims(scenarios: Sequence[ScenarioResult]) -> Iterable[Claim]:
-    """The figures to reach. Ratios are held against their limits with their intervals, fronts and steps by the mean."""
+    """Targets. Ratios are held against their limits with their intervals, fronts and steps by the mean."""
     loads = [scenario for scenario in scenarios if scenario.group in LOADS]
     for ours in OURS:
         for metric, words in (

@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from weirlab.evaluation.shared.looks import MARKS, png_colour
+from weirlab.evaluation.shared.styles import MARKS, png_colour
 from weirlab.report.plots import log_ticks, mean_over_rows, png, png_style
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST
 from weirlab.topologies.dumbbell.samples import COUNTERS, RECEIVER, RESPONSIVE, Samples, read_samples

@@ -17,12 +17,12 @@ from weirlab.evaluation.matrix.analysis import (
     ScenarioResult,
 )
 from weirlab.evaluation.matrix.text import figure_of
-from weirlab.evaluation.shared.looks import MARKS, handles, hollow, page_colour, panels, point, size_of
+from weirlab.evaluation.shared.labels import geometric_mean
 from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
-from weirlab.evaluation.shared.words import geometric_mean
+from weirlab.evaluation.shared.styles import MARKS, handles, hollow, page_colour, panels, point, size_of
+from weirlab.report.labels import NOTHING
 from weirlab.report.plots import STAND_INS, log_ticks, plane_scales
-from weirlab.report.words import NOTHING
 
 CONTROL = "pfifo"
 PANEL_COLUMNS = 4

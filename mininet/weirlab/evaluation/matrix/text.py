@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix in words and tables: docs/results/evaluation/report.md and the front page's table."""
+"""The matrix in words and tables."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from weirlab.evaluation.matrix.analysis import (
     STARVED,
     Matrix,
     ScenarioResult,
+    analyse,
     oscillates,
 )
-from weirlab.evaluation.shared.claims import missed, told
+from weirlab.evaluation.shared import duels
+from weirlab.evaluation.shared.claims import missed, targets
+from weirlab.evaluation.shared.labels import FIGURES, GROUP_WORDS, geometric_mean
 from weirlab.evaluation.shared.ratios import SAME, both_known, paired, paired_difference, paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
-from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate, student_t95
-from weirlab.report.words import NOTHING, count, paper_figure, shown
+from weirlab.report import results
+from weirlab.report.labels import NOTHING, count, paper_figure, shown
+from weirlab.report.model import Block, Bullets, Figure, Medium, Only, Paragraph, Prose, Section, Table, table
 
-VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 TABLE2_ROWS = (
     (GOODPUT, "goodput, total, Mbit/s", 3),
     ("goodput_per_flow_mean_kbit_s", "goodput per endpoint, kbit/s", 1),
@@ -72,7 +75,7 @@ def front_counts(matrix: Matrix, variant: str, kind: str) -> tuple[int, int, int
 
 
 def duel_counts(matrix: Matrix, ours: str, peer: str, group: str | None = None) -> dict[str, int]:
-    found = dict.fromkeys(VERDICTS, 0)
+    found = dict.fromkeys(duels.VERDICTS, 0)
     for duel in matrix.duels:
         if (duel.ours, duel.peer) == (ours, peer) and group in (None, duel.group):
             found[duel.verdict or "untold"] += 1
@@ -162,51 +165,43 @@ def run_counts(matrix: Matrix) -> str:
     )
 
 
-def results_md(
-    matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[str] = (), later: Sequence[str] = ()
-) -> str:
-    """docs/results/evaluation/report.md: what came out, with every figure to reach, reached or not. `over_time` names
-    the scenarios that have a picture by `matrix_courses`; `notes` stand at the top: what is missing or was left out;
-    `later` names the batches after the first."""
-    blocks = [
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
-        "# What PID-Delay gives, beside the kernel's queue disciplines",
-        *notes,
-        "`./run evaluate` writes this page; `./run evaluate --from docs/results/evaluation` writes it again from the "
-        f"CSV files alone. {run_counts(matrix)}, all in the exact lab: virtual time, real stacks, every random draw by "
-        "seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
-        "[`matrix.html`](matrix.html) has every figure, and delay against goodput for every scenario; the figures of "
-        "each run are beside it as CSV.",
-        *batches_told(matrix, later),
-        "`paper` is Algorithm 1 to the letter. `tuned` is our law with one set of gains everywhere, and `auto` the "
-        "same with the tuner. Those with `-half` have half of pie's target. Those with `p4-` run in the P4 switch, the "
-        "others as tc eBPF. "
-        "`tuned` has neither the D term nor the integral separation of PID-Delay: it is a PI law of a squared "
-        "probability, its gain scheduled by the error as in Algorithm 1, and so is `auto` "
-        "([differences.md](../../design/differences.md), items 6, 7 and 23). The target of these, of pie and of red "
-        "is 15 ms. The tuner takes it for an upper bound, and goes below it where the line stays in use "
-        "([tuning.md](../../use/tuning.md)). `pie-5ms` is pie with a target of 5 ms. codel, fq_codel and cake have "
-        "their own target of 5 ms, so that their delay is lower by setting; the goodput shows what that costs. Goodput "
-        "counts bytes as they reach the application, in order. Bytes that waited behind a loss of the warm-up count "
-        "when they arrive, so that after the loss of whole windows (pfifo) goodput can exceed what the line carries.",
-        "## In one table",
-        summary_table(matrix),
-        "![Delay and goodput beside pie, in all scenarios](front.png)",
-        *_lower_target(matrix),
-        *_losses(matrix),
-        "## The figures to reach",
-        claims_table(matrix),
-        *missed(matrix.claims),
+INTRODUCTION = (
+    "`./run evaluate` writes this page; `./run evaluate --from docs/results/evaluation` writes it again from the CSV "
+    "files alone. {counts}, all in the exact lab: virtual time, real stacks, every random draw by seed. Figures are "
+    "means over seeds ± half the width of the 95 % interval (Student's t). [`matrix.html`](matrix.html) has every "
+    "figure, and delay against goodput for every scenario; the figures of each run are beside it as CSV."
+)
+VARIANTS = (
+    "`paper` is Algorithm 1 to the letter. `tuned` is our law with one set of gains everywhere, and `auto` the same "
+    "with the tuner. Those with `-half` have half of pie's target. Those with `p4-` run in the P4 switch, the others "
+    "as tc eBPF. `tuned` has neither the D term nor the integral separation of PID-Delay: it is a PI law of a squared "
+    "probability, its gain scheduled by the error as in Algorithm 1, and so is `auto` "
+    "([differences.md](../../design/differences.md), items 6, 7 and 23). The target of these, of pie and of red is "
+    "15 ms. The tuner takes it for an upper bound, and goes below it where the line stays in use "
+    "([tuning.md](../../use/tuning.md)). `pie-5ms` is pie with a target of 5 ms. codel, fq_codel and cake have their "
+    "own target of 5 ms, so that their delay is lower by setting; the goodput shows what that costs. Goodput counts "
+    "bytes as they reach the application, in order. Bytes that waited behind a loss of the warm-up count when they "
+    "arrive, so that after the loss of whole windows (pfifo) goodput can exceed what the line carries."
+)
+CLAIM_WORDS = (
+    "A ratio reaches its limit in a scenario where the whole of its 95 % interval does, misses it where none of the "
+    "interval does, and is not shown to do either where the limit is inside. Fronts and steps go by the means."
+)
+
+
+def sections(matrix: Matrix, over_time: Sequence[str]) -> list[Block]:
+    """The sections of the Markdown page behind targets. `over_time` names the scenarios that have a picture by
+    `matrix_courses`."""
+    return [
         *_table2(matrix, over_time),
         *_flows(matrix),
-        *_fronts(matrix),
-        *_duels(matrix),
-        *_steps(matrix),
-        *_swings(matrix),
+        _fronts(matrix),
+        _duels(matrix),
+        _steps(matrix),
+        _swings(matrix),
         *_others(matrix),
-        *_isolating(matrix),
+        _isolating(matrix),
     ]
-    return "\n\n".join(blocks) + "\n"
 
 
 SUMMARY_HEADS = (
@@ -260,10 +255,10 @@ def jain_less_pie(matrix: Matrix, variant: str) -> float | None:
     return math.fsum(found) / len(found) if found else None
 
 
-def summary_table(matrix: Matrix) -> str:
-    """The front page's table, as Markdown: each discipline over the whole matrix."""
-    rows = [[f"**{v}**" if v in OURS else v, *cells] for v, cells in summary_rows(matrix)]
-    return f"{markdown(['discipline', *SUMMARY_HEADS], rows)}\n\n{summary_caption(matrix)}"
+def summary_table(matrix: Matrix) -> Table:
+    """Each discipline over the whole matrix."""
+    rows = [[Prose(f"**{v}**") if v in OURS else v, *cells] for v, cells in summary_rows(matrix)]
+    return table(["discipline", *SUMMARY_HEADS], rows)
 
 
 def summary_caption(matrix: Matrix) -> str:
@@ -304,19 +299,24 @@ def steps_in_time(matrix: Matrix, variant: str) -> str:
     return f"{sum(row['steps_count'] * row['settled_share'] for row in rows):.0f} of {steps:.0f}"
 
 
-def claims_table(matrix: Matrix) -> str:
-    words = (
-        "A ratio reaches its limit in a scenario where the whole of its 95 % interval does, misses it where none of "
-        "the interval does, and is not shown to do either where the limit is inside. Fronts and steps go by the means."
+def targets_section(matrix: Matrix) -> Section:
+    return Section(
+        "Targets",
+        [
+            *targets(matrix.claims),
+            Paragraph(CLAIM_WORDS),
+            results.set_in(analyse),
+            Only(Medium.MARKDOWN, missed(matrix.claims)),
+        ],
     )
-    return f"{told(matrix.claims)}\n\n{words}"
 
 
-def _lower_target(matrix: Matrix) -> list[str]:
-    """Comparison of `auto` with pie at a lower target."""
+def lower_target(matrix: Matrix) -> Section:
+    """Scenarios in which `auto`, or pie with a lower target, is clearly better."""
     both = [s for s in matrix.scenarios if {"auto", "pie-5ms"} <= set(s.standings["all"])]
+    heading = Prose("`auto` beside pie at 5 ms")
     if not both:
-        return []
+        return Section(heading, [])
     wins = {
         winner: [s.name for s in both if winner in s.standings["all"][loser].beaten_by]
         for winner, loser in (("auto", "pie-5ms"), ("pie-5ms", "auto"))
@@ -329,21 +329,21 @@ def _lower_target(matrix: Matrix) -> list[str]:
             f"{words} {ratios[least]:.{decimals}f} of `auto`'s in {least} to {ratios[most]:.{decimals}f} in {most}, "
             f"{geometric_mean(ratios.values()):.{decimals}f} as a geometric mean"
         )
-    return [
-        "### `auto` beside pie at 5 ms",
-        "The tuner goes below its target, so its nearest peer is pie with a lower one. By the rule of the fronts "
-        "(more than 5 % better in one of delay and goodput, no worse in the other, to 1 %), in "
-        f"{count(len(both), 'scenario')}: "
-        + "; ".join(
-            f"`{winner}` is clearly better in {len(names)}" + (f" ({', '.join(names)})" if names else "")
-            for winner, names in wins.items()
-        )
-        + f"; in {len(both) - sum(map(len, wins.values()))} neither is. `pie-5ms` has {' and '.join(said)}.",
-    ]
+    counts = "; ".join(
+        f"`{winner}` is clearly better in {len(names)}" + (f" ({', '.join(names)})" if names else "")
+        for winner, names in wins.items()
+    )
+    told = (
+        "The tuner goes below its target, so its nearest peer is pie with a lower one. By the rule of the fronts (more "
+        "than 5 % better in one of delay and goodput, no worse in the other, to 1 %), in "
+        f"{count(len(both), 'scenario')}: {counts}; in {len(both) - sum(map(len, wins.values()))} neither is. "
+        f"`pie-5ms` has {' and '.join(said)}."
+    )
+    return Section(heading, [Paragraph(Prose(told))])
 
 
-def _losses(matrix: Matrix) -> list[str]:
-    """Cost of less delay in packets, and the losses that marks would have avoided."""
+def losses(matrix: Matrix) -> Section:
+    """Cost of less delay in packets, and scenarios where marks would have done."""
     found = []
     for ours in (v for v in OURS if v in matrix.variants):
         lost = lost_over_pie(matrix, ours)
@@ -354,7 +354,7 @@ def _losses(matrix: Matrix) -> list[str]:
                 f"({lost[least]:.2f} in {least} to {lost[most]:.2f} in {most})"
             )
     if not found:
-        return []
+        return Section("", [])
     told = f"A shorter queue under the same flows takes more signals: {'; '.join(found)}."
     marking = [
         f"in {s.name} {figure_of(s, v, 'lost_packets').mean:.0f} drops and {figure_of(s, v, 'marks_packets').mean:.0f} "
@@ -369,67 +369,66 @@ def _losses(matrix: Matrix) -> list[str]:
             "probability of 0.1, as pie does, and drops above it. Its high gain seems to take it past that bound at "
             "once."
         )
-    return ["### What it costs in packets", told]
+    return Section("Cost in packets", [Paragraph(Prose(told))])
 
 
-def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:
+def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[Section]:
     found = []
     for scenario in matrix.groups.get("table2", []):
         variants = [v for v in matrix.variants if v in scenario.figures]
         paper = scenario.about.get("paper") or {}
-        rows = []
+        rows: list[list[str]] = []
         for metric, label, decimals in TABLE2_ROWS:
             if any(scenario.mean(v, metric) is not None for v in variants):
                 rows.append([label, *(shown(figure_of(scenario, v, metric), decimals) for v in variants)])
                 theirs = [paper_figure(paper, v, metric).rpartition(" ")[2] for v in variants]
                 if any(theirs):
-                    rows.append([f"*{paper['short']}*", *(f"*{t}*" if t else "" for t in theirs)])
-        found += [f"## {scenario.title}", markdown(["", *variants], rows)]
+                    rows.append([Prose(f"*{paper['short']}*"), *(Prose(f"*{t}*") if t else "" for t in theirs)])
+        blocks: list[Block] = [table(["", *variants], rows)]
         if paper:
-            found.append(f"{paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}")
+            blocks.append(Paragraph(f"{paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}"))
         variants = [v for v in ("paper", "tuned", "auto", "p4-paper", "p4-tuned", "p4-auto") if v in scenario.figures]
         if paper and variants and "pie" in scenario.figures:
-            found += [
-                "Over pie of the same seed, and what the paper has for PID-Delay over PIE:",
-                markdown(
-                    ["", *variants, paper["short"]],
-                    [
-                        [
-                            label,
-                            *(shown(paired_ratio(scenario.pairs, v, "pie", metric), 3) for v in variants),
-                            f"*{theirs:.3f}*",
-                        ]
-                        for metric, label, theirs in PAPER_OVER_PIE
-                    ],
-                ),
+            over = [
+                [
+                    label,
+                    *(shown(paired_ratio(scenario.pairs, v, "pie", metric), 3) for v in variants),
+                    Prose(f"*{theirs:.3f}*"),
+                ]
+                for metric, label, theirs in PAPER_OVER_PIE
+            ]
+            blocks += [
+                Paragraph("Over pie of the same seed; for the paper, PID-Delay over PIE:"),
+                table(["", *variants, paper["short"]], over),
             ]
         if scenario.name in over_time:
-            found.append(
-                f"Over time, means over seeds, in a band from the least to the most of them:\n\n"
-                f"![{scenario.name} over time]({scenario.name}-over-time.png)"
-            )
+            blocks += [
+                Paragraph("Over time, means over seeds, in a band from the least to the most of them:"),
+                Figure(f"{scenario.name} over time", path=f"{scenario.name}-over-time.png"),
+            ]
+        found.append(Section(scenario.title, blocks))
     return found
 
 
-def _flows(matrix: Matrix) -> list[str]:
+def _flows(matrix: Matrix) -> list[Section]:
     scenarios = matrix.groups.get("flows", [])
     if not scenarios:
         return []
     variants = [
         v for v in ("pie", "pie-5ms", "paper", "tuned", "auto", "tuned-half", "auto-half") if v in matrix.variants
     ]
-    found = ["## Numbers of flows"]
+    found: list[Block] = []
     for metric, words, decimals in (
         *FIGURES,
         ("queue_delay_excess_ms", "mean excess over 15 ms, ms", 2),
         ("queue_delay_sd_ms", "standard deviation of the delay, ms", 2),
     ):
         if any(s.mean(v, metric) for s in scenarios for v in variants):
-            found += [f"{words[0].upper()}{words[1:]}:", _by_scenario(scenarios, variants, metric, decimals)]
-    return found
+            found += _by_scenario(scenarios, variants, metric, words, decimals)
+    return [Section("Numbers of flows", found)]
 
 
-def _fronts(matrix: Matrix) -> list[str]:
+def _fronts(matrix: Matrix) -> Section:
     rows = []
     for variant in (v for v in COMPARED if v in matrix.variants):
         row = [variant]
@@ -439,61 +438,51 @@ def _fronts(matrix: Matrix) -> list[str]:
         rows.append(row)
     columns = ("on", "within 5 %", "of these starving", "of")
     heads = ["", *columns, *(f"{columns[0]} (single)", *columns[1:])]
-    return [
-        "## The front of delay and goodput",
+    words = (
         "In how many scenarios a discipline is beaten in delay or goodput by no more than 1 % (it is on the front), or "
         "by no more than 5 %, by any that is no worse in the other, to 1 %. A discipline may be there by its delay "
         f"alone: starving are those with less than {STARVED:g} of pie's goodput. Left among all disciplines, right "
-        "among those with a single queue. By the means over seeds.",
-        markdown(heads, rows),
-    ]
+        "among those with a single queue. By the means over seeds."
+    )
+    return Section("Front of delay and goodput", [Paragraph(words), table(heads, rows)])
 
 
-def _duels(matrix: Matrix) -> list[str]:
-    rows = []
-    for ours in OURS:
-        for peer in COMPARED:
-            counts = duel_counts(matrix, ours, peer)
-            if any(counts.values()):
-                rows.append([ours, peer, *(str(counts[key]) for key in VERDICTS)])
+def _duels(matrix: Matrix) -> Section:
     told = sum((d.delay_verdict is not None) + (d.goodput_verdict is not None) for d in matrix.duels)
-    return [
-        "## Wins, ties and losses",
-        "Seed by seed against each peer, counted by scenario. Win: less delay or more goodput, and as good in the "
-        "other; trade: better in one, worse in the other; tie: the whole interval of the ratio is within 5 % of 1, in "
-        "both; unclear: the runs do not decide at least one of them; no interval: there is one seed only.",
+    caution = (
         f"These are {told} verdicts, each from a 95 % interval of its own and none corrected for their number: where "
-        "there is no difference at all, one in twenty would still report one. Read the counts, not single verdicts.",
-        markdown(["", "peer", "wins", "ties", "trades", "losses", "unclear", "no interval"], rows),
-    ]
+        "there is no difference at all, one in twenty would still report one. Read the counts, not single verdicts."
+    )
+    counted = [(ours, peer, duel_counts(matrix, ours, peer)) for ours in OURS for peer in COMPARED]
+    return duels.section(counted, "goodput", caution)
 
 
-def _steps(matrix: Matrix) -> list[str]:
+def _steps(matrix: Matrix) -> Section:
     scenarios = [s for s in matrix.scenarios if any(r.metrics.get("steps_count") for r in s.rows)]
     if not scenarios:
-        return []
+        return Section("", [])
     variants = [v for v in matrix.variants if v in COMPARED]
-    found = [
-        "## After a step",
+    settled = (
         "Settled: from then on the delay stays below one and a half times the target and the link carries nine tenths "
         "of its capacity, both as means over half a second, for a second without a break and for nine tenths of the "
         "rest (`mininet/weirlab/topologies/dumbbell/course.py` has the definition). Where it never does, the whole "
-        "phase counts. A discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer.",
-    ]
+        "phase counts. A discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer."
+    )
+    found: list[Block] = [Paragraph(Prose(settled))]
     for metric, words, decimals in (
         ("settled_share", "Share of the steps that settled within 2 s or 10 round trips", 2),
         ("settling_mean_s", "Settling time, mean over steps, s", 2),
         ("overshoot_mean_ms", "Overshoot above the target, mean over steps, ms", 1),
     ):
-        found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
-    return found
+        found += _by_scenario(scenarios, variants, metric, words, decimals)
+    return Section("After a step", found)
 
 
-def _swings(matrix: Matrix) -> list[str]:
+def _swings(matrix: Matrix) -> Section:
     variants = [v for v in ("pie", "codel", "paper", "tuned", "auto") if v in matrix.variants]
     scenarios = [s for s in matrix.scenarios if any(s.mean(v, "spectral_peak_ratio") is not None for v in variants)]
     if not scenarios:
-        return []
+        return Section("", [])
     rows = []
     for variant in variants:
         ratios = [r for s in scenarios if (r := s.mean(variant, "spectral_peak_ratio")) is not None]
@@ -504,19 +493,19 @@ def _swings(matrix: Matrix) -> list[str]:
             f"{sum(r > OSCILLATES_ABOVE for r in ratios)} of {len(ratios)}",
             ", ".join(swinging) or ("" if variant == "pie" else "none"),
         ])  # fmt: skip
-    return [
-        "## Oscillation",
+    words = (
         f"The highest peak in the queue delay's spectrum over its floor. Noise alone gives 2 to 5, and more "
         f"than {OSCILLATES_ABOVE:g} in one run of a hundred; above that something swings. Named are the scenarios "
         f"where it is above {OSCILLATES_ABOVE:g}, "
         f"higher over its floor than pie's, and holds more milliseconds (root mean square) than pie's peak; all three. "
         f"In the 20 s of most runs swings of 0.4 to 8.8 Hz can be seen; slower ones can't. Scenarios with less than "
-        f"8 s between their steps are not measured.",
-        markdown(["", "peak over floor", "highest", f"above {OSCILLATES_ABOVE:g}", "swings more than pie"], rows),
-    ]
+        f"8 s between their steps are not measured."
+    )
+    heads = ["", "peak over floor", "highest", f"above {OSCILLATES_ABOVE:g}", "swings more than pie"]
+    return Section("Oscillation", [Paragraph(words), table(heads, rows)])
 
 
-def _others(matrix: Matrix) -> list[str]:
+def _others(matrix: Matrix) -> list[Section]:
     """The groups that have figures of their own."""
     variants = [v for v in matrix.variants if v in COMPARED]
     found = []
@@ -534,14 +523,15 @@ def _others(matrix: Matrix) -> list[str]:
     ):  # fmt: skip
         scenarios = matrix.groups.get(group, [])
         if scenarios:
-            found.append(f"## {GROUP_WORDS[group]}")
+            blocks: list[Block] = []
             for metric, words, decimals in (*FIGURES, *more):
                 if any(s.mean(v, metric) is not None for s in scenarios for v in variants):
-                    found += [f"{words[0].upper()}{words[1:]}:", _by_scenario(scenarios, variants, metric, decimals)]
+                    blocks += _by_scenario(scenarios, variants, metric, words, decimals)
+            found.append(Section(GROUP_WORDS[group], blocks))
     return found
 
 
-def _isolating(matrix: Matrix) -> list[str]:
+def _isolating(matrix: Matrix) -> Section:
     """Where a queue for each flow wins, and why."""
     lines = []
     for peer in ISOLATING:
@@ -551,28 +541,31 @@ def _isolating(matrix: Matrix) -> list[str]:
             told = sum(counts.values()) - counts["untold"]
             if told:
                 lines.append(
-                    f"- `{peer}` wins against `{ours}` in {len(lost)} of {told}"
+                    f"`{peer}` wins against `{ours}` in {len(lost)} of {told}"
                     + (f": {', '.join(lost)}" if lost else "")
                 )
     if not lines:
-        return []
-    return [
-        "## Where a queue for each flow wins, and why",
+        return Section("", [])
+    words = (
         "fq_pie, fq_codel and cake give every flow a queue of its own and serve the queues in turn. A flow that builds "
         "no queue then waits for nobody else's, a flow that takes more than its share waits behind itself alone, and "
         "the mean delay over packets falls without any drop. One queue with one law, ours or pie's, can't do that: all "
         "packets wait as long, whoever filled it. What it needs less of is state: one queue, some bytes, no look at "
         "the packet, which is what a switch port in P4 has. Also, fq_codel and cake aim at 5 ms rather than 15: "
-        "compare `auto-half`.",
-        "\n".join(lines),
-    ]
+        "compare `auto-half`."
+    )
+    bullets = Bullets([Prose(line) for line in lines])
+    return Section("Scenarios that a queue for each flow wins, and why", [Paragraph(Prose(words)), bullets])
 
 
-def _by_scenario(scenarios: Sequence[ScenarioResult], variants: Sequence[str], metric: str, decimals: int) -> str:
+def _by_scenario(
+    scenarios: Sequence[ScenarioResult], variants: Sequence[str], metric: str, words: str, decimals: int
+) -> list[Block]:
+    """A figure of these disciplines, a line a scenario."""
     rows = [
         [scenario.name, *(shown(figure_of(scenario, v, metric), decimals) for v in variants)] for scenario in scenarios
     ]
-    return markdown(["", *variants], rows)
+    return [Paragraph(f"{words[0].upper()}{words[1:]}:"), table(["", *variants], rows)]
 
 
 def figure_of(scenario: ScenarioResult, variant: str, metric: str) -> Estimate:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures to reach, and whether they are: a claim holds in each of its cases, or in a wanted share of them. Pure."""
+"""Targets, and whether they are reached: a claim holds in each of its cases, or in a wanted share of them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weirlab.evaluation.shared.words import markdown
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import shown
+from weirlab.report.labels import shown
+from weirlab.report.model import Block, Bullets, Cell, Column, Folded, Paragraph, Prose, Section, table
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure to reach. `met` is None where nothing was measured, or too little to show it or the contrary."""
+    """A target. `met` is None where nothing was measured, or too little to show it or the contrary."""
 
     variant: str
     text: str
@@ -68,28 +68,58 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def told(claims: Sequence[Claim]) -> str:
-    """All claims as a table in Markdown."""
-    heads = ["", "figure", "wanted", "measured (scenarios that reach it; range of the figure)", "reached"]
-    rows = [[c.variant, c.text, c.limit, c.measured, "**no**" if c.met is False else c.state] for c in claims]
-    return markdown(heads, rows)
-
-
-def missed(claims: Sequence[Claim]) -> list[str]:
-    """Where each claim is missed and where it is not shown, in Markdown."""
+def targets(claims: Sequence[Claim]) -> list[Block]:
+    """All claims as a table, and how many are reached."""
+    counts = {state: sum(claim.state == state for claim in claims) for state in ("yes", "no", "not shown")}
+    columns: list[str | Column] = [
+        "",
+        Column("figure", wraps=True, half=True),
+        Column("target", wraps=True),
+        Column("measured (scenarios that reach it; range of the figure)", wraps=True),
+        "reached",
+    ]
+    rows: list[list[str | Cell]] = [
+        [
+            claim.variant,
+            Cell(claim.text, folded=_open_cases(claim)),
+            claim.limit,
+            claim.measured,
+            Cell(claim.state, strong=claim.met is False, good=claim.met is True),
+        ]
+        for claim in claims
+    ]
     return [
-        *_cases(claims, False, "### Where they are missed"),
-        *_cases(claims, None, "### Where the intervals do not decide"),
+        Paragraph(
+            f"A target holds in every scenario unless the table says otherwise: {counts['yes']} of {len(claims)} are "
+            f"reached, {counts['no']} are missed, {counts['not shown']} are not shown to be either."
+        ),
+        table(columns, rows),
     ]
 
 
-def _cases(claims: Sequence[Claim], met: bool | None, heading: str) -> list[str]:
-    lines = []
-    for one in claims:
-        cases = cases_told(one, met)
-        if cases:
-            lines.append(f"- `{one.variant}`, {one.text}: {', '.join(cases)}")
-    return [heading, "\n".join(lines)] if lines else []
+def _open_cases(claim: Claim) -> Folded | None:
+    """Scenarios that miss the target or do not decide."""
+    found = [
+        Paragraph(f"{words} {'; '.join(cases)}")
+        for words, met in (("Missed in", False), ("Not shown in", None))
+        if (cases := cases_told(claim, met))
+    ]
+    return Folded("scenarios that miss it or do not decide", found) if found else None
+
+
+def missed(claims: Sequence[Claim]) -> list[Block]:
+    """Scenarios in which each claim is missed, and in which it is not shown."""
+    return [
+        _cases(claims, False, "Missed targets"),
+        _cases(claims, None, "Targets that the intervals do not decide"),
+    ]
+
+
+def _cases(claims: Sequence[Claim], met: bool | None, heading: str) -> Section:
+    lines = [
+        Prose(f"`{one.variant}`, {one.text}: {', '.join(cases)}") for one in claims if (cases := cases_told(one, met))
+    ]
+    return Section(heading, [Bullets(lines)])
 
 
 def cases_told(claim: Claim, met: bool | None) -> list[str]:

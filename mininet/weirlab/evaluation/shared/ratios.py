@@ -14,7 +14,7 @@ SAME = 0.01
 
 
 def behind(point: tuple[float, float], others: Iterable[tuple[float, float]]) -> float:
-    """Distance of a point (delay in ms, goodput) from the front that the others make; 0 if none has more."""
+    """Distance of a point (delay in ms, goodput) behind the front that the others make; 0 if no other has more."""
     delay_ms, goodput = max(point[0], DELAY_FLOOR_MS), point[1]
     found = 0.0
     for other_ms, other_goodput in ((max(at[0], DELAY_FLOOR_MS), at[1]) for at in others):
@@ -100,14 +100,14 @@ def verdict(ratio: Estimate, less_is_better: bool) -> str | None:
 
 
 def at_most(ratio: Estimate, limit: float) -> bool | None:
-    """Whether the whole interval is up to the limit (True) or above it (False); None where it tells neither."""
+    """Whether the whole interval is up to the limit (True) or above it (False); None where it shows neither."""
     if ratio.mean is None or ratio.ci95 is None:
         return None
     return True if ratio.mean + ratio.ci95 <= limit else False if ratio.mean - ratio.ci95 > limit else None
 
 
 def at_least(ratio: Estimate, limit: float) -> bool | None:
-    """Whether the whole interval is from the limit on (True) or below it (False); None where it tells neither."""
+    """Whether the whole interval is from the limit on (True) or below it (False); None where it shows neither."""
     if ratio.mean is None or ratio.ci95 is None:
         return None
     return True if ratio.mean - ratio.ci95 >= limit else False if ratio.mean + ratio.ci95 < limit else None

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 DELAY, P99, GOODPUT = "queue_delay_mean_ms", "queue_delay_p99_ms", "goodput_total_mbit_s"
 LOSS, JAIN, MARKS, COMPLETION = "loss_percent", "jain_index", "marks_packets", "fct_mean_ms"
 BULK_GOODPUT = "goodput_bulk_mbit_s"  # of the long flows beside short transfers
-# Delays below that count as that much in every ratio: nothing that a queue serves can tell them apart.
+# Delays below that count as that much in every ratio: nothing that a queue serves can distinguish them.
 DELAY_FLOOR_MS = 1.0
 SHOWN_AS = {"us": (1000.0, "ms")}  # units that readers see as another, and how many make one of it
 UNITS = ("us", "ms", "s", "packets", "bytes", "percent", "mbit", "q16", "count")

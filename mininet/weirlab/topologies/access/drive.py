@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a scenario on `access`, inside a lab: K paths, one server, one client, and what the paths do meanwhile.
+"""One run of a scenario on `access`, inside a lab: K paths, one server, one client, and the changes of the paths.
 
 Reads `spec.json` from the run's folder and leaves there: `start.jsonl` (time 0 is the start of round 0), `truth.jsonl`
-(what the paths were), `events-*.jsonl` and `flows-*.jsonl` (what the client and the server wrote), logs. It computes
-no figure.
+(true state of the paths), `events-*.jsonl` and `flows-*.jsonl` (outputs of client and server), logs. It computes no
+figure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEAD_S = 2  # between the client's start and round 0: it is connected by then an
 SETTLE_S = 5  # how long the client may take to close after its last task
 # Interval of the client's byte counts where transfers are watched, not rounds; a handover's silence is read from them.
 TRANSFER_SAMPLE_MS = 10
-# weir-client's statuses for tasks that were not done: a result of the run, told in its events.
+# weir-client's statuses for tasks that were not done: a result of the run, in its events.
 TASKS_FAILED = (5, 6)
 # weir-client's options, and under which key of a spec's `client` each is.
 OPTIONS = {
@@ -128,7 +128,7 @@ class AccessDrive(Programs):
         self.close_batches()
 
     def play(self, net: LabNet, start_us: int, over: Callable[[], bool]) -> None:
-        """Do to the paths what the schedule says, when it says, until the last step is done or the run is `over`."""
+        """Apply the schedule to the paths in time until the last step is done or the run is `over`."""
         for name, state in self.now.items():
             if state.link == "down":
                 self.link(net, name, up=False)
@@ -139,7 +139,7 @@ class AccessDrive(Programs):
             self.take(net, step.paths)
 
     def take(self, net: LabNet, paths: dict[str, State]) -> None:
-        """Bring the paths from what they are to what a step says."""
+        """Bring the paths from their state to that of a step."""
         for name, state in paths.items():
             before, self.now[name] = self.now[name], state
             router = self.routers[name]

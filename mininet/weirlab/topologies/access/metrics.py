@@ -75,7 +75,7 @@ METRICS: dict[str, str] = {**RUN_METRICS, **RELATIVE_METRICS}
 LOSSES = ("loss_percent", "loss_up_percent")
 # Two clocks read one after the other, and netem's rounding; anything more is a wrong path or a wrong round.
 BELOW_RTT_MS = 0.05
-LATE_US = 5000  # how far into a round a task may start and still be counted as on time, for finding round 0
+LATE_US = 5000  # latest start of a task within its round, for finding round 0
 PTO_LEAST_MS = 1 + 25  # kGranularity and the default max_ack_delay, RFC 9002 6.2.1
 WINDOW_ASKED_BYTES = 512 << 10
 
@@ -83,14 +83,14 @@ WINDOW_ASKED_BYTES = 512 << 10
 def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]:
     """All metrics of one run, by the names in RUN_METRICS, plus `tasks_on_PATH` and `bytes_on_PATH` for each path.
 
-    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the
-    file is damaged or lacks what the spec promises (tasks, a path's truth).
+    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the file
+    is damaged or lacks lines that the spec promises (tasks, a path's truth).
     """
     return metrics_of(read_samples(samples_path, spec), spec)
 
 
 TARGETS = ("failed_tasks",)
-"""Metrics that count what applications did not get."""
+"""Metrics of applications' failures."""
 
 
 def failures(metrics: Mapping[str, Any]) -> list[str]:
@@ -180,7 +180,7 @@ def beyond_rtt_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
 
 
 def regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
-    """Each task's completion time less what the best path of its round was to give; 0 for those not complete.
+    """Each task's completion time less the expected time of its round's best path; 0 for those not complete.
 
     The best path's time comes from the lab's settings alone: mean RTT and the bytes at the path's rate. A baseline from
     the run's own tasks would forgive a variant that is slow on the best path too.
@@ -191,7 +191,7 @@ def regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
 
 
 def pseudo_regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
-    """Each task's path's mean RTT in force less the best path's."""
+    """Each task's path's mean RTT less the best path's."""
     best_ms = np.where(truth.best, truth.mean_ms, np.inf).min(axis=1)
     return truth.mean_ms[tasks.round, tasks.path] - best_ms[tasks.round]
 
@@ -342,7 +342,8 @@ def window_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float
 
 
 def open_windows(samples: Samples, spec: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """At each update, what the windows let be under way: the streams' sum, or the connection's window if less."""
+    """At each update, the bytes that the windows allow in flight: the streams' sum, or the connection's window if
+    less."""
     client = spec["client"]
     now: dict[Any, float] = {}
     conn: dict[Any, float] = {}
@@ -369,6 +370,6 @@ def open_windows(samples: Samples, spec: Mapping[str, Any]) -> tuple[np.ndarray,
 
 
 def _median(values: np.ndarray, otherwise: float) -> float:
-    """Median of what is no NaN; `otherwise` if nothing is."""
+    """Median of the values that are not NaN; `otherwise` if nothing is."""
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else otherwise

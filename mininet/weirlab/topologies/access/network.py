@@ -8,7 +8,7 @@ Access networks, K paths from one client to one server:
              wanK -- in rK out -- ispK
 
     device                 holds
-    client:wanK, rK:in     the access link's rate and drop-tail queue (netem), each for what it sends
+    client:wanK, rK:in     the access link's rate and drop-tail queue (netem), each for its own packets
     rK:out, core:ispK      half of the path's delay and its losses on the way up and on the way down (netem)
 
 The client has an address in each access network and a routing table for each of these addresses, so that a packet
@@ -25,7 +25,7 @@ from weirlab.topologies.access.schedule import State
 
 
 class Access(Topo):
-    """K access networks; `paths` says what each is at the start, by the client's interface, in order."""
+    """K access networks; `paths` gives their initial state, by the client's interface, in order."""
 
     SERVER = "10.0.254.2"
 
@@ -46,7 +46,7 @@ class Access(Topo):
             router = self.addHost(f"r{k}", forwards=True, routes=[f"default via 10.255.{k}.2"])
             rate, (up, down) = access_rate("add", path), access_delays("add", path)
             # Neighbours are told: an address asked for across the delay would cost the first packet a round trip more,
-            # and what is on its way to a client that is gone would wait for it at the router.
+            # and packets on their way to a client that is gone would wait for it at the router.
             client_mac, router_mac, core_mac = (f"02:00:00:02:{end:02x}:{k:02x}" for end in range(3))
             self.addLink(
                 client,

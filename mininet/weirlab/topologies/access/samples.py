@@ -4,10 +4,10 @@
 The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds:
 
 - `start`: the start of round 0; exactly one.
-- `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; what is in them stands in
+- `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; their fields are in
   quic-client/endpoint/README.md.
 - `flow`, `end`: one end of a connection, as on the dumbbell (`dumbbell/samples.py`), the server's `decisions` too.
-- `truth`: what the lab did to a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` in force. A path's
+- `truth`: the lab's settings of a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` then. A path's
   first line is of round 0; a round without a line is as the last one before it.
 - `best`: from `round` on, `path` is the best there is. `change`: `round`, `path`, `at_s` from round 0 on, `what`.
 
@@ -91,11 +91,11 @@ class Truth:
 
 @dataclass(frozen=True)
 class Samples:
-    """One run's samples, times in microseconds from round 0 on; None for what the run had none of.
+    """One run's samples, times in microseconds from round 0 on; None where the run had none.
 
     `received` is time and bytes delivered to the client, `heard` time and packets received by it, `rtt_ms` its smoothed
-    RTT at those times; `windows` by stream, None for the connection; `decisions` what a learned congestion control
-    counted by its end, empty for others.
+    RTT at those times; `windows` by stream, None for the connection; `decisions` the counters of a learned congestion
+    control at its end, empty for others.
     """
 
     tasks: Tasks

@@ -21,7 +21,7 @@ BEFORE_ROUND_US = 1000  # a round's network is there this long before the round
 
 @dataclass(frozen=True)
 class State:
-    """A path at one moment. `rtt_ms` is what was drawn, `mean_ms` the mean it was drawn around, and `jitter_ms` the
+    """A path at one moment. `rtt_ms` is the drawn one, `mean_ms` the mean it was drawn around, and `jitter_ms` the
     standard deviation that netem is to draw with, packet by packet."""
 
     rate_mbit_s: float
@@ -36,7 +36,7 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """From `at_us` after round 0's start on (below 0: before it), in round `round`, these paths are as told."""
+    """From `at_us` after round 0's start on (below 0: before it), in round `round`, these paths are as given."""
 
     at_us: int
     round: int
@@ -120,7 +120,7 @@ class Schedule:
             before = now
 
     def truth(self) -> list[dict[str, Any]]:
-        """The lines of `truth.jsonl`: what each path was in each round where that is new, each start and end of a
+        """The lines of `truth.jsonl`: the state of each path in each round where that is new, each start and end of a
         change, and the best path (`best`) where it is another."""
         lines: list[tuple[int, int, dict[str, Any]]] = []
         now: dict[str, State] = {}

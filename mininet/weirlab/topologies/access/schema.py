@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections of a scenario file with a client that has several paths to one server.
 
-Paths, server, client and timed changes; variants are settings of the client. `schedule.py` turns a checked spec into
-what happens when.
+Paths, server, client and timed changes; variants are settings of the client. `schedule.py` turns a checked spec into a
+timeline.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ class Server(Section):
 
 
 class Client(Section):
-    """`[client]`, and what a variant may override: one connection of weir-client and its tasks.
+    """`[client]`, and a variant's overrides: one connection of weir-client and its tasks.
 
     Task n of `requests`, a download of `bytes`, starts no sooner than n times `interval_ms` after the run's start;
     rounds are counted in these intervals. At most `parallel` tasks run at once. The rest are weir-client's options.

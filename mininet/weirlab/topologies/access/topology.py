@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
-from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.access import metrics as figures
 from weirlab.topologies.access.schema import AccessSchema
 from weirlab.topologies.base import Metrics, Spec, Topology
@@ -42,13 +39,3 @@ class Access(Topology):
         if metrics["regret_ms"] is not None:
             words += f", best path {100 * metrics['best_path_rate']:.1f} %, regret {metrics['regret_ms']:.1f} ms"
         return words + (f", silence {metrics['stall_ms']:.0f} ms" if metrics["stall_ms"] is not None else "")
-
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
-        from weirlab.topologies.access.report import page
-
-        page.print_table(folder, summary, console)
-
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        from weirlab.topologies.access.report import page
-
-        return page.page(folder.meta, summary, page.read_variants(folder, summary))

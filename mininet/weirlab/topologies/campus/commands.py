@@ -46,7 +46,7 @@ FLOWS_APART = 100
 AGAIN = 50
 """Increment of the number of an application that was killed and began anew."""
 STREAM_EVERY_MS = 100
-# The numbers of the neighbours' flows at the sinks.
+# The numbers of the competing flows at the sinks.
 CUBIC_FLOW, BBR_FLOW, WEB_FLOW, BURST_FLOW = 500, 520, 540, 560
 
 
@@ -93,7 +93,7 @@ def sinks(out: Path, until_s: float) -> Iterator[Command]:
 
 
 def client(what: str, number: int, url: str, out: Path, every_ms: int = SAMPLE_MS) -> list[str]:
-    """weir-client's command line for one flow, without what is particular to it."""
+    """weir-client's command line for one flow, without the flow's own options."""
     argv = ["weir-client", url, "--flow-label", str(FLOWS[what] + number), "--insecure", *IN_THE_LAB, "--quiet"]
     name = f"{what}-{number}"
     argv += ["--json", "--events", str(out / f"tasks-{name}.jsonl")]
@@ -163,7 +163,7 @@ def by_name(spec: Mapping[str, Any], what: str, number: int, out: Path) -> Comma
 
 
 def came_file(what: str, number: int) -> str:
-    """The file of the run with what came by name to a receiver."""
+    """The file of the run with a receiver's data by name."""
     return f"came-{what}-{number}.bin"
 
 

@@ -68,7 +68,7 @@ def _count(namespace: str, switches: dict[str, str], out: Path) -> None:
 
 
 def name_counts(switch: Client) -> dict[str, int]:
-    """Packets by what became of them, those alone of which there are some. Raises DeviceError."""
+    """Packets by fate, without zeros. Raises DeviceError."""
     from weir.p4runtime.entities import CounterEntry
     from weir.programs import EDGE
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files for `weir p4 deploy` and `weir tune --fleet`: what switches and controller on `campus` are told. Pure."""
+"""Files for `weir p4 deploy` and `weir tune --fleet`: configuration of switches and controller on `campus`. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from weirlab.topologies.campus.sites import (
 FILES, LIVE = "/weir/files", "/weir/live"
 """The publisher's files are below the one, its stream is the other."""
 WHOLE_PIT = 2 * 8192
-"""Entries of a switch's table of what was asked (docs/design/icn.md)."""
+"""Entries of a switch's table of pending Interests (docs/design/icn.md)."""
 LAW, NO_LAW = "law", ("pfifo", "pie", "fq_codel")
 SAMPLE_US = 100_000
 

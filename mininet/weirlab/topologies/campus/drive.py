@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a scenario on `campus`, inside a lab: everything at once, and what the networks do meanwhile.
+"""One run of a scenario on `campus`, inside a lab: everything at once, and the changes of the networks.
 
-Reads `spec.json` from the run's folder and leaves there `run.jsonl` (samples.py says what is in it), what the programs
-wrote, and logs, all of it as it comes: who watches the run reads it. It computes no figure.
+Reads `spec.json` from the run's folder and leaves there `run.jsonl` (samples.py has its form), the programs' outputs,
+and logs, all of it as it comes: `--watch` reads it. It computes no figure.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ LEAD_S = 2
 SETTLE_S = 3.0
 """Time for uploads and streams to end after the run."""
 TICK_MS = 100
-"""Interval of looks at the streams by name, and of writing the run's lines."""
+"""Interval of readings of the streams by name, and of writing the run's lines."""
 DEEP_PACKETS = 10_000
-"""Of a switch's queue without a rate: a burst of copies for many ports must find room."""
+"""Of a switch's queue without a rate: a burst of copies for many ports must fit."""
 FULL_BYTES = 1514
 """Of a frame with 1500 bytes in it."""
 Event = tuple[float, Callable[[], Any]]
@@ -124,7 +124,7 @@ class CampusDrive(Programs):
         for queue in law_ports(site, self.spec):
             assert queue.port is not None  # it is a switch's
             rate = {"rate_bit_s": round(queue.rate_mbit_s * 1e6)}
-            if target == "bmv2":  # which knows no other unit
+            if target == "bmv2":  # the only unit there
                 rate = {"rate_packets_s": round(queue.rate_mbit_s * 1e6 / 8 / FULL_BYTES)}
             queues[queue.port] = Queue(depth_packets=queue.limit_packets, **rate)
         return {
@@ -182,7 +182,7 @@ class CampusDrive(Programs):
         return self.start(net[command.node], command.what, command.argv, command.ready, command.output, stdin, env)
 
     def follow(self, net: LabNet, command: Command) -> None:
-        """Start a program whose end is to be told."""
+        """Start a program whose end is to be reported."""
         process = self.begin(net, command)
         ended = os.pidfd_open(process.pid)
         self.running[ended] = command, process
@@ -217,7 +217,7 @@ class CampusDrive(Programs):
         """The law as eBPF at the kernel's queues."""
         gains = [f"{key}={value}" for key, value in self.spec["law"].items() if key != "profile"]
         profile = paths.clone() / "controller" / "profiles" / f"{self.spec['law']['profile']}.toml"
-        # Behind the filters that let through what is marked EF; that class's queue is none of the law's.
+        # Behind the filters that let through packets marked EF; that class's queue is none of the law's.
         behind = ["--hook", "clsact", "--whole-tree"] if self.spec["priority"]["ef_mbit_s"] else []
         for queue in linux_queues(self.spec):
             said = net[queue.node].cmd(
@@ -299,7 +299,7 @@ class CampusDrive(Programs):
         self.line("clock", node=switch, started_us=net[switch].clock.started_us)
 
     def fade(self, net: LabNet, loss_percent: float | None) -> None:
-        """Wi-Fi loses more, or (None) what it always does."""
+        """Wi-Fi loses more, or (None) as always."""
         lines = wifi_down(self.spec["wifi"], "change", loss_percent)
         self.tell(net, WALK, "tc", [line.format(dev="down") for line in lines])
         loss = self.spec["wifi"]["loss_percent"] if loss_percent is None else loss_percent
@@ -316,7 +316,7 @@ class CampusDrive(Programs):
         self.site = to_site
 
     def play(self, net: LabNet, start_us: int, due: list[Event]) -> None:
-        """Do what is due and look at what came, until the time is over."""
+        """Do the due events and look at arrivals, until the time is over."""
         end_us = start_us + round(self.spec["duration_s"] * 1e6)
         tick_us = start_us
         while (now_us := time.monotonic_ns() // 1000) < end_us:
@@ -358,7 +358,7 @@ class CampusDrive(Programs):
                 self.line("link", t_us=t_us, node=node, device=device, **counts[device])
 
     def end(self, net: LabNet) -> None:
-        """End what still runs, and gather what is told at the end."""
+        """End what still runs, and gather the final reports."""
         deadline_us = time.monotonic_ns() // 1000 + round(SETTLE_S * 1e6)
         self.source.set()
         for _, process in self.running.values():

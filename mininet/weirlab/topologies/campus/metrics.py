@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's samples on `campus` in, flat metrics out: what each application met. Pure but for reading the file."""
+"""A run's samples on `campus` in, flat metrics out: by application. Pure but for reading the file."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
 
 
 TARGETS = ("requests_failed", "wrong_files")
-"""Metrics that count what applications did not get."""
+"""Metrics of applications' failures."""
 
 
 def failures(metrics: Mapping[str, Any]) -> list[str]:
     """The checks that a run's metrics fail, one line each; empty if they all pass."""
     if metrics["kills"]:
-        return []  # what was lost is what the run is made for
+        return []  # losses are the subject of the run
     found = []
     for metric, text in (
         ("requests_failed", "requests of the phone ended without all bytes"),
@@ -268,7 +268,7 @@ AFTER_BACK_S = 3.0
 
 
 def kill_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float | None]:
-    """KILL_FIGURES of each part that was killed, as PART_FIGURE: what stood still, and for how long."""
+    """KILL_FIGURES of each part that was killed, as PART_FIGURE: the stalled traffic, and the time."""
     found: dict[str, float | None] = {}
     stop_us = spec["upload"]["stop_s"] * 1e6
     for part, killed_us, back_us in samples.kills:
@@ -295,7 +295,7 @@ def together(courses: Sequence[Course]) -> Course:
 
 
 def silence_ms(course: Course, from_us: float, until_us: float) -> float:
-    """The longest time between two times without a byte more; what began before counts from the last byte on."""
+    """The longest time between two times without a byte more; a gap that began before counts from the last byte on."""
     times, values = course
     grew_us = times[1:][np.diff(values) > 0] if len(times) else times
     before = grew_us[grew_us <= from_us][-1:]

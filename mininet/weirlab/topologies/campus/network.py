@@ -129,7 +129,7 @@ class CampusNet(Topo):
     def queue(self, node: str, device: str) -> list[str]:
         """tc's lines for the kernel's queue at a device (none where the switch has it), and for a queue's far end.
 
-        Where the law is, what is marked EF goes first, and the law's programs at both ends do not see it."""
+        Where the law is, packets marked EF go first, and the law's programs at both ends do not see it."""
         lines = past_filters("ingress") if (node, device) in self.far_ends else []
         queue = self.queues.get((node, device))
         if queue is None:
@@ -268,13 +268,13 @@ def queue_words(aqm: str, limit_packets: int) -> str:
 
 
 def wifi_down(wifi: dict[str, Any], verb: str = "add", loss_percent: float | None = None) -> list[str]:
-    """tc's lines for what Wi-Fi does to the phone's packets; in a fade it loses more."""
+    """tc's lines for Wi-Fi's effect on the phone's packets; in a fade it loses more."""
     loss = wifi["loss_percent"] if loss_percent is None else loss_percent
     return netem(wifi["delay_ms"], loss_percent=loss, verb=verb)
 
 
 def phone_routes(path: str, site: int) -> list[str]:
-    """The phone's routes over one of its networks; what has no source address takes the first that is up."""
+    """The phone's routes over one of its networks; packets without a source address take the first that is up."""
     k, (gateway, _) = PATHS.index(path) + 1, phone_gateway(path, site)
     return [f"default via {gateway} dev {path} table {k}", f"default via {gateway} dev {path} metric {k}"]
 

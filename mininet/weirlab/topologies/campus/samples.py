@@ -12,15 +12,15 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
 - `file`: whether the file that came by name to a `receiver` is the publisher's (`whole`).
 - `switch`: at the end, `packets` of a switch (`node`) by the names of its counter `names` (docs/design/icn.md).
 - `names`: the same every second of the run; after a switch was killed it counts anew.
-- `aqm`: what the controller knew of a queue, every 100 ms (controller/weir/telemetry/jsonl.py): `device`, `port`, its
+- `aqm`: the controller's state of a queue, every 100 ms (controller/weir/telemetry/jsonl.py): `device`, `port`, its
   delay `tau_us`. `t_us` of a switch is by its own clock.
-- `move`, `fade`: what happened to the phone's Wi-Fi: `from_site`, `to_site`; `loss_percent` from then on.
+- `move`, `fade`: changes of the phone's Wi-Fi: `from_site`, `to_site`; `loss_percent` from then on.
 - `killed`, `back`: a `part` of the network was killed, or was started again.
-- `flow`, `end`: one end of a flow, by the name of commands.py's `flow_name` or a neighbour's number.
+- `flow`, `end`: one end of a flow, by the name of commands.py's `flow_name` or a competing flow's number.
 - `task` and others of weir-client's `--events` (quic-client/endpoint/README.md), by the flow's number.
 - `short`: a web-like transfer ended: `bytes`, `fct_us`; with `open` 1 it had not at the run's end.
 - `sent`, `heard`: a packet of a call: `flow`, `seq`, and `bytes` where it was heard.
-- `decision`, `effect`: what the controller did and what came of it: `device`, `port`, and `action` or `verdict`.
+- `decision`, `effect`: actions of the controller and their results: `device`, `port`, and `action` or `verdict`.
 """
 
 from collections.abc import Mapping
@@ -224,7 +224,7 @@ def _node(line: Mapping[str, Any]) -> str:
 
 
 def _decisions(path: Path, lines: list[dict[str, Any]], day_us: float) -> tuple[dict[str, Any], ...]:
-    """The controller's changes, by the run's time; what a learned congestion control decides has the same kind."""
+    """The controller's changes, by the run's time; decisions of a learned congestion control have the same kind."""
     found = []
     for line in lines:
         if "device" in line and line.get("changed"):

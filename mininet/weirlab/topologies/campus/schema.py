@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a scenario file with everything at once: networks, what the phone and others do on them, what
-happens.
+"""The sections of a scenario file with everything at once: networks, traffic of the phone and others, events.
 
-Variants say which of the five systems are there, and what stands in the place of those that are not.
+Variants say which of the five systems are there, and the replacement of those that are not.
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ class Law(Section):
 
 
 class Priority(Section):
-    """`[priority]`: on the Linux queues, where a variant has the law, what is marked EF goes first, at `ef_mbit_s` at
-    the most, and is none of the law's. 0: it is as the rest. The switches' queues do not look at the mark."""
+    """`[priority]`: on the Linux queues, where a variant has the law, packets marked EF go first, at `ef_mbit_s` at the
+    most, and skip the law. 0: it is as the rest. The switches' queues ignore the mark."""
 
     ef_mbit_s: NotNegative = 0.0
 
@@ -108,7 +107,7 @@ class Switches(Section):
 
 
 class Server(Section):
-    """`[server]`: the congestion control of what sends to the phone over QUIC."""
+    """`[server]`: the congestion control of senders to the phone over QUIC."""
 
     cc: QuicControl = "cubic"
 
@@ -136,7 +135,7 @@ class Upload(Section):
 
 
 class File(Section):
-    """`[file]`: what the phone and the receivers want at `start_s`."""
+    """`[file]`: the file that the phone and the receivers fetch at `start_s`."""
 
     bytes: Annotated[int, Field(ge=1, le=10**10)]
     start_s: SecondsFrom0
@@ -174,7 +173,7 @@ class Move(Section):
 
 
 class Fade(Section):
-    """`[[fades]]`: for a while Wi-Fi loses `loss_percent` of what comes to the phone."""
+    """`[[fades]]`: for a while Wi-Fi loses `loss_percent` of packets to the phone."""
 
     at_s: SecondsFrom0
     for_s: Seconds
@@ -192,7 +191,7 @@ class Kill(Section):
 
 
 class Has(Section):
-    """A variant: which of the five systems are there, and what is in the place of those that are not.
+    """A variant: which of the five systems are there, and the replacement of those that are not.
 
     `aqm`: the law on all queues, or the kernel's discipline with its own settings. `tune`: the law's controller.
     `paths`: the phone chooses, or has one network only. `window`: the rule of the phone's receive windows.

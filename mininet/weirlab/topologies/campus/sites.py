@@ -54,7 +54,7 @@ class Receiver(Host):
 
 @dataclass(frozen=True)
 class RatedQueue:
-    """A queue that has a rate: what `node` sends from `device`, whose other end is `peer_device` at `peer`. `port` is
+    """A queue that has a rate: packets of `node` from `device`, whose other end is `peer_device` at `peer`. `port` is
     the switch's, None on Linux."""
 
     node: str

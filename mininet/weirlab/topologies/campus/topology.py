@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from weirlab.lab.kernels import bmv2_environment
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Recorded, Spec, Topology
@@ -79,13 +77,3 @@ class Campus(Topology):
         from weirlab.topologies.campus.report import page
 
         return list(page.asked_documents(summary))
-
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
-        from weirlab.topologies.campus.report import page
-
-        page.print_table(folder, summary, console)
-
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        from weirlab.topologies.campus.report import page
-
-        return page.page(folder, summary)

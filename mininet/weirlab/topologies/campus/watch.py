@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run on `campus` under way: the queues as `weir top` shows them, what the phone and the receivers have, and what
-happened. Pure: lines of the run's files in (samples.py says what they are), text out."""
+"""A run on `campus` under way: the queues as `weir top` shows them, the data of the phone and the receivers, and the
+events. Pure: lines of the run's files in (samples.py has their form), text out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weir.telemetry.source import parsed
 from weir.telemetry.top import Screen
 from weir.telemetry.view import View
 from weirlab.topologies.campus.commands import flow_name, there_is
-from weirlab.topologies.campus.report.words import QUEUES, queue_name
+from weirlab.topologies.campus.report.labels import QUEUES, queue_name
 from weirlab.topologies.watching import Watch
 
 OVER_US = 1e6
@@ -96,7 +96,7 @@ class CampusWatch(Watch):
         return found
 
     def _happened(self, line: Mapping[str, Any]) -> str | None:
-        """Lines that change more than a number; what they mean, in words."""
+        """Lines that change more than a number; their meaning."""
         match line.get("k"):
             case "start":
                 self.t0_us = line["t_us"]

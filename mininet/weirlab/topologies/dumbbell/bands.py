@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of the two bands of RFC 9332 at the queue under test, where a scenario has scalable flows (`ect1`). Pure.
 
-A packet's band is what it says of itself as it goes in, ECT(1) or CE, so that every discipline is measured alike: also
-one that has a single queue, and one that does not tell its queues apart.
+A packet's band follows from its own mark as it goes in, ECT(1) or CE, so that every discipline is measured alike: also
+one that has a single queue, and one that does not distinguish its queues.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bands_metrics(
     group_mbit_s: Mapping[int, float],
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The figures from what left the queue in the measured time; None where a band had no packet, or where scalable
+    """The figures from departures of the queue in the measured time; None where a band had no packet, or where scalable
     flows got nothing. Bulk flows are compared, those that run for the whole measured time."""
     found: dict[str, Any] = dict.fromkeys(METRICS)
     for band, these in (("low", is_low), ("classic", ~is_low)):

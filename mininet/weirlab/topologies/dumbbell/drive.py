@@ -73,7 +73,7 @@ TUNER_SAMPLES = "tuner-samples.jsonl"  # the same, as the tuner passes them on
 TUNER_DECISIONS = "tuner-decisions.jsonl"
 P4_PORT = "2"  # of the queue under test
 ECT0 = 2
-PATIENCE_MS = 10_000  # what a packet may spend in a queue whose link is slow or out for a while
+PATIENCE_MS = 10_000  # longest time of a packet in a queue whose link is slow or out
 SEEDS_APART = 1000  # between the seeds of programs in one node; a run has fewer senders
 RETURN_MSS_BYTES = 1400
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
@@ -120,7 +120,7 @@ class Drive(Programs):
                 self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
         self.settings = quic_settings(spec["flows"])
         asked = (share[0] for flow, share in zip(spec["flows"], self.shares, strict=True) if flow.get("cc_agent"))
-        self.agents_sender = next(asked, 0)  # whose first connection another program decides for
+        self.agents_sender = next(asked, 0)  # sender whose first connection is decided by another program
         self.access = Link(**spec["link"]["access"])
         link = spec["link"]["bottleneck"]
         self.bottleneck = Link(**{field.name: link[field.name] for field in fields(Link)})
@@ -132,8 +132,8 @@ class Drive(Programs):
         self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
 
     def planned_changes(self) -> list[tuple[float, dict, list[tuple[str, str]]]]:
-        """Second of the run, what is said of it, and what tc is told in which node. Of a rate that follows a file
-        nothing is said: the spec has it."""
+        """Second of the run, its text, and tc's arguments by node. Of a rate that follows a file there is no text: the
+        spec has it."""
         now, planned = self.bottleneck, []
         back = self.way_back()
         for change in self.spec["changes"]:
@@ -162,7 +162,7 @@ class Drive(Programs):
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
             return Dumbbell(senders=self.senders, queue=queue, bands=aqm.get("coupled", False), **links)
         rate = {"rate_bit_s": round(rate_mbit_s * 1e6)}
-        if aqm["switch"] == "bmv2":  # which knows no other unit
+        if aqm["switch"] == "bmv2":  # the only unit there
             rate = {"rate_packets_s": round(rate_mbit_s * 1e6 / 8 / self.packet_bytes)}
         config = self.out / "switch.toml"
         config.write_text(switch_config(aqm))
@@ -308,7 +308,7 @@ class Drive(Programs):
         self.write_quic_shorts(start_us)
 
     def start_tuner(self, net: LabNet) -> None:
-        """`weir tune` beside the queue under test; it finds out by itself what link that is."""
+        """`weir tune` beside the queue under test; it finds the link by itself."""
         p4 = self.spec["aqm"]["qdisc"] == "p4"
         node = net["sw" if p4 else "r1"]
         words = ["tune", "--decisions", str(self.out / TUNER_DECISIONS)]
@@ -573,7 +573,7 @@ class Drive(Programs):
         )
 
     def write_quic_shorts(self, start_us: int) -> None:
-        """The `short` lines of QUIC transfers, from what their clients report."""
+        """The `short` lines of QUIC transfers, from their clients' reports."""
         end_us = start_us + round(self.spec["duration_s"] * 1e6)
         for group, flow in enumerate(self.spec["flows"]):
             report = self.out / f"report-{group}.json"
@@ -590,7 +590,7 @@ class Drive(Programs):
             self.write_lines(f"short-{group}-sink.jsonl", lines)
 
     def changes_due(self, net: LabNet, start_us: int) -> Iterator[int]:
-        """Times of the changes; as the next is asked for, what was due at the last is done."""
+        """Times of the changes; as the next is asked for, the last change is done."""
         for at_s, _, lines in self.changes:
             yield start_us + round(at_s * 1e6)
             for node in dict.fromkeys(node for node, _ in lines):
@@ -641,7 +641,7 @@ def burst_words(flow: dict) -> list[str]:
 
 def queue_lines(reader: QdiscReader, hop: str, aqm: dict) -> Iterator[dict]:
     """Kernel statistics of a queue now, as a line of samples."""
-    # codel's counter of marks leaves out what its ce_threshold marked: then the packets that come out are counted.
+    # codel's counter of marks leaves out the marks of its ce_threshold: then the packets that come out are counted.
     knows_marks = aqm["qdisc"] != "args" and "ce_threshold_ms" not in aqm
     for stats in reader.read():
         if stats.handle == QUEUE_HANDLE:

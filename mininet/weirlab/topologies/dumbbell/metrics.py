@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's samples on the dumbbell in, flat metrics out; `samples.py` says what a samples file holds.
+"""A run's samples on the dumbbell in, flat metrics out; `samples.py` has the form of a samples file.
 
 `compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
 """
@@ -13,8 +13,7 @@ import numpy as np
 
 from weirlab.metrics.estimate import rounded
 from weirlab.metrics.samples import SamplesError
-from weirlab.topologies.dumbbell import bands, paced, return_way, senders
-from weirlab.topologies.dumbbell import course as metrics_course
+from weirlab.topologies.dumbbell import bands, paced, return_way, senders, step_response
 from weirlab.topologies.dumbbell.fairness import jain_index, mean_rate_bit_s
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.samples import (
@@ -60,7 +59,7 @@ METRICS: dict[str, str] = {
     "delay_outside_percent": "share of all queueing delay that arose in other queues than the one under test",
     "unmeasured_percent": "packets that were not measured, of those at the queue under test",
     "unmeasured_outside_percent": "the same at the other hop with the highest share",
-    "fct_count": f"short transfers that began after warm-up and {metrics_course.FCT_LAST_S:g} s before the end",
+    "fct_count": f"short transfers that began after warm-up and {step_response.FCT_LAST_S:g} s before the end",
     "fct_unfinished_percent": "those of them still under way at the end; the times below take their age, a lower bound",
     "fct_mean_ms": "time from a short transfer's opening to its last byte: mean",
     "fct_p95_ms": "the same: 95th percentile",
@@ -95,7 +94,7 @@ DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
 DELAY_OUTSIDE_FLOOR_MS = 0.25
 UNMEASURED_LIMIT_PERCENT = 0.1
 # Other hops serve DELAY_OUTSIDE_LIMIT_PERCENT alone. Unmeasured there are twins, bare acknowledgements with the same
-# bytes within a round trip (23 of 18,799 in short-mixed with pfifo), which the sampler can't tell apart.
+# bytes within a round trip (23 of 18,799 in short-mixed with pfifo), which the sampler can't distinguish.
 UNMEASURED_OUTSIDE_LIMIT_PERCENT = 1.0
 FCT_CLASSES = (("small", 14_600), ("medium", 100_000), ("large", math.inf))
 CHANGES_OF_GAINS = ("set", "trial", "roll-back")
@@ -104,15 +103,15 @@ CHANGES_OF_GAINS = ("set", "trial", "roll-back")
 def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]:
     """All metrics of one run, by the names in METRICS, plus `delay_share_HOP_percent` for each hop measured,
     `goodput_group_N_mbit_s` where there are several groups of flows, and for each step, counted from 1, `step_N_at_s`,
-    `step_N_settling_s`, `step_N_settled` (1 or 0) and `step_N_overshoot_ms` (`course.py` defines them). Where the
-    scenario has such things, also those in CAPACITY_METRICS, in `return_way.py`, in `bands.py`, in `senders.py` and,
-    for all flows of a kind and for each (`voice_1.0_delay_mean_ms`), in `paced.py`.
+    `step_N_settling_s`, `step_N_settled` (1 or 0) and `step_N_overshoot_ms` (`step_response.py` defines them). Where
+    the scenario has such things, also those in CAPACITY_METRICS, in `return_way.py`, in `bands.py`, in `senders.py`
+    and, for all flows of a kind and for each (`voice_1.0_delay_mean_ms`), in `paced.py`.
 
-    Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and what they
-    held or lost is that many times what was seen.
+    Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and their
+    content and losses are that many times the measured ones.
 
-    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the
-    file is damaged or lacks what the spec promises (a flow, the queue under test).
+    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the file
+    is damaged or lacks lines that the spec promises (a flow, the queue under test).
     """
     return metrics_of(read_samples(samples_path, spec), spec, str(samples_path))
 
@@ -165,7 +164,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     found |= _rtt_metrics(samples, spec, begin_us, end_us)
     one_in = spec.get("sample_one_in", 1)
     found |= _loss_metrics(samples, under_test, begin_us, end_us, one_in)
-    capacity_bits = metrics_course.capacity_bits(spec, spec["warmup_s"], spec["duration_s"])
+    capacity_bits = step_response.capacity_bits(spec, spec["warmup_s"], spec["duration_s"])
     if "rates" in spec["link"]["bottleneck"]:
         found["capacity_mean_mbit_s"] = capacity_bits / (end_us - begin_us)
         found["goodput_of_capacity_percent"] = 100 * found["goodput_total_mbit_s"] / found["capacity_mean_mbit_s"]
@@ -177,16 +176,16 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     total_delay_us = {
         hop: float(packets.delay_us.sum()) * (1 if hop == QUEUE_UNDER_TEST else one_in)
         for hop, packets in windowed.items()
-        if hop != RETURN_QUEUE  # which has figures of its own
+        if hop != RETURN_QUEUE  # it has figures of its own
     }
     outside_us = sum(delay_us for hop, delay_us in total_delay_us.items() if hop != QUEUE_UNDER_TEST)
     found["delay_outside_mean_ms"] = outside_us / 1e3 / len(under_test.t_us)
     found |= delay_shares(total_delay_us)
     whole = samples.packets[QUEUE_UNDER_TEST]
-    found |= metrics_course.course_metrics(whole.t_us, whole.delay_us, whole.bytes, spec)
+    found |= step_response.course_metrics(whole.t_us, whole.delay_us, whole.bytes, spec)
     if any(flow["kind"] in SHORT_KINDS for flow in spec["flows"]):
         done = _completions(samples.shorts, begin_us, end_us)
-        found |= metrics_course.fct_metrics(done.bytes, done.fct_us, done.open > 0, FCT_CLASSES)
+        found |= step_response.fct_metrics(done.bytes, done.fct_us, done.open > 0, FCT_CLASSES)
     if "return" in spec["link"]:
         back = windowed.get(RETURN_QUEUE, Packets(*(np.array([]) for _ in range(5))))
         found |= return_way.return_metrics(
@@ -228,7 +227,7 @@ def delay_metrics(delay_ms: np.ndarray, target_ms: float) -> dict[str, float]:
 
 
 def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "samples") -> dict[str, float | None]:
-    """Goodput from what the receiving ends counted. A flow is measured while it runs and warm-up is over.
+    """Goodput by the receiving ends' counters. A flow is measured while it runs and warm-up is over.
 
     Of short transfers those count that ended then, and only in the sums.
     """
@@ -281,7 +280,7 @@ def _completions(short: Shorts, begin_us: float, end_us: float) -> Shorts:
     """The short transfers that count: not those that begin too late to end. One that was under way at the run's end has
     the time until then, and `open`."""
     opened_us = short.t_us - short.fct_us
-    these = (opened_us >= begin_us) & (opened_us < end_us - metrics_course.FCT_LAST_S * 1e6)
+    these = (opened_us >= begin_us) & (opened_us < end_us - step_response.FCT_LAST_S * 1e6)
     # One that ended in the moments between the scenario's end and the lab's was under way then.
     still = (short.open[these] > 0) | (short.t_us[these] >= end_us)
     fct_us = np.where(still, end_us - opened_us[these], short.fct_us[these])
@@ -313,8 +312,8 @@ def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end
 
 
 def _loss_metrics(samples: Samples, left: Packets, begin_us: float, end_us: float, one_in: int) -> dict[str, Any]:
-    """Losses by cause and marks after warm-up, from the queue's own counters where it has some, else from what never
-    came out and, for a discipline of the kernel, from what came out (`left`) with CE."""
+    """Losses by cause and marks after warm-up, from the queue's own counters where it has some, else from packets that
+    never came out and, for a discipline of the kernel, from departures (`left`) with CE."""
     lost = {hop: int(np.count_nonzero((t_us >= begin_us) & (t_us < end_us))) for hop, t_us in samples.lost_t_us.items()}
     rx_packets = len(left.t_us)
     found: dict[str, Any] = {"rx_packets": rx_packets, **_counted(samples, QUEUE_UNDER_TEST, begin_us, end_us)}

@@ -9,7 +9,7 @@ The dumbbell (Cao et al. Fig. 5, Table II), data flowing from left to right:
 
     hop         device     carries
     access      sI:up      rate and delay of the access link, drop-tail; here and on the way back (r1:inI) also half of
-                           what a sender's round trip has over the others'
+                           a sender's additional round-trip time
     bottleneck  r1:bn      htb at the bottleneck rate and the queue under test; nothing else
     egress      r2:out     the bottleneck's propagation delay and random loss (netem), which must not
                            share an interface with the queue under test
@@ -46,8 +46,8 @@ MOST_QUEUED_PACKETS = 1_000_000_000  # tc counts in 32 bits
 
 @dataclass(frozen=True)
 class Hop:
-    """A stretch between two devices over which packets are timed. `propagation_us` is what a full packet spends on
-    it when nobody is in its way; one packet in `one_in` is timed."""
+    """A stretch between two devices over which packets are timed. `propagation_us` is the time of a full packet on it
+    in empty queues; one packet in `one_in` is timed."""
 
     name: str
     device: str
@@ -102,7 +102,7 @@ class Dumbbell(Topo):
     """N senders, two routers, one sink; see the module's page. The queue under test is `queue`, a tc text, or that of
     a switch made with the parameters `switch`."""
 
-    # The switch routes; these are the neighbours that it and the routers beside it see.
+    # The switch routes; these are the hosts that it and the routers beside it see.
     R1_MAC, SW_P1_MAC, SW_P2_MAC, R2_MAC = (f"02:00:00:01:00:{number:02x}" for number in range(1, 5))
 
     def build(
@@ -232,8 +232,8 @@ def access_hop(extra_delay_ms: float) -> str:
 
 
 def longer(access: Link, extra_delay_ms: float) -> Link:
-    """An access link with more delay. netem counts what is under way against its limit: there is more room in it by
-    as many small packets as the link can have on that stretch."""
+    """An access link with more delay. netem counts packets in flight against its limit: there is more room in it by as
+    many small packets as the link can have on that stretch."""
     if not extra_delay_ms:
         return access
     under_way = math.ceil(access.rate_mbit_s * extra_delay_ms * 1000 / 8 / SMALL_PACKET_BYTES)

@@ -37,7 +37,8 @@ def return_metrics(
     rate_mbit_s: float,
     measured_s: float,
 ) -> dict[str, Any]:
-    """The figures from what left the queue in the measured time, and from its counters (`drops_aqm_packets`, ...)."""
+    """The figures from departures of the queue in the measured time, and from its counters (`drops_aqm_packets`,
+    ...)."""
     found: dict[str, Any] = dict.fromkeys(METRICS)
     found |= {f"return_{name}": value for name, value in counters.items()}
     drops = sum(value for name, value in counters.items() if name.startswith("drops_"))

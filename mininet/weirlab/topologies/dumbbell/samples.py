@@ -19,16 +19,16 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
   and `lost` (declared lost; TCP: sent again) from the sender, `recv` from the receiver.
 - `end`: the last line of that end of a flow: `side`, `flow`, `bytes`; and `decisions` of a learned congestion control:
   `made`, `outside` of the ranges of its training, and `by_bbr`.
-- `change`: what the bottleneck is from `t_us` on: `what`, an object of those of `rate_mbit_s`, `delay_ms` (one way) and
-  `loss_percent` that changed.
+- `change`: state of the bottleneck from `t_us` on: `what`, an object of those of `rate_mbit_s`, `delay_ms` (one way)
+  and `loss_percent` that changed.
 - `short`: a short transfer ended at `t_us`: `flow` ("GROUP.N"), `bytes`, `fct_us` (from opening the connection). With
   `open` 1 it was under way at the run's end, and `fct_us` is the time until then.
 - `sent`, `heard`: a packet of a paced flow left its sender, or came to its receiver, at `t_us`: `flow`, `seq` (its
   place in the flow, from 0), and `bytes` where it was heard.
-- `decision`, `effect`: what the tuner did and what came of it, in its own words: `device`, `port`, and `action` or
+- `decision`, `effect`: actions of the tuner and their results, in its own words: `device`, `port`, and `action` or
   `verdict`.
-- `sampler`: what became of the packets timed at a hop: `hop`, `stamped`, and those that escaped measurement:
-  `collisions`, `full`, `strays`, `ring_drops`.
+- `sampler`: fates of the packets timed at a hop: `hop`, `stamped`, and those that escaped measurement: `collisions`,
+  `full`, `strays`, `ring_drops`.
 """
 
 import gzip
@@ -120,7 +120,7 @@ class Counter:
 @dataclass(frozen=True)
 class FlowEnd:
     """One end of a flow over time; `rtt_us` is 0 where that end had no estimate. `counters` are those of END_COUNTERS
-    that it has, `decisions` what a learned congestion control counted by its end."""
+    that it has, `decisions` the counters of a learned congestion control at its end."""
 
     t_us: np.ndarray
     bytes: np.ndarray
@@ -240,7 +240,7 @@ def _streams(
 
 
 def _read_checked(path: Path) -> tuple[dict[str, list[dict[str, Any]]], Exits]:
-    """A file's lines by kind, and what left each hop. Any JSON will do; says what is wrong and where."""
+    """A file's lines by kind, and departures of each hop. Any JSON will do; an error gives fault and place."""
     by_kind = by_kind_of(path, records_of(path), FIELDS, dict.fromkeys(FEW, NUMBERS))
     leaving = grouped(by_kind.pop("pkt"), lambda r: r["hop"])
     return by_kind, {
@@ -311,7 +311,7 @@ def _changes(path: Path, records: list[dict[str, Any]], t0_us: float) -> list[Ch
 
 def _later_propagation_us(entry_us: np.ndarray, changes: Sequence[Change], spec: Mapping[str, Any]) -> np.ndarray:
     """Additional propagation delay, against the run's start, of packets that enter at these times: netem gives a packet
-    the delay that is in force when it comes in."""
+    the delay at its arrival."""
     longer_us = np.zeros(len(entry_us))
     for change in changes:
         if change.delay_ms is not None:

@@ -57,8 +57,8 @@ MOST_GROUPS_APART = 6
 
 
 class Head(Section):
-    """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the
-    excess of the queue delay is measured against, for every variant alike. `variants_from` names a file beside this one
+    """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is the
+    reference of the excess of the queue delay, for every variant alike. `variants_from` names a file beside this one
     with variants that several scenarios share: it is read as if it stood at this file's end. Hops other than the queue
     under test time one packet in `sample_one_in`: on a fast link the watching costs more than the run. With `compares`
     "senders" the congestion controls of the flows are what is compared: `senders.py` has their figures."""
@@ -96,7 +96,7 @@ class Link(Section):
 
 class Bottleneck(Section):
     """The link with the queue under test. With `rate_file`, a file beside the scenario's, the rate on the data's way
-    follows that file (`weirlab/lab/rates.py` says what it may hold); the way back then has its mean rate, or that of
+    follows that file (`weirlab/lab/rates.py` has its form); the way back then has its mean rate, or that of
     [link.return]."""
 
     rate_mbit_s: RateMbit | None = None
@@ -163,7 +163,7 @@ class Flow(Section):
 
 class BulkFlow(Flow):
     """A long transfer. With `burst_bytes` its application has so much more to send every `burst_every_ms`, the first at
-    its start, and nothing else: it, and not the network, is what limits the flow."""
+    its start, and nothing else: it, and not the network, limits the flow."""
 
     burst_bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
     burst_every_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
@@ -193,7 +193,7 @@ class KernelTcp(Flow):
 
 class QuicCommon(Flow):
     """Common keys of QUIC flows. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes). A
-    `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of ours, for downloads.
+    `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of our server, for downloads.
 
     `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
     programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
@@ -295,7 +295,7 @@ class PacedFlow(Flow):
 
 
 class VoiceFlow(PacedFlow):
-    """A call: 20 ms of G.711 a packet (RFC 3551 4.5.14), unless said otherwise."""
+    """A call: 20 ms of G.711 a packet (RFC 3551 4.5.14), by default."""
 
     kind: Literal["voice"]
     payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)] = 160
@@ -303,7 +303,7 @@ class VoiceFlow(PacedFlow):
 
 
 class GameFlow(PacedFlow):
-    """The updates that a game's server sends to a player, 60 a second unless said otherwise."""
+    """The updates that a game's server sends to a player, 60 a second by default."""
 
     kind: Literal["game"]
     payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)] = 100
@@ -377,7 +377,7 @@ class DumbbellSchema(Schema):
             checker.problem(f"{path}.{key}", f"not for a sender; {nearest(key, SENDER_KEYS)}")
         groups = raw["flows"]
         if fixed or not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-            return None  # what is wrong with the flows is told with the sections that all share
+            return None  # mistakes in flows are reported with the common sections
         tested = [not group.get("neighbour") for group in groups]
         with_sender = [{**group, **sender} if mine else group for group, mine in zip(groups, tested, strict=True)]
         under = [dict.fromkeys(sender, path) if mine else {} for mine in tested]
@@ -452,7 +452,7 @@ class DumbbellSchema(Schema):
 
     @staticmethod
     def neighbours(checker: Checker, head: Head, flows: Sequence[Flow | None]) -> None:
-        """Neighbours are for scenarios that compare senders, of which some must be left."""
+        """Competing flows are for scenarios that compare senders, of which some must be left."""
         marked = [i for i, flow in enumerate(flows) if flow is not None and flow.neighbour is not None]
         if marked and head.compares != "senders":
             checker.problem(

@@ -26,7 +26,7 @@ from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PA
 
 SETTLED_AFTER_S = 10.0
 OUTSIDE = "decisions_outside_percent"
-# Jain's index over time: the times that it is told of, in s from the last start, and the figure's name.
+# Jain's index over time: its times, in s from the last start, and the figure's name.
 COURSE_S: dict[str, tuple[float, float]] = {
     f"jain_{first_s}_to_{until_s}_s_index": (float(first_s), float(until_s))
     for first_s, until_s in ((0, 5), (5, 10), (10, 15), (15, 20), (20, 30), (30, 40), (40, 50))
@@ -50,7 +50,7 @@ METRICS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Long:
-    """A long flow under test: when its group has started and stops, and what its two ends counted."""
+    """A long flow under test: when its group has started and stops, and its two ends' counters."""
 
     started_s: float
     stop_s: float
@@ -77,7 +77,8 @@ def senders_metrics(
     samples: Samples, spec: Mapping[str, Any], group_mbit_s: Mapping[int, float], left: Packets
 ) -> dict[str, Any]:
     """All figures of this page, and those of the same names for all senders that here are of the flows under test
-    alone. `group_mbit_s` is what each group delivered after warm-up, `left` what left the queue under test then."""
+    alone. `group_mbit_s` is each group's delivered rate after warm-up, `left` the departures of the queue under test
+    then."""
     begin_us, end_us = spec["warmup_s"] * 1e6, spec["duration_s"] * 1e6
     tested = under_test(spec)
     longs = list(_longs(samples, spec))
@@ -180,7 +181,7 @@ def _counted(end: FlowEnd, name: str, begin_us: float, end_us: float) -> float:
 
 
 def _share_of_wire(samples: Samples, spec: Mapping[str, Any]) -> float:
-    """The share of the flows under test in what leaves the queue: 1 without neighbours, else by the packets that came
+    """The share of the flows under test in the queue's departures: 1 without neighbours, else by the packets that came
     to the receivers, each taken for a full one (of short transfers by their bytes)."""
     tested = under_test(spec)
     if len(tested) == len(spec["flows"]):

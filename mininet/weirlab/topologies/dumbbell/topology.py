@@ -6,11 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from weirlab import paths
 from weirlab.lab.kernels import LabError, bmv2_environment
-from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.dumbbell import metrics as figures
 from weirlab.topologies.dumbbell.schema import DumbbellSchema
@@ -58,13 +55,3 @@ class Dumbbell(Topology):
     def headline(self, metrics: dict[str, Any]) -> str:
         delay_ms, goodput_mbit_s = (metrics[key] for key in ("queue_delay_mean_ms", "goodput_total_mbit_s"))
         return f"queue delay {delay_ms:.2f} ms, goodput {goodput_mbit_s:.3f} Mbit/s"
-
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
-        from weirlab.topologies.dumbbell.report import page
-
-        page.print_table(folder, summary, console)
-
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        from weirlab.topologies.dumbbell.report import page, series
-
-        return page.page(folder.meta, summary, series.read_variants(folder, summary))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of each way to carry a file: their command lines, and what they report. All that depends on the command
-line of `weir-icn` stands here. Pure but for reading what the programs wrote.
+"""The programs of each way to carry a file: their command lines, and their reports. All that depends on the command
+line of `weir-icn` stands here. Pure but for reading the programs' outputs.
 
-A way tells which programs run beside the receivers all the time (`servers`), which one fetches the file at a receiver
+A way has the programs that run beside the receivers all the time (`servers`), which one fetches the file at a receiver
 (`fetch`), and what the reports of these say of a receiver (`report`): fields of a `receiver` line (samples.py).
 """
 
@@ -110,7 +110,7 @@ class Names:
 
 
 def events_output(receiver: Receiver) -> str:
-    """The file with what weir-icn get tells of a receiver that moves."""
+    """The file with weir-icn get's report on a receiver that moves."""
     return f"events-{receiver.number}.jsonl"
 
 

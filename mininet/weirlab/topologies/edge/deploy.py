@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file for `weir p4 deploy` of each switch on `edge`: neighbours, routes, names and the law. Pure."""
+"""The file for `weir p4 deploy` of each switch on `edge`: next hops, routes, names and the law. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from weirlab.topologies.edge.tree import (
 )
 
 EDGE_SERVER = "server"
-"""The neighbour that is an edge switch's edge server."""
+"""The next hop that is an edge switch's edge server."""
 LOCAL = "local"
 """An `edge_server` that nobody at another edge switch can reach."""
 BOTTLENECK_PORT = 1
@@ -35,7 +35,7 @@ HOSTS = "/weir/hosts"
 
 
 WHOLE_PIT = 2 * 8192
-"""Entries of a switch's table of what was asked (docs/design/icn.md)."""
+"""Entries of a switch's table of pending Interests (docs/design/icn.md)."""
 
 
 def host_name(edge: int, number: int) -> str:
@@ -104,7 +104,7 @@ def neighbour_name(receiver: Receiver, visitor: bool) -> str:
 
 
 def ip_routes(switch: Switch, served: bool | str = False) -> dict[str, str]:
-    """IPv4 prefixes by neighbour. `served`: there are edge servers; LOCAL: each for those at its edge switch alone."""
+    """IPv4 prefixes by next hop. `served`: there are edge servers; LOCAL: each for those at its edge switch alone."""
     routes = {f"{PUBLISHER_ADDRESS}/32": "up"}
     if switch.edge:
         routes |= {f"{receiver.address}/32": receiver.name for _, receiver in switch.all_below()}

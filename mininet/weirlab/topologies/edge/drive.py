@@ -43,7 +43,7 @@ PROGRAM = "p4/programs/edge.p4"
 LEAD_S = 1
 """Between the last program's start and the receivers'."""
 WATCH_MS = 1
-"""Interval of looks at a moving receiver's data, ..."""
+"""Interval of readings of a moving receiver's data, ..."""
 WATCH_S = 2.0
 """... so long before and after a move."""
 
@@ -78,7 +78,7 @@ class EdgeDrive(Programs):
 
     def switch(self, switch: Any) -> dict[str, Any]:
         """The parameters of a switch's node. Its queues are deep unless they have a rate: a burst of copies for many
-        ports must find room."""
+        ports must fit."""
         config = self.out / f"switch-{switch.name}.toml"
         config.write_text(deploy_config(self.tree, switch, self.spec))
         rated = queues_of(switch, self.spec)
@@ -122,7 +122,7 @@ class EdgeDrive(Programs):
             shown = json.loads(node.weir("p4", "show", *node.device_words(), "--counters", "--json"))
             packets = shown.get("names", {}).get("packets", {})
             self.lines.append({"k": "switch", "node": switch.name, "packets": packets})
-        self.stop()  # what a server reports is whole then
+        self.stop()  # a server's report is complete then
         for node, log in caches.items():
             self.lines.append({"k": "cache", "node": node, **cache_report(self.out / log)})
         if self.publisher_log:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weirlab.metrics.estimate import rounded
-from weirlab.topologies.edge.across import CROSS_METRICS, path_rtt_ms
+from weirlab.topologies.edge.cross_run_stats import CROSS_METRICS, path_rtt_ms
 from weirlab.topologies.edge.samples import Samples, read_samples
 from weirlab.topologies.edge.tree import AIR_RATE_DEVICE, cache_of, tree_of
 

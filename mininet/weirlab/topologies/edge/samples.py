@@ -3,7 +3,7 @@
 
 One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds (`k`):
 
-- `start`: the moment at which all receivers were told to fetch the file; exactly one.
+- `start`: the moment at which all receivers began to fetch the file; exactly one.
 - `link`: counts of a network interface since it was made: `node`, `device`, `sent_bytes`, `sent_packets`,
   `received_bytes`, `received_packets`, Ethernet headers included. Each has two lines, of the start and of the end. The
   device `air` of a broadcast segment has sent what crossed it.

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.edge import metrics as figures
@@ -45,13 +43,3 @@ class Edge(Topology):
         from weirlab.topologies.edge.report import page
 
         return page.asked_documents(folder, summary)
-
-    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
-        from weirlab.topologies.edge.report import page
-
-        page.print_table(folder, summary, console)
-
-    def page(self, folder: ResultsFolder, summary: Summary) -> str:
-        from weirlab.topologies.edge.report import page
-
-        return page.page(folder, summary)

@@ -39,7 +39,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Each switch with what makes frames for it.
+    /// Each switch with its maker of frames.
     pub fn new(switches: impl IntoIterator<Item = (Switch, Frame)>) -> Packets {
         Packets { switches: switches.into_iter().collect(), now_us: 0 }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stack of its own for what recurses along a program's nesting, so that the limits of [`crate::syntax::parser`] hold on any
-//! thread. The memory is only taken as far as it is used.
+//! A stack of its own for code that recurses along a program's nesting, so that the limits of [`crate::syntax::parser`]
+//! hold on any thread. The memory is only taken as far as it is used.
 
 const STACK_BYTES: usize = 1 << 30;
 

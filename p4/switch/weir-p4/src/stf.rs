@@ -46,7 +46,7 @@ struct Runner {
     sent: BTreeMap<u32, Vec<Vec<u8>>>,
     expected: BTreeMap<u32, Vec<String>>,
     any: BTreeSet<u32>,
-    /// `no_packet` was said: without any `expect`, nothing may come out.
+    /// `no_packet` was given: without any `expect`, nothing may come out.
     none_expected: bool,
     ports: BTreeSet<u32>,
     notes: Notes,

@@ -7,7 +7,7 @@ use std::io::{Error, ErrorKind, Result, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Bits of a folder's mode: others may write to it; they may not remove what is not theirs.
+/// Bits of a folder's mode: others may write to it; they may not remove others' files.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 

@@ -31,7 +31,7 @@ pub enum Level {
     Debug,
     /// Changes of ports, programs, limits
     Info,
-    /// Conditions that an operator should look at
+    /// Conditions that an operator should check
     Warn,
     /// Failures
     Error,
@@ -137,7 +137,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "grpc_server_with_client_auth")]
     pub grpc_rights: Option<PathBuf>,
 
-    /// Write a line for each change that controllers ask for, and for what is refused to them, to FILE (- for standard
+    /// Write a line for each change that controllers ask for, and for each rejected one, to FILE (- for standard
     /// error), as JSON
     #[arg(long, value_name = "FILE", conflicts_with = "no_grpc")]
     pub audit: Option<PathBuf>,

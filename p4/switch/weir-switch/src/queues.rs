@@ -15,7 +15,7 @@ const RATES_PPS: RangeInclusive<u64> = 1..=1_000_000_000;
 pub const GRAMMAR: &str = "PORT[.PRIORITY]:LIMIT[,LIMIT], where PORT is a number or `default`, and LIMIT is \
      rate=N{bit|kbit|mbit|gbit} (of the port's link), rate=Npps (of each queue), depth=Np or depth=N{B|kB|MB}";
 
-/// One setting; what it leaves out stays as it is.
+/// One setting; omitted limits stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSpec {
     /// As it was written.
@@ -151,7 +151,7 @@ pub fn check(specs: &[QueueSpec], ports: &[u32]) -> Result<(), String> {
 }
 
 /// Gives every queue BMv2's limits and then these, the more general ones first. `default` is about the ports that there
-/// are: what goes through the switch again by a port without an interface takes no time on a line.
+/// are: packets that go through the switch again by a port without an interface takes no time on a line.
 pub fn apply<T>(specs: &[QueueSpec], ports: &[u32], tm: &mut TrafficManager<T>, now_ns: u64) {
     let mut specs: Vec<_> = specs.iter().collect();
     specs.sort_by_key(|s| (s.port.is_some(), s.priority.is_some()));
@@ -169,7 +169,7 @@ pub fn apply<T>(specs: &[QueueSpec], ports: &[u32], tm: &mut TrafficManager<T>, 
 /// The largest file of limits.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads a file of limits. It must be a regular one: a pipe could keep whoever reads waiting for good.
+/// Reads a file of limits. It must be a regular one: a pipe could block the reader for ever.
 ///
 /// # Errors
 /// The file can't be read, or its first invalid line.

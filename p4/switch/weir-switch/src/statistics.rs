@@ -12,7 +12,7 @@ fn add(to: &mut Map<String, Value>, name: &str, count: Count) {
     to.insert(format!("{name}_bytes"), count.bytes.into());
 }
 
-/// All counters. `sent` counts what was given to an interface, `send_drops` what it did not take.
+/// All counters. `sent` counts the frames given to an interface, `send_drops` those that it rejected.
 pub fn report(device: &Device, ports: &mut Ports) -> Value {
     let mut queues = Vec::new();
     let mut no_priority = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A server on quinn that replaces its connection IDs at the pace it is told: `GET /bytes/N` over hq-interop. As servers
+//! A server on quinn that replaces its connection IDs at a given pace: `GET /bytes/N` over hq-interop. As servers
 //! behind load balancers do, and as a client with several paths must bear.
 
 use clap::Parser;

@@ -28,7 +28,7 @@ impl Truth {
     }
 }
 
-/// A setting: what is true in each round of each path.
+/// A setting: the true timing of each path in each round.
 pub struct World {
     pub name: String,
     pub truth: Vec<Vec<Truth>>,
@@ -250,7 +250,7 @@ pub fn worlds() -> Vec<World> {
     ]
 }
 
-/// Random means, deviations, losses and changes: what nothing was tuned to.
+/// Random means, deviations, losses and changes; nothing was tuned to them.
 pub fn random_world(seed: u64) -> World {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed_0bad);
     let log_uniform = |r: &mut fastrand::Rng, low: f64, high: f64| low * (high / low).powf(r.f64());

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 
-/// A choice, with what explains it.
+/// A choice, with its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// The path to take.
@@ -183,7 +183,7 @@ impl Chooser {
         }
     }
 
-    /// A path that failed and was said to be unusable was late only: it answered soon after. It is as if it had never
+    /// A path that failed and was reported as unusable was late only: it answered soon after. It is as if it had never
     /// failed, and usable.
     pub fn late(&mut self, path: PathId, now: Instant) {
         self.now = Some(now);

@@ -2,8 +2,8 @@
 //! Path selection for the next task (L. Tan et al., "Proactive Connection Migration", section 4).
 //!
 //! A task is one request on one stream; its completion time (TCT, Eq. 3) is what the strategies learn from. With
-//! `per_byte` they learn from TCT per byte (Eq. 4) instead, for tasks of mixed sizes. [`Chooser`] is told what happens
-//! and asked for the next path; it does no I/O, and the same seed and the same calls give the same choices.
+//! `per_byte` they learn from TCT per byte (Eq. 4) instead, for tasks of mixed sizes. [`Chooser`] receives events and
+//! asked for the next path; it does no I/O, and the same seed and the same calls give the same choices.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@
 //! chooser.finished(&sample, now + sample.tct);
 //! ```
 //!
-//! - [`Strategy`]: what decides; [`strategies`]: one file for each, and the table of their names;
+//! - [`Strategy`]: the decision; [`strategies`]: one file for each, and the table of their names;
 //! - [`models`]: the sliding window, Gaussian and lognormal estimates;
 //! - [`presets`]: weights by application;
 //! - [`regret`]: how a run is judged.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::path_id::PathId;
 
-/// Tasks of one run, judged against what was true of the paths. Times in ms.
+/// Tasks of one run, judged against the true state of the paths. Times in ms.
 #[derive(Debug, Clone, Default)]
 pub struct Regret {
     tasks: Vec<(PathId, f64)>,

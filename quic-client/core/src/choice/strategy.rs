@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Strategy`]: what a strategy of path choice has to do, and what it is told.
+//! [`Strategy`]: the interface of a strategy of path choice.
 
 use super::history::History;
 use super::models::Estimate;
@@ -33,8 +33,8 @@ pub struct Question<'a> {
 /// same seed and the same calls give the same choices. It need not heed failures: [`Chooser`](super::Chooser) leaves a
 /// path out for a while after a task failed on it.
 ///
-/// Only [`choose`](Strategy::choose) is required. [`Chooser`](super::Chooser) keeps the completion times of all tasks and
-/// hands them out as `history`. The other methods are events, and what is reported of the paths.
+/// Only [`choose`](Strategy::choose) is required. [`Chooser`](super::Chooser) keeps the completion times of all tasks
+/// and hands them out as `history`. The other methods are events, and reports on the paths.
 pub trait Strategy: Debug {
     /// The path for a task, one of `question.usable`, and the reason for it in a word or two.
     fn choose(&mut self, question: &Question<'_>, random: &mut fastrand::Rng) -> (PathId, &'static str);
@@ -55,7 +55,7 @@ pub trait Strategy: Debug {
         let _ = path;
     }
 
-    /// A path is gone: all that was learned of it is forgotten.
+    /// A path was removed: its statistics are dropped.
     fn remove(&mut self, path: PathId) {
         let _ = path;
     }
@@ -80,7 +80,7 @@ pub trait Strategy: Debug {
         let _ = path;
     }
 
-    /// A path that failed had only been late: what was known of it before still holds.
+    /// A path that failed had only been late: its earlier state still holds.
     fn late(&mut self, path: PathId) {
         let _ = path;
     }

@@ -247,7 +247,7 @@ fn weir_learns_what_a_move_costs() {
     assert!(moves <= 5, "{moves}");
 }
 
-/// A path of a round-trip time and a rate: what a download of so many bytes takes, slow start included, ms.
+/// A path of a round-trip time and a rate: time of a download of so many bytes, slow start included, in ms.
 fn transfer_ms(rtt_ms: f64, mbit_s: f64, bytes: u64) -> f64 {
     let rounds = (bytes as f64 / 12_000.0 + 1.0).log2().min((mbit_s * 1e3 * rtt_ms / 8.0 / 12_000.0 + 1.0).log2());
     rtt_ms * rounds.max(1.0) + bytes as f64 * 8.0 / (mbit_s * 1e3)
@@ -357,8 +357,8 @@ fn calls() -> impl proptest::strategy::Strategy<Value = Vec<Call>> {
 }
 
 proptest! {
-    /// Whatever is called in whatever order with whatever numbers: what is chosen is there and usable, something is
-    /// chosen if anything is usable, numbers stay finite, and asking for probes ends.
+    /// In any order of calls with any numbers: the chosen path is there and usable, something is chosen if anything is
+    /// usable, numbers stay finite, and asking for probes ends.
     #[test]
     fn sound_for_any_calls(
         calls in calls(),

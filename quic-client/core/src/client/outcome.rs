@@ -18,7 +18,7 @@ pub enum Outcome {
     Tls(String),
     /// Nothing heard for the idle timeout.
     Timeout(String),
-    /// The server does not serve what was asked for.
+    /// The server does not serve the resource.
     NotServed(String),
     /// The transfer ended before its end.
     Incomplete(String),
@@ -63,7 +63,7 @@ impl Outcome {
         }
     }
 
-    /// Adds what only the caller knows to the detail of a failed handshake.
+    /// Adds the caller's knowledge to the detail of a failed handshake.
     pub fn explain(&mut self, why: &str) {
         if let Outcome::Tls(detail) = self {
             *detail += why;

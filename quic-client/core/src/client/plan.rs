@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub struct Plan {
     /// Label of the flow.
     pub flow: u64,
-    /// Whether the requests tell the server that label.
+    /// Whether the requests send the server that label.
     pub tell_flow: bool,
     /// `host:port`, for the `:authority` header.
     pub authority: String,
@@ -53,7 +53,7 @@ impl Plan {
 
 /// Resources that the caller lends a session for one event-loop iteration.
 pub struct Means<'a> {
-    /// Room to read into.
+    /// Buffer to read into.
     pub scratch: &'a mut [u8],
     /// Where downloads go.
     pub body: &'a mut dyn Body,

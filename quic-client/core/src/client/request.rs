@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client's side of one request: what goes out and what comes back.
+//! The client's side of one request: request and answer.
 
 use super::body::Body;
 use super::outcome::Outcome;
@@ -40,7 +40,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request for `path`; `line` is what hq-interop sends first, and empty for HTTP/3.
+    /// A request for `path`; `line` is the first line of hq-interop, and empty for HTTP/3.
     pub fn new(action: Action, path: &str, line: Vec<u8>, max_bytes: Option<u64>) -> Self {
         let expected = match action {
             Action::Download => promised_bytes(path),
@@ -87,7 +87,7 @@ impl Request {
         if status == "200" {
             self.counts = all(b"server").any(|name| name == SERVER_NAME);
         } else {
-            // Not what the path names: nothing, a part, or another form of it.
+            // Not the resource of the path: nothing, a part, or another form of it.
             self.expected = None;
         }
         let mut lengths = all(b"content-length");
@@ -132,7 +132,7 @@ impl Request {
         }
     }
 
-    /// The stream ended. Returns whether the answer is what was promised.
+    /// The stream ended. Returns whether the answer is as long as announced.
     pub fn finished(&self, body: &mut dyn Body) -> Outcome {
         if !self.answered {
             return Outcome::Incomplete("malformed answer: it has no headers".to_owned());
@@ -171,7 +171,7 @@ impl Request {
         Outcome::Incomplete(format!("the server gave up the transfer (code {code:#x}) after {} bytes", self.bytes))
     }
 
-    /// Sends what is left of hq-interop's request line.
+    /// Sends the rest of hq-interop's request line.
     pub fn send_line(&mut self, conn: &mut Conn, stream: u64) -> Result<(), quiche::h3::Error> {
         use quiche::Error;
         while !self.line_left.is_empty() {
@@ -185,7 +185,7 @@ impl Request {
         Ok(())
     }
 
-    /// Sends as much of an upload as there is room for, `write` being the protocol's way. Gives the bytes written.
+    /// Sends as much of an upload as fits, `write` being the protocol's function. Gives the bytes written.
     pub fn upload(
         &mut self,
         conn: &mut Conn,

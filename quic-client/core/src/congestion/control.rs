@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`CongestionControl`]: what a congestion control decides, what it is told and what it is made for.
+//! [`CongestionControl`]: the interface of a congestion control.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ pub struct WayThere {
 pub struct Interval {
     /// Its end.
     pub now: Instant,
-    /// Its true length: at least what was asked for, more if the event loop had no turn in time.
+    /// Its true length: at least the requested one, more if the event loop had no turn in time.
     pub length: Duration,
     /// UDP payload of the packets made.
     pub sent_bytes: u64,
@@ -80,7 +80,7 @@ pub struct Interval {
     pub in_flight_bytes: u64,
     /// The most in flight at a time.
     pub most_in_flight_bytes: u64,
-    /// The congestion window in force at the end.
+    /// The congestion window at the end.
     pub window_bytes: u64,
     /// The pacing rate of the algorithm below at the end; `None` if it does not pace.
     pub pacing_rate_bytes_s: Option<u64>,
@@ -185,7 +185,7 @@ pub struct Decision {
     pub action: f64,
     /// Eq. 4's window.
     pub window_bytes: f64,
-    /// The window in force from now on.
+    /// The window from now on.
     pub used_bytes: u64,
     /// Holder that set the window.
     pub by: By,
@@ -193,8 +193,9 @@ pub struct Decision {
 
 /// Takes the place of a policy's network on one connection: for training from outside.
 pub trait Agent {
-    /// The mean of the action, -1 to 1; `None` while it is not known, and then the same is asked for again later. A number
-    /// that is not finite leaves the connection to the algorithm below for good. `now` is the time of the turn.
+    /// The mean of the action, -1 to 1; `None` while it is not known, and then the same is asked for again later. A
+    /// number that is not finite leaves the connection to the algorithm below for good. `now` is the time of the
+    /// event-loop iteration.
     fn act(&mut self, seen: &Seen, now: Instant) -> Option<f64>;
 }
 
@@ -216,10 +217,10 @@ pub struct Setup {
 /// It runs above one of quiche's algorithms, named in its row of [`CONTROLS`](super::CONTROLS), which decides all that
 /// the control does not: by default everything. Loss detection and probe timeouts are always quiche's.
 ///
-/// A control is pure: it does no I/O and reads no clock. Events are collected over a turn of the event loop and
-/// reported together, with the time of that turn, before the packets of the turn are made. So the new window holds for
-/// the very packets that the acknowledgements make room for. Nothing here can fail: what is out of range is brought
-/// into it, as said at each method.
+/// A control is pure: it does no I/O and reads no clock. Events are collected over an event-loop iteration and reported
+/// together, with its time, before its packets are made. So the new window holds for the very packets that the
+/// acknowledgements make room for. Nothing here can fail: values out of range are brought into it, as said at each
+/// method.
 ///
 /// ```
 /// use weir_core::congestion::{Acked, CongestionControl};
@@ -278,17 +279,17 @@ pub trait CongestionControl {
         let _ = samples;
     }
 
-    /// An interval is over. Called once the packets of the turn have left: what is computed here holds none of them up.
+    /// An interval is over. Called once the packets of the turn have left: the computation delays none of them.
     fn on_interval(&mut self, interval: &Interval) {
         let _ = interval;
     }
 
-    /// Whether what the control was told of the last interval is not decided yet. Until it is, no further interval ends.
+    /// Whether a decision on the last interval is pending. Until it is, no further interval ends.
     fn is_undecided(&self) -> bool {
         false
     }
 
-    /// Decides what is not decided yet, if that can be done by now. Called time and again until it is.
+    /// Makes a pending decision, if that can be done by now. Called time and again until it is.
     fn on_wait(&mut self, now: Instant) {
         let _ = now;
     }

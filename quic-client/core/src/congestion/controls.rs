@@ -18,7 +18,7 @@ pub struct ControlKind {
     pub algorithm: Algorithm,
     /// Makes one for a connection. Without a policy a control that learns leaves everything to the algorithm below.
     pub make: fn(&Setup, Option<Policy>) -> Box<dyn CongestionControl>,
-    /// It learns: what a weights file for it must be of.
+    /// It learns: the profile of its weights files.
     pub profile: Option<Profile>,
 }
 

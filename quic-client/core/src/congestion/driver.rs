@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Driver`]: puts a control's decisions in force on a quiche connection, and tells it what happens.
+//! [`Driver`]: applies a control's decisions to a quiche connection, and reports events to it.
 
 use super::control::{Acked, CongestionControl, Decision, Interval, Lost, RttSamples, Sent, WayThere};
 use quiche::hooks::{self, CongestionState, RttSample};
@@ -12,7 +12,7 @@ const LEAST_RATE_BYTES_S: u64 = 1200;
 /// Retry time of a control that can't decide yet, if nothing else happens.
 const WAIT: Duration = Duration::from_millis(1);
 
-/// Round-trip times of a turn or an interval.
+/// Round-trip times of an iteration or an interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct Samples {
     count: u32,
@@ -97,18 +97,18 @@ impl Running {
 
 /// One connection's congestion control at work.
 ///
-/// Every call of the connection's `recv`, `send` and `on_timeout` goes through it, because the window is in force only
-/// for the length of a call (see [`hooks::with_congestion_window`]).
+/// Every call of the connection's `recv`, `send` and `on_timeout` goes through it, because the window applies only for
+/// the length of a call (see [`hooks::with_congestion_window`]).
 pub struct Driver {
     control: Box<dyn CongestionControl>,
-    /// quiche's counts that the control was told of.
+    /// quiche's counts that were reported to the control.
     acked_bytes: u64,
     lost_bytes: u64,
     /// Measured since the last turn.
     rtt: Samples,
     /// `None` at rest.
     interval: Option<Running>,
-    /// An interval that is over, and that the control was not told of yet.
+    /// An interval that is over, and that was not reported to the control yet.
     ended: Option<Interval>,
     /// When a control that could not decide is asked again at the latest.
     ask_again: Option<Instant>,
@@ -140,7 +140,7 @@ impl Driver {
         }
     }
 
-    /// Runs `f` with the control's window and pacing in force.
+    /// Runs `f` with the control's window and pacing applied.
     pub fn in_force<T>(&self, quic: &mut quiche::Connection, f: impl FnOnce(&mut quiche::Connection) -> T) -> T {
         let least = || LEAST_WINDOW_PACKETS * quic.max_send_udp_payload_size();
         let window = self.control.window_bytes().map(|bytes| bytes.max(least()));
@@ -170,7 +170,8 @@ impl Driver {
         result
     }
 
-    /// Tells the control what came in since the last turn; to be called once a turn, before packets are made.
+    /// Reports arrivals since the last iteration to the control; to be called once an iteration, before packets are
+    /// made.
     pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
         // A decision that nobody asked for in time is made late, not never.
         if self.ended.is_some() {
@@ -245,8 +246,9 @@ impl Driver {
         self.interval = self.control.interval().map(|length| Running::new(now, length));
     }
 
-    /// Tells the control of an interval that is over, or asks again if it could not decide then, and gives what it decided,
-    /// if it records that. To be called once the packets of the turn have left, so that no decision holds them up.
+    /// Reports an interval that is over to the control, or asks again if it could not decide then, and returns its
+    /// decision, if it records that. To be called once the packets of the iteration have left, so that no decision
+    /// holds them up.
     pub fn decide(&mut self, now: Instant) -> Option<Decision> {
         let before = self.control.window_bytes();
         match self.ended.take() {
@@ -255,7 +257,7 @@ impl Driver {
             None => return None,
         }
         self.ask_again = self.control.is_undecided().then(|| now + WAIT);
-        // A window that has shrunk, or is the same, is in force soon enough.
+        // A window that has shrunk, or is the same, applies soon enough.
         let has_room = match (before, self.control.window_bytes()) {
             (Some(before), Some(after)) => before < after,
             (before, after) => before != after,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Congestion control: how much a connection may have in flight, and how fast it sends.
 //!
-//! - `control`: [`CongestionControl`], the trait, and the events that it is told;
+//! - `control`: [`CongestionControl`], the trait, and its events;
 //! - `controls`: [`CONTROLS`], the table of names, and quiche's own controls;
 //! - [`pbq`]: a control that learns;
 //! - `driver`: [`Driver`], which puts a control to work on a connection.

@@ -6,9 +6,9 @@ use quiche::hooks::Unacknowledged;
 /// Overhead of a piece: its entry in the stream's list, its allocation, and the entry of a packet that carries nothing
 /// else, each list with room for as much again.
 const PIECE_BYTES: u64 = 512;
-/// The largest piece that quiche makes of what is written.
+/// The largest piece that quiche makes of a write.
 const LARGEST_PIECE_BYTES: u64 = 4096;
-/// Pieces of a write beside full ones: what is left over, and the header of an HTTP/3 frame.
+/// Pieces of a write beside full ones: the rest, and the header of an HTTP/3 frame.
 const ODD_PIECES: u64 = 2;
 /// Less than this is not written because of the budget: it would only make small packets, and many pieces.
 const LEAST_WRITE_BYTES: u64 = 1200;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     proptest! {
-        // Whatever writes there are: what they cost is within what was allowed.
+        // The cost of any writes is within the allowance.
         #[test]
         fn writes_keep_to_it(memory in 0u64..10_000_000, writes in prop::collection::vec(1usize..100_000, 0..200)) {
             let mut allowance = Allowance::of(memory);

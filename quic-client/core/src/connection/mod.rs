@@ -26,9 +26,9 @@ pub const MAX_ANSWER_HEADERS_BYTES: u64 = 512 * 1024;
 
 /// Where finished datagrams go. The I/O shell collects them into batches.
 pub trait PacketSink {
-    /// Room for one datagram. It is the same room until the next `commit`.
+    /// Buffer for one datagram, the same until the next `commit`.
     fn slot(&mut self) -> &mut [u8];
-    /// The first `len` bytes of that room are a datagram, to be sent now.
+    /// The first `len` bytes of that buffer are a datagram, to be sent now.
     fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr);
 }
 
@@ -42,7 +42,7 @@ pub struct Conn {
     pub opened: Instant,
     /// When its handshake was done.
     pub established: Option<Instant>,
-    /// ECN marks on what was received.
+    /// ECN marks on received packets.
     pub ecn: EcnCounts,
     /// Smoothed RTT over the samples taken.
     pub rtt: RttSummary,
@@ -57,12 +57,12 @@ pub struct Conn {
     release: ReleaseQueue,
     whole: Wholeness,
     alpn: Option<Alpn>,
-    /// The server speaks no version of ours.
+    /// The server speaks none of our versions.
     no_version: bool,
 }
 
-/// Whether a sender waits until the congestion window has room for whole packets; decided at the first transfer, when
-/// the peer's limits are known.
+/// Whether a sender waits until the congestion window fits whole packets; decided at the first transfer, when the
+/// peer's limits are known.
 #[derive(Debug, PartialEq, Eq)]
 enum Wholeness {
     Undecided,
@@ -129,9 +129,9 @@ impl Conn {
     }
 
     /// Bytes that may be written to a stream now, framing included. These are fewer than quiche would take, if that
-    /// makes whole packets (see [`crate::connection::whole_packets`]); not with a pacing control, which must not be
-    /// told that data is lacking while its pacer holds packets back, and not with a peer whose flow control leaves no
-    /// room for it from the start.
+    /// makes whole packets (see [`crate::connection::whole_packets`]); not with a pacing control, which must not see a
+    /// lack of data while its pacer holds packets back, and not with a peer whose flow control leaves no room for it
+    /// from the start.
     fn room(&mut self, stream: u64) -> Result<usize, quiche::Error> {
         let capacity = self.quic.stream_capacity(stream)?;
         if self.whole == Wholeness::Undecided {
@@ -323,8 +323,8 @@ impl Conn {
         }
     }
 
-    /// Adds an event of ours to the connection's qlog, if it has one, with the present time: as quiche does for its own
-    /// events, so that times in the file never go back. The time of the decision is in `--events`.
+    /// Adds one of our events to the connection's qlog, if it has one, with the present time: as quiche does for its
+    /// own events, so that times in the file never go back. The time of the decision is in `--events`.
     pub fn log(&mut self, event: &Event) {
         if let Some(streamer) = self.quic.qlog_streamer() {
             let record = qlog::events::JsonEvent {
@@ -368,7 +368,7 @@ impl Conn {
     }
 }
 
-// quiche's `send` with the rule for windows in force, if there is one.
+// quiche's `send` with the rule for windows, if there is one.
 fn send(
     quic: &mut quiche::Connection,
     windows: &mut Option<Windows>,
@@ -380,7 +380,7 @@ fn send(
     }
 }
 
-/// Payload: what is sent is never looked at, and its place in the stream is what QUIC itself protects.
+/// Payload: its bytes are never looked at, and QUIC itself protects their order.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// Payload to be put on a stream.
@@ -392,7 +392,8 @@ pub struct Zeros {
     pub then_end: bool,
 }
 
-/// Puts as much of payload on a stream as it has room for, `write` being the protocol's way to do so. Gives the bytes written, and whether that was the end. A stream without room is no error.
+/// Puts as much of payload on a stream as fits, `write` being the protocol's way to do so. Gives the bytes written, and
+/// whether that was the end. A stream without room is no error.
 pub fn write_zeros<E: From<quiche::Error>>(
     conn: &mut Conn,
     stream: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Path MTU discovery (RFC 8899) of one connection: a path begins at 1200 bytes (RFC 9000 14.2), quiche probes upwards on
-//! the active path, and what is here takes it back where larger packets get lost (black holes, RFC 8899 4.3).
+//! Path MTU discovery (RFC 8899) of one connection: a path begins at 1200 bytes (RFC 9000 14.2), quiche probes upwards
+//! on the active path, and this module takes it back where larger packets get lost (black holes, RFC 8899 4.3).
 
 use quiche::hooks::{self, BASE_MTU_BYTES, PacketSizes};
 use std::net::SocketAddr;

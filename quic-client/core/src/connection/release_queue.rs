@@ -50,7 +50,7 @@ impl ReleaseQueue {
         self.queue.is_empty()
     }
 
-    /// Drops what waits (a closed connection sends nothing more).
+    /// Drops all waiting packets (a closed connection sends nothing more).
     pub fn clear(&mut self) {
         self.queue.clear();
     }

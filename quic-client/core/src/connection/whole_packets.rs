@@ -40,7 +40,7 @@ pub struct Losses {
 pub struct WholePackets {
     payload: u64,
     carries: u64,
-    /// Stream bytes handed over, or handed back by loss, less those sent: what quiche holds, or a little less.
+    /// Stream bytes handed over, or handed back by loss, less those sent: quiche's content, or a little less.
     held: i64,
     losses: Losses,
     window: Option<u64>,
@@ -76,8 +76,8 @@ impl WholePackets {
         self.held -= (doubtful * self.carries) as i64;
     }
 
-    /// Bytes to hand over now, `capacity` being what quiche would take: after an acknowledgement, its window. If the
-    /// peer's flow control leaves less than that, `window_room` is what the window has room for.
+    /// Bytes to hand over now, `capacity` being the bytes that quiche would take: after an acknowledgement, its window.
+    /// If the peer's flow control leaves less than that, `window_room` is what the window has room for.
     pub fn room(&mut self, capacity: usize, window_room: Option<usize>) -> usize {
         let room = window_room.map_or(capacity as u64 + self.written, |room| room as u64);
         let window = self.window.unwrap_or(0).max(room);
@@ -99,7 +99,7 @@ impl WholePackets {
         self.written += bytes;
     }
 
-    /// Packets to ask quiche for in this turn; `None`: as many as it has.
+    /// Packets to ask quiche for in this iteration; `None`: as many as it has.
     pub fn quota(&self) -> Option<u64> {
         let packets = self.window? / self.payload;
         (packets < MANY && !self.let_go).then_some(packets)
@@ -115,7 +115,7 @@ impl WholePackets {
         self.held = 0;
     }
 
-    /// A turn is over. `short`: the quota ran out, so frames may be waiting.
+    /// An iteration is over. `short`: the quota ran out, so frames may be waiting.
     pub fn end_turn(&mut self, short: bool, now: Instant, rtt: Duration) {
         self.window = None;
         self.written = 0;
@@ -128,7 +128,7 @@ impl WholePackets {
         self.waiting_until
     }
 
-    /// In this turn quiche sends as it likes: the waiting has ended, or its own timer requires a packet.
+    /// In this iteration quiche sends as it likes: the waiting has ended, or its own timer requires a packet.
     pub fn let_go(&mut self) {
         self.let_go = true;
     }
@@ -170,7 +170,7 @@ mod tests {
         w.end_turn(false, Instant::now(), Duration::ZERO);
         assert_eq!(w.room(2616, Some(15 * 1350 + 9)), 0);
         assert_eq!(w.quota(), Some(15));
-        // The limit is used up, and more of it in the same turn makes no more room.
+        // The limit is used up, and more of it in the same iteration makes no more room.
         assert_eq!((w.room(0, Some(15 * 1350 + 9)), w.quota()), (0, Some(15)));
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! On which path the server's answers arrive, compared with the path on which it is asked.
+//! On which path the server's answers arrive, compared with the path of the requests.
 //!
 //! A client that moves expects answers on the path it moved to (RFC 9000 9.3). Some servers stay on another path:
-//! picoquic sends to the address that last answered one of its challenges, whichever path it is asked on. From any
+//! picoquic sends to the address that last answered one of its challenges, whichever path requests come on. From any
 //! server, answers of the round trip before a move come over the old path; and a server that validates the new address
 //! first uses the old path for one more round trip. So a server is taken to be elsewhere when nothing came over the
 //! path in use for longer than that.
@@ -77,7 +77,7 @@ mod tests {
     }
 
     proptest! {
-        // Whatever arrives elsewhere: never while the path in use is heard at least once in three probe timeouts.
+        // With any arrivals elsewhere: never while the path in use is heard at least once in three probe timeouts.
         #[test]
         fn never_while_the_path_in_use_is_heard(steps in prop::collection::vec((0u32..4, 1u64..50, 0u64..140), 1..60)) {
             let mut now = Instant::now();

@@ -47,9 +47,9 @@ pub enum PathEvent {
 pub enum Switch {
     /// It is the active path.
     Already,
-    /// Done: what is sent from now on leaves there.
+    /// Done: packets sent from now on leave there.
     Done,
-    /// To be validated first; [`PathEvent::Switched`] or [`PathEvent::Failed`] will tell.
+    /// To be validated first; [`PathEvent::Switched`] or [`PathEvent::Failed`] will follow.
     Probing,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the path in use still works, and what is done when it does not.
+//! Whether the path in use still works, and the reaction when it does not.
 
 use super::Paths;
 use super::event::PathEvent;

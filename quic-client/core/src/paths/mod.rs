@@ -3,7 +3,7 @@
 //! still works.
 //!
 //! There is no I/O here. Addresses come from the caller. Packets come from quiche, which makes each for the right path;
-//! the `from` of its `SendInfo` names the socket to send it from. A turn of the caller is: datagrams into quiche,
+//! the `from` of its `SendInfo` names the socket to send it from. An iteration of the caller is: datagrams into quiche,
 //! [`Paths::poll`], requests (and with them [`Paths::switch`]), packets out, [`Paths::sent`].
 //!
 //! No path is used before it was validated (RFC 9000 8.2 and 9). The other paths are validated beforehand and kept
@@ -108,7 +108,8 @@ impl Paths {
         }
     }
 
-    /// Drops a path whose address is gone. If it is the active one the connection moves first, or as soon as it can.
+    /// Drops a path whose address was removed. If it is the active one the connection moves first, or as soon as it
+    /// can.
     pub fn remove(&mut self, path: PathId) {
         if let Some(e) = self.entry_mut(path) {
             e.leaving = true;
@@ -228,8 +229,8 @@ impl Paths {
         }
     }
 
-    /// Does what is due: after datagrams were received, and at the [`Paths::deadline`]. `new_cid` makes a connection ID
-    /// of ours with its reset token; packets to it must reach this connection from then on.
+    /// Handles all that is due: after datagrams were received, and at the [`Paths::deadline`]. `new_cid` makes a
+    /// connection ID of ours and its reset token; packets to it must reach this connection from then on.
     pub fn poll(
         &mut self,
         quic: &mut quiche::Connection,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One path: its addresses, its state, and what is recorded about it.
+//! One path: its addresses, its state, and its records.
 
 use super::probe::Probe;
 use crate::choice::PathId;
@@ -25,8 +25,8 @@ pub struct PathSpec {
 pub enum Standby {
     /// Beforehand, and again after a long silence.
     Validated,
-    /// At each switch, which then costs a round trip: for measuring what that costs. A path that failed is still tried
-    /// again without a switch, because nothing else would show that it works again.
+    /// At each switch, which then costs a round trip: for measuring that cost. A path that failed is still tried again
+    /// without a switch, because nothing else would show that it works again.
     Cold,
 }
 

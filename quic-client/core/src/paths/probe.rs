@@ -6,9 +6,10 @@
 //! answer is repeated here.
 //!
 //! A path's RTT is the time since the challenge that was answered; quiche knows which that is. If quiche had given that
-//! challenge up already, its answer looks like one to a later challenge, or like any other packet. Then the time counts
-//! from the first challenge, and the RTT known before is kept if it is longer. The result may be too long, but never
-//! too short (for the reason of RFC 6298 3, Karn's algorithm): with too short an RTT a working path would seem silent.
+//! challenge up already, its answer is taken for one to a later challenge, or like any other packet. Then the time
+//! counts from the first challenge, and the RTT known before is kept if it is longer. The result may be too long, but
+//! never too short (for the reason of RFC 6298 3, Karn's algorithm): with too short an RTT a working path would seem
+//! silent.
 //!
 //! quiche reports a validation only once per path: for a path validated before, the answer is seen in
 //! the count of packets that came in over it (a server sends nothing else there).
@@ -65,7 +66,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Begins. `rtt`: what is known of the path's. `timeouts`: quiche's count of them on the path. `before`: it was
+    /// Begins. `rtt`: the path's, where known. `timeouts`: quiche's count of them on the path. `before`: it was
     /// validated before.
     pub fn new(now: Instant, rtt: Option<Duration>, timeouts: usize, before: bool) -> Self {
         // RFC 9002 5.3: the first estimate of the deviation is half the RTT.

@@ -2,7 +2,7 @@
 //! Whether the active path still works, judged by how long it has been silent while an answer is due.
 //!
 //! The unit is the probe timeout (RFC 9002 6.2.1). After a silence of one of them a ping is sent, three times in case
-//! it is lost too; a silence of [`LOST_AFTER_QUARTERS`] quarters means that the path is gone. A takeover may cost three
+//! it is lost too; a silence of [`LOST_AFTER_QUARTERS`] quarters means that the path is dead. A takeover may cost three
 //! probe timeouts: the rest is left for the first packet on the new path. A server that is slow to answer still
 //! acknowledges pings, and an acknowledgement ends the silence.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Validation of paths (RFC 9000 8.2): when a path is validated, and what follows from success or failure.
+//! Validation of paths (RFC 9000 8.2): when a path is validated, and the effects of success or failure.
 
 use super::Paths;
 use super::event::{PathError, PathEvent};

@@ -47,7 +47,8 @@ pub enum Event {
         /// Payload still to come, where it is known.
         left_bytes: Option<u64>,
     },
-    /// The server keeps answering on another path than it is asked on; the connection follows it and stays for a while.
+    /// The server keeps answering on another path than that of the requests; the connection follows it and stays for a
+    /// while.
     #[serde(rename = "answers-elsewhere")]
     Elsewhere {
         /// The path in use until now.
@@ -56,7 +57,7 @@ pub enum Event {
         on: String,
     },
     /// A task's request is repeated on another stream: the connection moved, and the server answers but does not repeat
-    /// what was in flight on the path that was left.
+    /// the bytes in flight on the path that was left.
     #[serde(rename = "task-retry")]
     Retry {
         /// The task.
@@ -105,7 +106,7 @@ pub enum Event {
         stream: Option<u64>,
         /// The window now.
         window_bytes: u64,
-        /// The limit advertised, less the bytes received: what the peer may still send.
+        /// The limit advertised, less the bytes received: bytes that the peer may still send.
         promised_bytes: u64,
         /// Received so far.
         received_bytes: u64,
@@ -120,7 +121,7 @@ pub enum Event {
         action: f64,
         /// The window that this makes.
         window_bytes: f64,
-        /// The window in force.
+        /// The window.
         used_bytes: u64,
         /// Holder that set the window: [`crate::congestion::By::text`].
         by: String,
@@ -147,7 +148,7 @@ struct Line<'a> {
 }
 
 impl Event {
-    /// Of a decision what a reader of a connection's log wants; a trajectory has the rest.
+    /// Part of a decision for a reader of a connection's log; a trajectory has the rest.
     pub fn decision(decision: &Decision) -> Event {
         let Decision { ref seen, action, window_bytes, used_bytes, .. } = *decision;
         Event::Decision {
@@ -164,7 +165,7 @@ impl Event {
     /// The event as a line of JSON.
     ///
     /// # Errors
-    /// Only what `serde_json` reports, which for these types is nothing.
+    /// Only errors of `serde_json`, which these types never cause.
     pub fn line(&self, t_us: u64, flow: Option<u64>) -> Result<String, serde_json::Error> {
         serde_json::to_string(&Line { event: self, t_us, flow })
     }

@@ -38,7 +38,7 @@ impl EcnCounts {
     }
 }
 
-/// State of one flow at one time. Cumulative unless said otherwise.
+/// State of one flow at one time. Cumulative unless noted otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlowSample {
     /// Always `flow`.
@@ -136,7 +136,7 @@ impl Timebase {
         }
     }
 
-    /// The moment of these microseconds; the anchor's where the clock can't tell.
+    /// The moment of these microseconds; the anchor's where the clock has none.
     pub fn at(&self, us: u64) -> Instant {
         let later = us.checked_sub(self.anchor_us).map(Duration::from_micros);
         let at = match later {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The trajectory file of a connection: what a congestion control that learns saw and did, for its trainer
+//! The trajectory file of a connection: inputs and actions of a congestion control that learns, for its trainer
 //! (docs/design/pbq-weights-format.md, "The trajectory file"). A number that is not finite is written as `null`.
 
 use super::samples::{Side, Timebase};
@@ -94,7 +94,7 @@ struct End<'a> {
 /// The first line.
 ///
 /// # Errors
-/// Only what `serde_json` reports, which for these types is nothing. The same for the other lines.
+/// Only errors of `serde_json`, which these types never cause. The same for the other lines.
 pub fn head(weights: &Weights, setup: &Setup, side: Side) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Head {
         k: "trajectory",

@@ -24,7 +24,7 @@ pub struct Invariants<'a> {
 }
 
 impl<'a> Invariants<'a> {
-    /// Reads them; `None` for a short header, and for what is cut off.
+    /// Reads them; `None` for a short header, and for a truncated packet.
     pub fn read(bytes: &'a [u8]) -> Option<Invariants<'a>> {
         let (first, rest) = bytes.split_first()?;
         if first & 0x80 == 0 {
@@ -56,7 +56,7 @@ pub enum RetryPolicy {
     Never,
 }
 
-/// Bounds on what clients can make a server keep.
+/// Bounds on the state that clients can make a server keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// When to ask for the address first.
@@ -77,7 +77,7 @@ pub enum Verdict {
     Accept,
     /// It is asked to show that its address is its own.
     Retry,
-    /// It is told that there are too many connections.
+    /// It is rejected: there are too many connections.
     Refuse,
     /// No answer.
     Drop,
@@ -199,7 +199,7 @@ impl Admission {
         self.unvalidated = self.unvalidated.saturating_sub(1);
     }
 
-    /// A connection is gone. `validated`: its address was, by now.
+    /// A connection has ended. `validated`: its address was, by now.
     pub fn closed(&mut self, source: Source, validated: bool) {
         self.connections = self.connections.saturating_sub(1);
         if !validated {
@@ -307,7 +307,7 @@ mod tests {
             }
         }
 
-        // Whatever comes and goes, in whatever order: no bound is passed, and what went leaves nothing behind.
+        // In any order of arrivals and departures no bound is passed, and nothing is left behind.
         #[test]
         fn bounds_hold(steps in prop::collection::vec((any::<bool>(), 0u8..4, any::<bool>(), 0u64..400), 0..300)) {
             let mut now = Instant::now();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's side: [`Session`], one connection and the requests on it, and [`admission`], which clients the server
-//! keeps state for. [`send_memory`]: how much of what it sends it keeps until it is acknowledged; [`receive_memory`]: how
-//! much of what it receives until it can be read.
+//! keeps state for. [`send_memory`]: its limit of sent data until it is acknowledged; [`receive_memory`]: its limit of
+//! received data.
 
 pub mod admission;
 mod bursts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A budget of memory, over all connections, for what clients send ahead of what can be read.
+//! A budget of memory, over all connections, for data that clients send ahead of the readable part.
 //!
 //! Data behind a gap is kept until the gap is filled. Flow control bounds its bytes, on each connection. But a piece of
 //! one byte takes as much memory as [`PIECE_BYTES`], and a client decides how long its gaps stay. So the budget counts
@@ -21,8 +21,8 @@ pub const HOLD: Duration = Duration::from_secs(2);
 /// Upper bound of memory per byte of a datagram, about: a large piece that fills many gaps of one byte makes a piece of
 /// each second byte.
 const MOST_PER_BYTE: u64 = PIECE_BYTES / 2;
-/// Parts of the budget: what is free after connections gave way, what may be added between two looks, and what a
-/// connection may hold of an equal part without being asked.
+/// Parts of the budget: free after connections were closed, addable between two looks, and held by a connection of an
+/// equal part without being asked.
 const EIGHTH: u64 = 8;
 
 /// Memory cost of unread data, in bytes. `frames_bytes`: of frames or lines that have not come whole.
@@ -59,7 +59,7 @@ pub struct ReceiveMemory {
     used_bytes: u64,
     /// Connections that hold something.
     holders: u64,
-    /// Bytes of datagrams since the last look.
+    /// Bytes of datagrams since the last check.
     unseen_bytes: u64,
 }
 
@@ -69,8 +69,8 @@ impl ReceiveMemory {
         ReceiveMemory { budget_bytes, used_bytes: 0, holders: 0, unseen_bytes: 0 }
     }
 
-    /// Notes that a datagram came. Whether all connections that something came for are to be looked at now: what came since
-    /// the last look could have become an eighth of the budget.
+    /// Notes that a datagram came. Whether all connections with arrivals are to be checked now: arrivals since the last
+    /// check could have become an eighth of the budget.
     pub fn came(&mut self, bytes: usize) -> bool {
         self.unseen_bytes += bytes as u64;
         self.unseen_bytes * MOST_PER_BYTE >= self.budget_bytes / EIGHTH
@@ -81,7 +81,7 @@ impl ReceiveMemory {
         self.unseen_bytes = 0;
     }
 
-    /// Notes what a connection holds now ([`cost_bytes`]), `read_bytes` being the payload read on it so far.
+    /// Notes a connection's memory now ([`cost_bytes`]), `read_bytes` being the payload read on it so far.
     pub fn update(&mut self, part: &mut Part, memory_bytes: u64, read_bytes: u64, now: Instant) {
         self.used_bytes = self.used_bytes - part.memory_bytes + memory_bytes;
         self.holders = self.holders + u64::from(memory_bytes > 0) - u64::from(part.memory_bytes > 0);
@@ -90,7 +90,7 @@ impl ReceiveMemory {
         part.mark = stays.or((memory_bytes > 0).then_some(Mark { at: now, memory_bytes, read_bytes }));
     }
 
-    /// A connection is gone, with what it held.
+    /// A connection has ended; its memory is free.
     pub fn gone(&mut self, part: &mut Part) {
         let part = std::mem::take(part);
         self.used_bytes -= part.memory_bytes;
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((memory.used_bytes, memory.holders, part), (0, 0, Part::default()));
     }
 
-    // Two hundred that hold what they have a long time, and one that has lost a packet.
+    // Two hundred that hold their memory a long time, and one that has lost a packet.
     #[test]
     fn who_only_holds_goes_before_who_reads() {
         let (mut memory, start) = (ReceiveMemory::new(BUDGET), Instant::now());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        // The sums fit in any order of holding, reading and closing. After the selected connections have gone the sum
+        // The sums fit in any order of holding, reading and closing. After the selected connections have ended the sum
         // is below the budget; none of them had little, and none that reads was selected while another one that only
         // holds was not.
         #[test]

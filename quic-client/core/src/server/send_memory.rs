@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A budget of memory, over all connections, for what was written and is not acknowledged yet.
+//! A budget of memory, over all connections, for data that were written and are not acknowledged yet.
 //!
 //! A client that asks for much and acknowledges nothing makes the server keep unacknowledged data, up to the client's
 //! windows. So each connection may hold [`ALWAYS_BYTES`], and beyond that half of what the others leave of the budget:
@@ -7,9 +7,9 @@
 //! thresholds: Choudhury & Hahne, IEEE/ACM Trans. Networking 6(2), 1998). Writes over the limit wait; nothing is taken
 //! back.
 //!
-//! Thresholds shrink as queues fill, but what was handed out before stays until it is acknowledged. So where a connection
-//! has to wait although it holds less than an equal part, the one gives way that holds most of those that only hold: more
-//! than an equal part, of which less was acknowledged in [`HOLD`] than it held then.
+//! Thresholds shrink as queues fill, but bytes handed out before stay until it is acknowledged. So where a connection
+//! has to wait although it holds less than an equal part, the one gives way that holds most of those that only hold:
+//! more than an equal part, of which less was acknowledged in [`HOLD`] than it held then.
 
 use crate::connection::{Allowance, cost_bytes};
 use quiche::hooks::Unacknowledged;
@@ -42,7 +42,7 @@ struct Mark {
 }
 
 impl Share {
-    /// Judges whether it only holds what it has, `acked_bytes` being the bytes of all packets acknowledged so far.
+    /// Judges whether it only holds its memory, `acked_bytes` being the bytes of all packets acknowledged so far.
     pub fn judge(&mut self, acked_bytes: u64, now: Instant) {
         if let Some(mark) = self.mark {
             let moves = acked_bytes - mark.acked_bytes >= mark.held_bytes;
@@ -79,8 +79,8 @@ impl SendMemory {
         Allowance::of((others_leave / 2).max(ALWAYS_BYTES).saturating_sub(share.memory_bytes))
     }
 
-    /// Notes what a connection holds now. `acked_bytes` is as in [`Share::judge`]; `short`: it would have written more
-    /// if it had been allowed to.
+    /// Notes a connection's memory now. `acked_bytes` is as in [`Share::judge`]; `short`: it would have written more if
+    /// it had been allowed to.
     pub fn update(&mut self, share: &mut Share, held: Unacknowledged, acked_bytes: u64, short: bool, now: Instant) {
         let memory_bytes = cost_bytes(held);
         self.used_bytes = self.used_bytes - share.memory_bytes + memory_bytes;
@@ -90,7 +90,7 @@ impl SendMemory {
         self.in_need |= short && !share.only_holds && memory_bytes < self.equal_part_bytes();
     }
 
-    /// A connection is gone, with what it held.
+    /// A connection has ended; its memory is free.
     pub fn gone(&mut self, share: &Share) {
         self.used_bytes -= share.memory_bytes;
         self.holders -= u64::from(share.memory_bytes > 0);

@@ -57,7 +57,7 @@ pub enum CidChange {
 
 /// A request being served.
 struct Work {
-    /// HTTP/3: the response's headers, until there was room for them: quiche writes them whole or not at all.
+    /// HTTP/3: the response's headers, until they fit: quiche writes them whole or not at all.
     head: Option<Vec<quiche::h3::Header>>,
     task: Task,
 }
@@ -114,7 +114,7 @@ impl Session {
         self.conn.recv(bytes, tos, info);
     }
 
-    /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into.
+    /// Handles all that is due after packets arrived or a timer fired. `scratch` is a buffer to read into.
     pub fn advance(&mut self, now: Instant, scratch: &mut [u8]) {
         if self.conn.quic.is_closed() || self.conn.quic.is_draining() {
             return;
@@ -129,7 +129,7 @@ impl Session {
         if let Err(e) = result {
             self.conn.close(0x102, &format!("request failed: {e}"));
         }
-        // A client that acknowledges nothing costs no wake-ups either: what arrives from it brings the next look.
+        // A client that acknowledges nothing costs no wake-ups either: packets from it bring the next check.
         let quic = &self.conn.quic;
         let window = quic.path_stats().find(|path| path.active).map_or(0, |path| path.cwnd as u64);
         let full = hooks::in_flight_bytes(quic) + PACKET_BYTES > window;
@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// Gives the client as many connection IDs as both sides allow, so that it can migrate, and new ones for those it
-    /// retired. `make` makes one with its reset token; `changed` learns what packets are to be routed here.
+    /// retired. `make` makes one with its reset token; `changed` is given the IDs of packets for this connection.
     pub fn exchange_cids<E>(
         &mut self,
         mut make: impl FnMut() -> Result<(quiche::ConnectionId<'static>, u128), E>,
@@ -182,7 +182,7 @@ impl Session {
         cost_bytes(hooks::unread(&self.conn.quic), frames_bytes + lines.sum::<u64>())
     }
 
-    /// Closes the connection and drops what is unread, and with it all requests.
+    /// Closes the connection and drops unread data, and with it all requests.
     pub fn give_up(&mut self, code: u64, reason: &str) {
         self.conn.close(code, reason);
         self.conn.h3 = None;
@@ -259,7 +259,7 @@ impl Session {
             }
         }
         if let Some(last) = self.last_request.filter(|_| self.owes_goaway) {
-            // Blocked: there is no room on the control stream yet.
+            // Blocked: the control stream is full.
             self.owes_goaway = h3.send_goaway(&mut self.conn.quic, last).is_err();
         }
         let (conn, bytes) = (&mut self.conn, &mut self.bytes);
@@ -423,8 +423,7 @@ fn write_head(
     Ok(())
 }
 
-// Writes as much of a task as it has room for, `write` being HTTP/3's or the plain stream's way; true when all is
-// written.
+// Writes as much of a task as fits, `write` being HTTP/3's or the plain stream's function; true when all is written.
 fn write_task<E: From<quiche::Error>>(
     conn: &mut Conn,
     id: u64,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One memory budget over all connections of a process.
 //!
-//! A peer can make us hold as many bytes as the advertised limit less what the application has read: bytes that wait
-//! for a missing one, and bytes that may still come. A limit can't be taken back (RFC 9000 4.1), only used up, so it is
-//! counted when it is advertised: each connection has a reservation, at least its window and at least what its limit
-//! leaves, and the sum of reservations never passes the budget.
+//! A peer can make us hold as many bytes as the advertised limit less the bytes that the application has read: bytes
+//! that wait for a missing one, and bytes that may still come. A limit can't be taken back (RFC 9000 4.1), only used
+//! up, so it is counted when it is advertised: each connection has a reservation, at least its window and at least what
+//! its limit leaves, and the sum of reservations never passes the budget.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub const LEAST_BYTES: u64 = 16 * 1024;
 /// A budget that connections share.
 pub type SharedBudget = Rc<RefCell<Budget>>;
 
-/// No room for another connection.
+/// The budget has no window for another connection.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "the memory budget of {budget_bytes} bytes has {free_bytes} left beside {connections} connections, and a \
@@ -133,7 +133,7 @@ impl Budget {
         granted
     }
 
-    /// Records what is promised to the peer of connection `id` now: its limit less what was received.
+    /// Records the promise to the peer of connection `id` now: its limit less the received bytes.
     pub fn promise(&mut self, id: u64, promised_bytes: u64) {
         let Some(share) = self.shares.get_mut(&id) else { return };
         self.promised_bytes = self.promised_bytes - share.promised_bytes + promised_bytes;
@@ -189,7 +189,7 @@ mod tests {
     fn a_short_budget_is_shared_equally() {
         let mut budget = Budget::new(800 * KIB);
         let (a, _) = budget.open(16 * KIB).unwrap();
-        // Alone, all but what is kept for newcomers.
+        // Alone, all but the part kept for newcomers.
         assert_eq!(budget.grant(a, 10_000 * KIB, 16 * KIB), 700 * KIB);
         let (b, _) = budget.open(16 * KIB).unwrap();
         // Nothing to be had beyond its start: `a` holds it. So `b` is hungry, and `a` gets its share of a half.

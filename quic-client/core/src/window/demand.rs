@@ -24,7 +24,7 @@ const PARTS: u32 = 16;
 pub struct Demand {
     // Time and bytes received by then; the first is at least two round trips old, as far as there is such a time.
     seen: VecDeque<(Instant, u64)>,
-    // Growth by time: what is no less than any that came after it.
+    // Growth by time: each is no less than any after it.
     growth: VecDeque<(Instant, f64)>,
     // Highest steady demand seen, fading.
     memory_bytes: f64,

@@ -21,12 +21,12 @@
 //! `window = bytes waiting for a missing one + bytes expected in the next round trip`
 //!
 //! and some slack, but of a connection never more than a sender can use that doubles what it has sent so far. A rule
-//! that is asked only when half of the window is gone is always behind such a sender, by whatever factor it multiplies:
-//! hence [`Windows::turn`], which asks in each turn of the event loop, from the first packet on. A stream that starts
-//! on a connection whose rate is known gets its equal part of that at once, in the flight that carries the request.
-//! If a sender is found to have waited for a limit (an RTT estimated too short), the window is doubled for a while; a
-//! demand that is no longer there is forgotten by half each second. Windows only shrink as far as they are used up:
-//! a limit once advertised stays (RFC 9000 4.1).
+//! that is asked only when half of the window is used up is always behind such a sender, by whatever factor it
+//! multiplies: hence [`Windows::turn`], which asks in each event-loop iteration, from the first packet on. A stream
+//! that starts on a connection whose rate is known gets its equal part of that at once, in the flight that carries the
+//! request. If a sender is found to have waited for a limit (an RTT estimated too short), the window is doubled for a
+//! while; a demand that is no longer there is forgotten by half each second. Windows only shrink as far as they are
+//! used up: a limit once advertised stays (RFC 9000 4.1).
 //!
 //! Memory comes out of one [`Budget`] for all connections of the process, which is never exceeded: see [`budget`].
 //! While a connection gets less than it wants, its streams' windows are equal parts of its own.
@@ -150,14 +150,13 @@ pub struct WindowStep {
     pub scope: Scope,
     /// The window from then on.
     pub window_bytes: u64,
-    /// The new limit less what was received: what may still come.
+    /// The new limit less the received bytes: the bytes that may still come.
     pub promised_bytes: u64,
     /// Received bytes, to the highest offset.
     pub received_bytes: u64,
 }
 
-/// One connection's windows: the rule in force and its state. The connection has its part of the budget until this is
-/// dropped.
+/// One connection's windows: the rule and its state. The connection has its part of the budget until this is dropped.
 #[derive(Debug)]
 pub struct Windows {
     kind: WindowKind,
@@ -258,8 +257,8 @@ impl Windows {
         }
     }
 
-    /// To be called in each turn of the event loop, after reading and before [`Windows::send`]: sees which streams
-    /// there are and lets the rule open windows before half of them is used.
+    /// To be called in each event-loop iteration, after reading and before [`Windows::send`]: sees which streams there
+    /// are and lets the rule open windows before half of them is used.
     pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
         // Requests are streams 0, 4, 8 and so on, opened in this order (RFC 9000 2.1); a server sees a later one first
         // if packets change places, and then learns of the others by their updates.
@@ -280,7 +279,7 @@ impl Windows {
         }
     }
 
-    /// [`quiche::Connection::send`] with this rule in force. Every call of it must be made here.
+    /// [`quiche::Connection::send`] with this rule. Every call of it must be made here.
     pub fn send(
         &mut self,
         quic: &mut quiche::Connection,
@@ -292,7 +291,7 @@ impl Windows {
         result
     }
 
-    /// Tells the budget what is promised now: the connection's limit less what was received.
+    /// Reports the present promise to the budget: the connection's limit less the received bytes.
     pub fn promised(&mut self, promised_bytes: u64) {
         self.budget.borrow_mut().promise(self.share, promised_bytes);
     }
@@ -337,7 +336,7 @@ impl Windows {
         let (want, part) = match u.scope {
             Scope::Connection => {
                 self.conn_demand_bytes = self.conn.observe(u.now, u.received_bytes, u.rtt);
-                // A sender at most doubles what it has sent, in each round trip, whatever the estimates say.
+                // A sender at most doubles its sent bytes, in each round trip, whatever the estimates say.
                 let most = (u.received_bytes + FIRST_FLIGHT_BYTES) as f64 * self.conn.gain();
                 self.conn_demand_bytes = self.conn_demand_bytes.min(most as u64);
                 let want = with_slack(u.scope, held + self.conn_demand_bytes).min(held + most as u64);

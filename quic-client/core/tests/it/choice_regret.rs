@@ -33,13 +33,13 @@ fn weir_is_below_both_psa_variants_in_every_setting_where_paths_differ() {
 #[test]
 fn weir_is_not_worse_by_more_than_luck_where_paths_do_not_differ() {
     let by_name = |name: &str| worlds().into_iter().find(|w| w.name == name).expect("a setting of that name");
-    // Equal paths have no wrong choice; what is left of the regret is the noise of a thousand tasks. Moving costs
-    // nothing here, so all strategies come out the same up to that noise: 3 ms of deviation x sqrt(1000) = 95 ms a run,
-    // a third of it over ten seeds.
+    // Equal paths have no wrong choice; the rest of the regret is the noise of a thousand tasks. Moving costs nothing
+    // here, so all strategies come out the same up to that noise: 3 ms of deviation x sqrt(1000) = 95 ms a run, a third
+    // of it over ten seeds.
     let equal = by_name("two equal paths");
     let weir = regret(&equal, "weir", 10);
     // Without noise a strategy that happens to begin on the path to which nothing happens has no regret at all. OPS
-    // does not stay by luck: it looks about, as weir does.
+    // does not stay by luck: it explores, as weir does.
     let fig13 = by_name("fig 13, no noise");
     let quiet = regret(&fig13, "weir", 10);
     let ops = regret(&fig13, "ops", 10);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Virtual time for one test thread. quiche reads the monotonic clock by itself, so the function under `Instant::now`
-//! is replaced, as in `weir-io`'s clock; here the time is what the simulation says, and only in its own thread.
+//! is replaced, as in `weir-io`'s clock; here the simulation sets the time, and only in its own thread.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

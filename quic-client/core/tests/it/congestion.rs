@@ -137,7 +137,7 @@ fn intervals_add_up_to_what_happened() {
     assert!(middle.rtt.is_some_and(|rtt| rtt.mean > 100 * MS) && middle.loss_share() < 1.0, "{middle:?}");
 }
 
-/// Notes what it is told of each path that becomes the active one.
+/// Notes the reports on each path that becomes the active one.
 struct PathByPath(Rc<RefCell<Vec<Told>>>);
 
 impl CongestionControl for PathByPath {

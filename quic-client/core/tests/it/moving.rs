@@ -88,7 +88,7 @@ fn other_strategies_stay_as_they_are() {
     assert!(seen.moves().is_empty() && seen.happened("switched").is_empty(), "{:?}", seen.events);
 }
 
-// quiche as it is: what a move leaves in flight and is lost there is never sent again.
+// quiche as it is: a packet that a move leaves in flight and that is lost there is never sent again.
 #[test]
 fn a_server_that_sends_nothing_again_is_no_reason_to_begin_anew() {
     let links = vec![link(10, 4.0), link(20, 25.0)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client's session over two paths to a server's session, in virtual time: what a path that falls silent under a task
-//! means to the choice of paths.
+//! A client's session over two paths to a server's session, in virtual time: effect on path choice of a path that falls
+//! silent under a task.
 
 use crate::clock;
 
@@ -81,7 +81,7 @@ impl PacketSink for Out {
     }
 }
 
-/// Runs tasks of 5 kB, one each [`INTERVAL`] from one second on. `extra` is what the first path adds to the delay of a
+/// Runs tasks of 5 kB, one each [`INTERVAL`] from one second on. `extra` is the first path's additional delay of a
 /// datagram sent so long after the start; `None`: it is lost.
 fn run(strategy: &str, tasks: u64, extra: impl Fn(Duration) -> Option<Duration>) -> Vec<Event> {
     let start = clock::start();

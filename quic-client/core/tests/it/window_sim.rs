@@ -122,7 +122,7 @@ enum Event {
     Ack(u64, u64, Vec<u64>),
 }
 
-/// A transfer of `bytes` over `streams` streams; `weir` tells that the rule is to be asked in each turn.
+/// A transfer of `bytes` over `streams` streams; `weir`: the rule is asked in each iteration.
 pub fn transfer(link: Link, rule: Windows, weir: bool, streams: usize, bytes: u64, start: Instant) -> Outcome {
     transfer_believing(link, 1.0, rule, weir, streams, bytes, start)
 }
@@ -181,7 +181,7 @@ pub fn transfer_believing(
         queue.push(Reverse((at, number, event)));
     };
     loop {
-        // The sender sends what it may.
+        // The sender sends as much as it may.
         let mut starved = false;
         while cwnd >= in_flight + PACKET_BYTES {
             let room = |n: usize| left[n].min(limits[n] - sent[n]).min(limit - sent_total);

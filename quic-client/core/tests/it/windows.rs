@@ -85,7 +85,7 @@ fn weir_never_holds_a_sender_back_and_promises_less() {
             let what = format!("{name}, {bytes} bytes");
             assert!(fast.time <= double.time, "{what}: {fast:?} {double:?}");
             assert!(weir.time <= fast.time, "{what}: {weir:?} {fast:?}");
-            // Up to here the streams' bound of 1 MiB allows what the link can carry.
+            // Up to here the streams' bound of 1 MiB allows the link's rate.
             if bytes <= 5_000_000 {
                 assert!(weir.held_back < link.rtt / 16, "{what}: {weir:?}");
             }
@@ -137,7 +137,7 @@ fn weir_shrinks_with_the_rate() {
     assert!(after <= at_1, "{after} of {at_1}");
 }
 
-// An RTT that is believed to be half of what it is must not hold the rate down for good.
+// An RTT that is believed to be half of the true one must not hold the rate down for good.
 #[test]
 fn weir_recovers_from_an_rtt_too_short() {
     let link = Link { rate_bit_s: 50_000_000, rtt: Duration::from_millis(200), buffer_bytes: 300_000 };
@@ -155,7 +155,7 @@ enum Step {
     /// Connection, stream, bytes arriving, of which this many are read.
     Receive(usize, u64, u64, u64),
     Turn(usize),
-    /// An update whose frame was lost is told again, as quiche does: at the window then in force.
+    /// An update whose frame was lost is repeated, as quiche does: at the present window.
     Again(usize),
     Wait(u64),
 }
@@ -172,14 +172,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-// A lost MAX_DATA is told again with the next packet (`should_send_max_data` in quiche's lib.rs): after an update that
-// is due, and without asking if none is.
+// A lost MAX_DATA is repeated with the next packet (`should_send_max_data` in quiche's lib.rs): after an update that is
+// due, and without asking if none is.
 fn again(conn: &mut Flow, streams: &mut [Flow], rule: &mut Windows, now: Instant, rtt: Duration) {
     update(conn, streams, rule, now, rtt);
     conn.commit(now);
 }
 
-// A limit told again unasked is no more than was granted, also near the bound of the window.
+// A limit repeated unasked is no more than was granted, also near the bound of the window.
 #[test]
 fn a_limit_told_again_keeps_to_the_budget() {
     let (limit, rtt) = (6 * MIB, Duration::from_millis(100));
@@ -248,7 +248,7 @@ proptest! {
                 Step::Receive(n, s, bytes, read) if n < peers.len() => {
                     let p = &mut peers[n];
                     let flow = &mut p.streams[s as usize];
-                    // A peer that keeps to its limits, and an application that reads what it likes.
+                    // A peer that keeps to its limits, and an application that reads as it likes.
                     let bytes = bytes.min(p.conn.max_data - p.conn.received).min(flow.max_data - flow.received);
                     flow.received += bytes;
                     p.conn.received += bytes;

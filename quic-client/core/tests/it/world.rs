@@ -45,7 +45,7 @@ pub struct World {
     pub strategy: &'static str,
     /// From one time on the server sends all but what validates a path to this path's address.
     pub stays: Option<(usize, Duration)>,
-    /// The server sends again what was in flight on a path that was left.
+    /// The server sends again the data in flight on a path that was left.
     pub resend: bool,
     /// The sender's congestion control.
     pub control: Rc<dyn Fn() -> Box<dyn CongestionControl>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A session whose path dies under a download, against a server that does not send again what was in flight there.
+//! A session whose path dies under a download, against a server that does not send again the data in flight there.
 
 use crate::pair::{advance_to, config, server_addr};
 use quiche::ConnectionId;

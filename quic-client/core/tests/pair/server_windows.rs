@@ -18,11 +18,11 @@ struct WindowLimits {
     stream: u64,
 }
 
-/// RFC 9114 6.2: what the streams of HTTP/3 itself are to be given.
+/// RFC 9114 6.2: windows of HTTP/3's own streams.
 const UNI_BYTES: u64 = 1024;
 const DELAY: Duration = Duration::from_millis(5);
 
-/// Asks for `sizes` all at once, gives `uploads`, and says what came on each stream; all streams must end well.
+/// Asks for `sizes` all at once, gives `uploads`, and returns each stream's data; all streams must end well.
 fn ask(alpn: Alpn, limits: WindowLimits, sizes: &[u64], uploads: &[usize]) -> BTreeMap<u64, Vec<u8>> {
     let mut ours = config();
     ours.set_application_protos(&[alpn.wire()]).unwrap();

@@ -155,7 +155,7 @@ fn steps_say_what_is_promised() {
     assert!(conn().is_sorted_by_key(|s| s.received_bytes));
 }
 
-// Updates that are lost are told again without asking the rule; near the bound of the window too.
+// Updates that are lost are repeated without asking the rule; near the bound of the window too.
 #[test]
 fn lost_updates_keep_to_the_budget() {
     const BUDGET: u64 = 6 * MIB;

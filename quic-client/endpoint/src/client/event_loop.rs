@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event loop of the client: one wait per turn for sockets, signals, interfaces and timers; then every flow that
-//! something happened to is served.
+//! The event loop of the client: one wait per iteration for sockets, signals, interfaces and timers; then every flow
+//! that something happened to is served.
 
 use super::connection::{Context, Flow, from_token};
 use super::progress::Progress;
@@ -24,7 +24,7 @@ pub const INTERFACES: u64 = u64::MAX - 1;
 /// Subject of errors of the interfaces' list or monitor.
 pub const NETLINK: &str = "network interfaces (rtnetlink)";
 
-/// A flow and what the loop knows of it.
+/// A flow and its state in the loop.
 struct Slot {
     flow: Flow,
     /// Its entry in `timers`.
@@ -33,7 +33,7 @@ struct Slot {
     retired: bool,
 }
 
-/// All flows, their timers, and what is written while they run.
+/// All flows, their timers, and the outputs while they run.
 pub struct EventLoop<'a> {
     context: Context<'a>,
     slots: Vec<Slot>,
@@ -145,7 +145,7 @@ impl<'a> EventLoop<'a> {
         Ok(())
     }
 
-    /// Interfaces, addresses or routes may have changed: every flow is told.
+    /// Interfaces, addresses or routes may have changed: every flow is notified.
     fn interfaces_changed(&mut self, now: Instant, touched: &mut Vec<usize>) -> Result<(), Fault> {
         let Some(monitor) = &mut self.monitor else { return Ok(()) };
         if !monitor.drain().map_err(Fault::io(NETLINK))? {
@@ -179,7 +179,7 @@ impl<'a> EventLoop<'a> {
         Ok(())
     }
 
-    /// A flow is over: its last lines are written and what it holds is given back.
+    /// A flow is over: its last lines are written and its resources are freed.
     fn retire(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
         self.sample(i, now)?;
         let Slot { flow, timer, retired } = &mut self.slots[i];

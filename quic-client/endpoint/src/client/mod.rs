@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `weir-client`: all flows in one process, one thread, one wait per turn.
+//! `weir-client`: all flows in one process, one thread, one wait per iteration.
 //!
-//! [`options`] is what the user asks for, [`connection`] is one flow, [`event_loop`] turns them all, and [`report`] says at
-//! the end what they did.
+//! [`options`] has the user's options, [`connection`] is one flow, [`event_loop`] turns them all, and [`report`]
+//! reports their results at the end.
 
 mod connection;
 mod event_loop;
@@ -64,7 +64,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
     congestion.note().iter().for_each(|note| complain(note));
     let requested = RequestedPaths::parse(&options.choice.paths)?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
-    // The monitor first: it reports what changes after the list is read.
+    // The monitor first: it reports changes after the list is read.
     let (monitor, interfaces) = match requested.is_empty() {
         true => (None, Vec::new()),
         false => {

@@ -26,10 +26,10 @@ impl OutputFile {
         let Some(name) = target.file_name() else {
             return Err(fault("not the name of a file".to_owned()));
         };
-        // Replacing a folder would fail, but a device or a pipe would be gone.
+        // Replacing a folder would fail, but a device or a pipe would be lost.
         match std::fs::metadata(target) {
             Ok(m) if !m.is_file() => return Err(fault("exists and is not a plain file".to_owned())),
-            // A read-only file could be replaced, which is hardly what its owner wants.
+            // A read-only file could be replaced, which its owner hardly wants.
             Ok(m) if m.permissions().readonly() => return Err(fault("is read-only".to_owned())),
             _ => {}
         }

@@ -178,7 +178,7 @@ impl FlowReport {
         }
     }
 
-    /// Tells the user on standard error why it failed, and whether the server stayed on one path.
+    /// Reports on standard error why it failed, and whether the server stayed on one path.
     fn warn(&self, flow: &Flow, outcome: &Outcome) {
         if outcome.exit_code() != 0 {
             let colon = if self.detail.is_empty() { "" } else { ": " };
@@ -322,7 +322,7 @@ impl Report {
     }
 }
 
-/// Prints the report of all flows, and on standard error what went wrong. Returns the program's exit code.
+/// Prints the report of all flows, and on standard error the faults. Returns the program's exit code.
 ///
 /// # Errors
 /// Standard output can't be written.

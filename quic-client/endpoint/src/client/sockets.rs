@@ -22,7 +22,7 @@ pub struct PathSocket {
     pub peer: SocketAddr,
     /// Bound, and connected.
     pub socket: UdpSocket,
-    /// The address is gone, but the connection still has to move to another path.
+    /// The address was removed, but the connection still has to move to another path.
     pub leaving: bool,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Router<'a> {
         Router { batch, sockets, current: 0 }
     }
 
-    /// Sends what is left in the batch.
+    /// Sends the rest of the batch.
     pub fn flush(self) {
         self.batch.flush(&mut self.sockets[self.current].socket);
     }

@@ -24,7 +24,7 @@ const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 /// RFC 9114 8.1: H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: u64 = 0x107;
 
-/// A connection and what the server knows of it.
+/// A connection and its state in the server.
 pub struct Connection {
     /// The session on it.
     pub session: Session,
@@ -87,14 +87,14 @@ impl Connection {
         self.session.conn.quic.is_draining() || self.session.conn.quic.is_closed()
     }
 
-    /// Notes what it holds of the memory for what is sent, and whether it wanted more when it last wrote.
+    /// Notes its send memory, and whether it wanted more when it last wrote.
     fn note_held(&mut self, memory: &mut SendMemory, now: Instant) {
         let Conn { quic, allowance, .. } = &mut self.session.conn;
         let short = std::mem::replace(allowance, Allowance::UNBOUNDED).was_short();
         memory.update(&mut self.share, unacknowledged(quic), acked_and_lost_bytes(quic).0, short, now);
     }
 
-    /// Notes what it holds of the memory for what can't be read yet.
+    /// Notes its receive memory.
     fn note_unread(&mut self, memory: &mut ReceiveMemory, now: Instant) {
         if self.gave_way.is_none() {
             memory.update(&mut self.part, self.session.unread_memory_bytes(), self.session.read_bytes, now);
@@ -162,7 +162,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet. All together may hold so much memory, in bytes, for what is sent to clients, and for what these send and
+    /// None yet. All together may hold so much memory, in bytes, for unacknowledged data, and for received data that
     /// can't be read yet.
     pub fn new(reset: ResetTokens, send_memory_bytes: u64, receive_memory_bytes: u64) -> Self {
         Connections {
@@ -231,7 +231,7 @@ impl Connections {
         }
     }
 
-    /// If a connection needs memory for what it sends, the one that most stands in its way is closed; it is then to be
+    /// If a connection needs memory for data to send, the one that most stands in its way is closed; it is then to be
     /// served.
     pub fn make_room(&mut self, now: Instant) {
         if !self.send_memory.looks(now) {
@@ -257,8 +257,8 @@ impl Connections {
         }
     }
 
-    /// If what can't be read yet takes too much memory, those connections are closed that are most in the way; they are
-    /// then to be served.
+    /// If unreadable data take too much memory, those connections are closed that are most in the way; they are then to
+    /// be served.
     pub fn bound_unread(&mut self, now: Instant) {
         for id in &self.touched {
             if let Some(connection) = self.by_id.get_mut(id) {
@@ -284,7 +284,7 @@ impl Connections {
         std::mem::take(&mut self.touched)
     }
 
-    /// Lets a connection act, sends what it has to send, and sets its timer anew. `None` if there is no such connection.
+    /// Lets a connection act, sends its packets, and sets its timer anew. `None` if there is no such connection.
     ///
     /// # Errors
     /// No random numbers for connection IDs.
@@ -424,7 +424,7 @@ impl Connections {
         next
     }
 
-    /// Whether every connection has told its client that it is closed.
+    /// Whether every connection has sent its close.
     pub fn have_closed(&self) -> bool {
         self.by_id.values().all(|c| c.has_closed())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event loop of the server: one wait per turn for the socket, signals and timers; then every connection that
+//! The event loop of the server: one wait per iteration for the socket, signals and timers; then every connection that
 //! something happened to is served.
 
 use super::accept::{Acceptor, Answer, Candidate, negotiation};
@@ -293,7 +293,7 @@ impl Server {
         Ok(())
     }
 
-    /// Writes the last lines of all connections that are left, and reports what is missing. Returns the exit code.
+    /// Writes the last lines of all connections that are open, and reports missing lines. Returns the exit code.
     fn end(mut self, now: Instant) -> Result<u8, Fault> {
         for connection in self.connections.take_all() {
             self.note_end(connection, now)?;

@@ -36,7 +36,7 @@ impl Qlogs {
         Ok(Qlogs { dir: dir.map(Path::to_owned), ended: false, lost: 0 })
     }
 
-    /// Starts the qlog of what may become a connection, if wanted.
+    /// Starts the qlog of a possible connection, if wanted.
     pub fn start(&mut self, quic: &mut quiche::Connection, name: &str) -> Option<QlogFile> {
         if self.ended {
             return None;
@@ -83,7 +83,7 @@ impl Qlogs {
         }
     }
 
-    /// Reports what is missing. True if nothing is.
+    /// Reports missing parts. True if there are none.
     pub fn finish(&self) -> bool {
         if self.lost > 0 {
             complain(&format!("--qlog-dir: {} connections have no qlog, or none that is whole", self.lost));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `weir-server`: all connections on one socket, one thread, one wait per turn.
+//! `weir-server`: all connections on one socket, one thread, one wait per iteration.
 //!
 //! [`accept`] judges packets that belong to no connection, [`connections`] has those that were accepted, and
 //! [`event_loop`] turns them all.

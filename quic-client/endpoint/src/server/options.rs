@@ -67,14 +67,14 @@ pub struct Options {
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000),
           value_name = "N", help_heading = "Limits")]
     pub max_connections_per_source: u32,
-    /// Memory for what is sent and not acknowledged yet, over all connections. One alone may hold half of it. Where it is
+    /// Memory for data sent and not acknowledged yet, over all connections. One alone may hold half of it. Where it is
     /// short, connections that acknowledge nothing give way to others
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1_048_576),
           value_name = "MIB", help_heading = "Limits")]
     pub send_memory_mib: u32,
-    /// Memory for what clients send ahead of what can be read, over all connections: data behind what was lost, and
-    /// requests that have not come whole. A connection alone may hold all of it. Where it is short, connections that read
-    /// nothing are closed
+    /// Memory for received data that can't be read yet, over all connections: data behind a loss, and requests that
+    /// have not come whole. A connection alone may hold all of it. Where it is short, connections that read nothing are
+    /// closed
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_048_576),
           value_name = "MIB", help_heading = "Limits")]
     pub receive_memory_mib: u32,
@@ -108,7 +108,7 @@ impl Options {
             .filter_map(|(option, folder)| Some((option, folder.as_deref()?)))
     }
 
-    /// The limits on what strangers can make the server keep.
+    /// The limits on the state that strangers can make the server keep.
     pub fn limits(&self) -> Limits {
         Limits {
             retry: match self.retry {

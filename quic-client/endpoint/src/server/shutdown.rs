@@ -31,7 +31,7 @@ impl Shutdown {
         self.finish_by.is_some() || self.close_by.is_some()
     }
 
-    /// Does what is due; `signal`: one came.
+    /// Handles all that is due; `signal`: one came.
     pub fn turn(&mut self, signal: bool, connections: &mut Connections, now: Instant) {
         if signal && !self.has_begun() && !self.grace.is_zero() {
             connections.go_away();

@@ -11,7 +11,7 @@ use weir_io::random::bytes;
 const TOKEN_BYTES: usize = 16;
 /// RFC 9000 10.3: 38 bits of a short header that can't be predicted, then the token.
 const LEAST_BYTES: usize = 5 + TOKEN_BYTES;
-/// The size of a short packet with a connection ID of ours.
+/// The size of a short packet with one of our connection IDs.
 const MOST_BYTES: usize = 1 + CID_BYTES + 10 + TOKEN_BYTES;
 /// Keeps this use of the private key apart from all others.
 const LABEL: &[u8] = b"weir-server stateless reset";

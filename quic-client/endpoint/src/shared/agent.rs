@@ -10,13 +10,14 @@ use weir_core::report::samples::Timebase;
 use weir_core::report::trajectory;
 use weir_io::files;
 
-/// Writes what is seen to `state-N` in a folder, until the other program has put `action-N` there: a number from -1 to 1,
-/// or `end`. Each file appears whole, by renaming; the reader removes it.
+/// Writes the observation to `state-N` in a folder, until the other program has put `action-N` there: a number from -1
+/// to 1, or `end`. Each file appears whole, by renaming; the reader removes it.
 ///
-/// With a patience it looks whether the answer is there and does not wait for it: the connection, and all others of the
-/// program, go on. A program that gives no answer in that time gets no further question. Without a patience it waits on
-/// the spot, reads no clock and does not sleep. In the lab, where computing takes no time, no virtual time passes
-/// meanwhile: the other program may take as long as it likes, nobody is held up, and the run repeats to the byte.
+/// With a patience it checks whether the answer is there and does not wait for it: the connection, and all others of
+/// the program, go on. A program that gives no answer in that time gets no further question. Without a patience it
+/// waits on the spot, reads no clock and does not sleep. In the lab, where computing takes no time, no virtual time
+/// passes meanwhile: the other program may take as long as it likes, nobody is held up, and the run repeats to the
+/// byte.
 pub struct FileAgent {
     dir: PathBuf,
     timebase: Timebase,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Options that both programs have, and what they mean to the transport, the sockets and the clock.
+//! Options that both programs have, and their meaning for the transport, the sockets and the clock.
 
 use super::fault::{Fault, USAGE};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -21,14 +21,14 @@ fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|e| e.to_string())
 }
 
-/// The congestion controls there are, with what `--help` says of each.
+/// The congestion controls there are, with the help text of each.
 fn controls() -> impl TypedValueParser<Value = ControlKind> {
     let values = CONTROLS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.help));
     PossibleValuesParser::new(values).try_map(|name| name.parse::<ControlKind>())
 }
 
 fn varint_size(text: &str) -> Result<u64, String> {
-    // RFC 9000 16: what a transport parameter can hold.
+    // RFC 9000 16: the range of a transport parameter.
     const MAX: u64 = (1 << 62) - 1;
     match size(text)? {
         0 => Err("a window of 0 bytes stops every transfer: expected at least 1".to_owned()),
@@ -62,7 +62,7 @@ pub enum Ecn {
 pub enum ClockReads {
     /// At each call.
     Call,
-    /// Once per turn of the event loop.
+    /// Once per event-loop iteration.
     Turn,
 }
 
@@ -78,7 +78,7 @@ pub enum Switch {
 /// Transport, socket and statistics options.
 #[derive(Debug, Clone, Args)]
 pub struct CommonOptions {
-    /// Congestion control of what this program sends: the server's counts for downloads, the client's for uploads
+    /// Congestion control of this program's packets: the server's counts for downloads, the client's for uploads
     #[arg(long, value_parser = controls(), default_value = CONTROLS[0].name, help_heading = "Transport")]
     pub cc: ControlKind,
     /// Weights of the policy of --cc pbq or pbq-paper, in place of the built-in ones. none: plain BBR
@@ -91,7 +91,7 @@ pub struct CommonOptions {
     /// in half of --idle-timeout-ms, the connection runs plain BBR (with --clock turn it may take as long as it likes)
     #[arg(long, value_name = "DIR", conflicts_with = "cc_explore", help_heading = "Transport")]
     pub cc_agent: Option<PathBuf>,
-    /// Write what the policy saw and did into this folder, a file for each connection: for training
+    /// Write the policy's inputs and actions into this folder, a file for each connection: for training
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub cc_trajectories: Option<PathBuf>,
     /// Use HyStart++ with reno and cubic

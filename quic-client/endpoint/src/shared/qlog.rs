@@ -61,14 +61,14 @@ impl QlogFile {
         error.map_or(Ok(()), |e| Err(Fault::io(self.path.display())(e))).map(|()| self)
     }
 
-    /// Takes the file away: what it logs concerned nobody.
+    /// Takes the file away: its connection never was.
     pub fn discard(self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).out.take().map(BufWriter::into_parts);
         // It is of no use, so that it stays is no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Writes out what is left, and tells what could not be written, once.
+    /// Writes out the rest, and reports a failure once.
     ///
     /// # Errors
     /// The first one there was.

@@ -49,7 +49,7 @@ impl Trajectory {
         Ok(written?)
     }
 
-    /// Discards what is not written yet: it could not be.
+    /// Discards unwritten lines: writing failed.
     pub fn abandon(self) {
         self.out.abandon();
     }
@@ -58,14 +58,14 @@ impl Trajectory {
 /// The trajectory files, one for each connection (`--cc-trajectories`). When one can't be written no new ones are
 /// started.
 pub struct Trajectories {
-    /// Tells the user a line.
+    /// Prints a line to the user.
     say: fn(&str),
     ended: bool,
     lost: u64,
 }
 
 impl Trajectories {
-    /// None yet. `say` is for what goes wrong.
+    /// None yet. `say` reports failures.
     pub fn new(say: fn(&str)) -> Trajectories {
         Trajectories { say, ended: false, lost: 0 }
     }
@@ -114,7 +114,7 @@ impl Trajectories {
         }
     }
 
-    /// Reports what is missing. True if nothing is.
+    /// Reports missing parts. True if there are none.
     pub fn finish(&self) -> bool {
         if self.lost > 0 {
             (self.say)(&format!("--cc-trajectories: {} connections have none, or none that is whole", self.lost));

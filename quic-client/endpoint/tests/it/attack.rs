@@ -133,7 +133,7 @@ fn a_handshake_that_fails_at_the_first_packet_is_told_so() {
     good(&[&s.url("/bytes/1"), "--insecure"]);
 }
 
-/// Sends from several sockets until told to end, or to a bound.
+/// Sends from several sockets until stopped, or to a bound.
 fn flood(to: SocketAddr, datagrams: Vec<Vec<u8>>) -> (Arc<AtomicBool>, std::thread::JoinHandle<u64>) {
     let over = Arc::new(AtomicBool::new(false));
     let told = over.clone();

@@ -23,7 +23,7 @@ fn on_a_small_disk(options: &[&str]) -> Option<Server> {
     Some(Server::start_by(command, dir, options))
 }
 
-/// Ends it and gives what it had said about `option`.
+/// Ends it and gives its messages on `option`.
 fn complaints(mut s: Server, option: &str) -> Vec<String> {
     s.signal("TERM");
     let status = s.child.wait().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A congestion control that learns, in both programs: its weights, what it writes down, and what is refused.
+//! A congestion control that learns, in both programs: its weights, its output, and rejected options.
 
 use crate::common::{CLIENT, SERVER, Server, bad, endless, good, lines};
 use serde_json::Value;
@@ -242,7 +242,7 @@ fn a_client_whose_trajectory_cannot_be_written_goes_on() {
     assert_eq!((&report["flows"][0]["exit"], &report["total"]["bytes"]), (&"complete".into(), &1_000_000.into()));
 }
 
-/// A server that asks an agent in this folder, with what it says of it until its end.
+/// A server that asks an agent in this folder, with its messages until its end.
 fn without_an_answer(asked: &Path, before: impl FnOnce()) -> String {
     let mut command = Command::new(SERVER);
     command.stderr(Stdio::piped());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two programs against each other over loopback: what arrives, what is reported, and how each failure ends.
+//! The two programs against each other over loopback: results, reports, and exit codes of failures.
 
 use crate::common::{CLIENT, SERVER, Server, bad, client, ended, endless, good, lines};
 use serde_json::Value;
@@ -249,7 +249,8 @@ fn qlogs_are_written_on_both_sides() {
         let schemas = records[0]["trace"]["event_schemas"].as_array().unwrap();
         assert!(schemas.iter().any(|s| s.as_str().unwrap().contains(":weir#")), "{schemas:?}");
         assert!(records[1..].iter().all(|e| e["name"].as_str().unwrap().contains(':') && e["data"].is_object()));
-        // Each packet has its path, and each path its addresses before that; what is no threshold yet is not there.
+        // Each packet has its path, and each path its addresses before that; a threshold that is not set yet is left
+        // out.
         let mut paths = Vec::new();
         for record in &records[1..] {
             match record["name"].as_str().unwrap() {
@@ -305,7 +306,7 @@ fn window_rules_and_their_memory() {
     bad(&[&[url.as_str()][..], &many].concat(), 3, "raise it, or open fewer connections");
 }
 
-/// A peer of one packet: answers the first with what `answer` makes of it.
+/// A peer of one packet: answers the first with the result of `answer`.
 fn peer(answer: impl FnOnce(&[u8]) -> Vec<u8> + Send + 'static) -> (String, std::thread::JoinHandle<UdpSocket>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = socket.local_addr().unwrap().to_string();
@@ -364,7 +365,7 @@ fn a_server_that_forgot_the_connection() {
             }
             n = socket.recv(&mut bytes).unwrap();
         }
-        // RFC 9000 10.3: looks like a packet with a short header, and ends in the token.
+        // RFC 9000 10.3: has the form of a packet with a short header, and ends in the token.
         let mut reset = vec![0x5a; 40];
         reset.extend_from_slice(&token.to_be_bytes());
         socket.send_to(&reset, from).unwrap();
@@ -540,7 +541,7 @@ fn an_interrupted_client_closes_its_connection() {
     assert_eq!(ended(child).0, Some(130));
     let last = lines(&dir.path().join("stats")).pop().unwrap();
     assert_eq!((&last["k"], &last["reason"]), (&"end".into(), &"interrupted".into()));
-    // The server would end the connection itself if it were told to stop before it has read the client's word.
+    // The server would end the connection itself if it were stopped before it has read the client's word.
     let end = s.wait_for("end");
     assert!(end["reason"].as_str().unwrap().contains("interrupted"), "{end}");
     s.finish();

@@ -35,7 +35,7 @@ const SIGNAL: u64 = 1;
 /// Runs it until a signal ends it.
 ///
 /// # Errors
-/// The interface can't be used, or is gone.
+/// The interface can't be used, or was removed.
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let mut face = face(&options.interface)?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;

@@ -74,8 +74,8 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
     }
 }
 
-/// Numbers of sessions must differ from those of other hosts and runs, and not be guessed from earlier ones: whoever knows
-/// one can ask for its datagrams.
+/// Numbers of sessions must differ from those of other hosts and runs, and not be guessed from earlier ones: anyone
+/// that knows one can ask for its datagrams.
 fn session_number() -> u64 {
     let mut bytes = [0; 8];
     boring::rand::rand_bytes(&mut bytes).expect("without random numbers the library ends the program itself");

@@ -126,7 +126,7 @@ impl<A: Copy + PartialEq> Datagrams<A> {
     }
 }
 
-/// Where a core's output goes in a turn: packets into the interface's next batch, datagrams until the end of the turn.
+/// Where a core's output goes in an iteration: packets into the interface's next batch, datagrams until its end.
 pub(super) struct Out<'a, A> {
     pub(super) packets: &'a mut Sending,
     pub(super) datagrams: &'a mut Datagrams<A>,

@@ -6,7 +6,7 @@ mod client;
 mod converter;
 mod edge;
 mod get;
-mod group;
+pub(crate) mod group;
 mod identity;
 mod options;
 mod publish;

@@ -7,6 +7,7 @@ use crate::names::Name;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_core::text::printable;
 use weir_io::address::{socket_address, split_port, split_zone};
 use weir_io::fault::{CONNECT, Fault, IO, USAGE};
@@ -35,8 +36,8 @@ pub fn face(interface: &str) -> Result<PacketSocket, Fault> {
     })
 }
 
-/// Whom to believe, from `--ca` and `--insecure`. Says so if the file has a private key in it: whoever has that passes for the
-/// publisher.
+/// Whom to believe, from `--ca` and `--insecure`. Reports it if the file has a private key in it: whoever has that
+/// passes for the publisher.
 pub fn trust(ca: Option<&Path>, insecure: bool) -> Trust<'_> {
     if let Some(ca) = ca
         && std::fs::read(ca).is_ok_and(|pem| has_key(&pem))
@@ -50,6 +51,11 @@ pub fn trust(ca: Option<&Path>, insecure: bool) -> Trust<'_> {
 fn has_key(pem: &[u8]) -> bool {
     const END: &[u8] = b"PRIVATE KEY-----";
     pem.windows(END.len()).any(|part| part == END)
+}
+
+/// Seconds since 1970, by the system's clock.
+pub fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// One line on standard error.
@@ -73,7 +79,7 @@ pub fn shown(path: &Path) -> String {
 /// Receives what waits, a few batches of it, so that timers and other sockets have their turn.
 ///
 /// # Errors
-/// The interface is gone.
+/// The interface was removed.
 pub fn receive(face: &mut impl Face, mut take: impl FnMut(&crate::packet::Header, &[u8])) -> Result<(), Fault> {
     for _ in 0..4 {
         if !face.receive(&mut take).map_err(Fault::io("interface"))? {

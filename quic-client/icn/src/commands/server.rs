@@ -95,8 +95,8 @@ impl Programs {
         Programs { to, sockets: HashMap::new(), tokens: HashMap::new(), next: FIRST_SOCKET, complained: false }
     }
 
-    /// Sends a turn's datagrams to the program. The sessions that got no socket for it: the system has no more descriptors,
-    /// for example. Others go on.
+    /// Sends an iteration's datagrams to the program. The sessions that got no socket for it: the system has no more
+    /// descriptors, for example. Others go on.
     fn give(&mut self, datagrams: &mut Datagrams<u64>, waiter: &Waiter, send: &mut SendBatch) -> BTreeSet<u64> {
         let mut failed = BTreeSet::new();
         datagrams.empty(|session, bytes, each| {

@@ -3,6 +3,7 @@
 
 mod packet_socket;
 
+pub(crate) use packet_socket::read_frame;
 pub use packet_socket::{FaceError, PacketSocket, Receiving, Sending};
 
 use crate::packet::Header;
@@ -16,7 +17,7 @@ pub struct FaceCounts {
     pub sent_packets: u64,
     /// Their bytes from the Ethernet header on.
     pub sent_bytes: u64,
-    /// Packets that the system refused to send, such as those that its queue had no room for.
+    /// Packets that the system refused to send, such as those that did not fit its queue.
     pub send_dropped_packets: u64,
     /// Packets that arrived and could be read.
     pub received_packets: u64,
@@ -37,7 +38,7 @@ pub trait Face {
     /// Hands what waits to `take`, packet by packet: as many as one system call gives. Whether there may be more.
     ///
     /// # Errors
-    /// The interface is gone. One that is down is no error: it may come back.
+    /// The interface was removed. One that is down is no error: it may come back.
     fn receive(&mut self, take: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool>;
 
     /// Its descriptor, readable when packets wait.

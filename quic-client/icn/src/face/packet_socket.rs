@@ -197,7 +197,7 @@ impl Sending {
             }
             match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EINTR) => {}
-                // No room for any of them.
+                // The buffer is full.
                 Some(libc::EAGAIN) => {
                     self.counts.send_dropped_packets += (count - first) as u64;
                     break;
@@ -218,7 +218,7 @@ impl Receiving {
     /// Hands what waits to `take`, packet by packet: as many as one system call gives. Whether there may be more.
     ///
     /// # Errors
-    /// The interface is gone. One that is down is no error: it may come back.
+    /// The interface was removed. One that is down is no error: it may come back.
     pub fn receive(&mut self, take: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool> {
         let base = self.bytes.as_mut_ptr();
         for i in 0..BATCH {
@@ -250,13 +250,13 @@ impl Receiving {
         }
         for i in 0..received as usize {
             let frame = &self.bytes[i * SLOT_BYTES..][..self.messages.headers[i].msg_len as usize];
-            match frame.get(ETHERNET_BYTES..).map(Header::read) {
-                Some(Ok((header, payload))) => {
+            match read_frame(frame) {
+                Some((header, payload)) => {
                     self.counts.received_packets += 1;
                     self.counts.received_bytes += (ETHERNET_BYTES + HEADER_BYTES + payload.len()) as u64;
                     take(&header, payload);
                 }
-                _ => self.counts.malformed_frames += 1,
+                None => self.counts.malformed_frames += 1,
             }
         }
         Ok(received as usize == BATCH)
@@ -294,6 +294,11 @@ impl Face for PacketSocket {
             ..*received
         }
     }
+}
+
+/// The packet in an Ethernet frame, if it holds one.
+pub(crate) fn read_frame(frame: &[u8]) -> Option<(Header, &[u8])> {
+    Header::read(frame.get(ETHERNET_BYTES..)?).ok()
 }
 
 /// A packet socket that receives nothing yet (protocol 0).

@@ -137,7 +137,7 @@ impl Client {
                     self.table.opened(id, now);
                 }
             }
-            // It goes on asking: the server may have room later, or a route may come.
+            // It goes on asking: the server may accept it later, or a route may come.
             Kind::Nack => self.table.counts.nacks += 1,
             Kind::Interest => {}
         }

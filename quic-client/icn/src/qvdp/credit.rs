@@ -87,7 +87,7 @@ impl Credit {
         }
     }
 
-    /// A switch had no room for this one. Sets of two ways are full by chance where there are thousands of entries.
+    /// A switch's set was full for this one. Sets of two ways are full by chance where there are thousands of entries.
     pub(super) fn crowded(&mut self) {
         self.size = (self.size - 1).max(LEAST);
     }

@@ -54,7 +54,7 @@ impl Hole {
         before
     }
 
-    /// A switch had no room for it. Places become free all the time, and what is older gives way.
+    /// A switch's set was full. Places become free all the time, and what is older gives way.
     pub(super) fn refused(&mut self, now: Instant) {
         if self.tries > 0 && !self.refused {
             self.refused = true;

@@ -31,6 +31,10 @@ pub const DEFAULT_BETA: f64 = 8.0;
 pub const SESSIONS: usize = 1024;
 /// A session ends after this time without a datagram.
 pub const IDLE: Duration = Duration::from_secs(60);
+/// Where all places are taken: beyond this many sessions whose client has not answered, the oldest of those gives way first.
+const UNPROVEN_SESSIONS: usize = SESSIONS / 4;
+/// Where all places are taken, a session without a datagram for this time gives way to one of a prefix with no more sessions.
+const IDLE_UNDER_PRESSURE: Duration = Duration::from_secs(5);
 /// Sessions of one client.
 const SESSIONS_A_CLIENT: usize = SESSIONS / 2;
 /// Limit of all sessions of a converter for datagrams that are not given yet, in bytes.
@@ -148,7 +152,7 @@ pub struct Counts {
     pub nacks_sent: u64,
     /// Nacks not sent, because there were too many of late.
     pub nacks_withheld: u64,
-    /// Interests for a session of ours that asked too far ahead.
+    /// Interests for one of our sessions that asked too far ahead.
     pub interests_refused: u64,
 }
 

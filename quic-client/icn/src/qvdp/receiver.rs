@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const LOST_AFTER: u64 = 3;
 /// Shortest time after which an Interest is asked again.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// Segments behind the newest Data that are remembered, to tell late ones from duplicates.
+/// Segments behind the newest Data that are remembered, to distinguish late ones from duplicates.
 const REMEMBERED: u64 = 256;
 /// Segments from the oldest that is remembered to the newest that is asked for, at most.
 const SPAN: u64 = 4096;
@@ -73,7 +73,7 @@ pub(super) struct Receiver {
     /// The beginning of a datagram, and the flags of its pieces (reliable).
     beginning: Vec<u8>,
     beginning_flags: u8,
-    /// Interests are gone, because switches or the other side refused them: ask for all again.
+    /// Interests are lost, because switches or the other side refused them: ask for all again.
     refused: bool,
 }
 
@@ -422,7 +422,7 @@ impl Receiver {
         }
     }
 
-    /// An Interest of ours was refused.
+    /// One of our Interests was refused.
     pub(super) fn nack(&mut self, header: &Header, now: Instant, counts: &mut Counts, give: &mut Give) {
         match header.code {
             nack::QUOTA => self.credit.refused(self.round_trip(), now),
@@ -473,13 +473,15 @@ impl Receiver {
         }
     }
 
-    /// Asks for lost segments that are due, for what was answered by nothing, and for new segments up to the credit.
-    pub(super) fn ask(&mut self, now: Instant, counts: &mut Counts, ask: &mut Ask) {
+    /// Asks for lost segments that are due, for what was answered by nothing, and for new segments up to the credit. `most` bounds
+    /// the segments asked for before any Data came; what is due beyond it rests.
+    pub(super) fn ask(&mut self, now: Instant, mut most: usize, counts: &mut Counts, ask: &mut Ask) {
         self.ask_for_holes(now, counts, ask);
         if self.due_at.is_some_and(|at| at <= now) {
-            self.ask_again(now, counts, ask);
+            most -= self.ask_again(now, most, counts, ask);
         }
-        let room = self.credit.size().saturating_sub(self.outstanding);
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let room = self.credit.size().saturating_sub(self.outstanding).min(most);
         if room == 0 {
             return;
         }
@@ -535,12 +537,13 @@ impl Receiver {
         grouped(due, |first, holes| ask(first, holes, lifetime_again(since)));
     }
 
-    /// Asks again for what was answered by nothing within its lifetime; what is beyond the credit rests.
-    fn ask_again(&mut self, now: Instant, counts: &mut Counts, ask: &mut Ask) {
+    /// Asks again for what was answered by nothing within its lifetime; what is beyond the credit or `most` rests. Gives the number
+    /// of segments asked for.
+    fn ask_again(&mut self, now: Instant, most: usize, counts: &mut Counts, ask: &mut Ask) -> usize {
         self.credit.age(now);
         let base = self.lifetime();
         let (mut due_at, mut asked) = (None::<Instant>, BTreeMap::<Duration, (Duration, Vec<u64>)>::new());
-        let mut kept = 0;
+        let (mut kept, mut asked_count) = (0, 0);
         for (segment, slot) in (self.floor..).zip(&mut self.slots) {
             let Slot::Asked { at, lifetime, times } = slot else { continue };
             if self.holes.contains_key(&segment) {
@@ -555,12 +558,13 @@ impl Receiver {
                 kept += 1;
                 continue;
             }
-            if kept >= self.credit.size() {
+            if kept >= self.credit.size() || asked_count >= most {
                 self.outstanding -= u32::from(self.resting.insert(segment));
                 continue;
             }
             self.outstanding += u32::from(self.resting.remove(&segment));
             kept += 1;
+            asked_count += 1;
             // Nothing came since: the other side has nothing to send, or can't be reached.
             let quiet = self.data_at.is_none_or(|data_at| data_at < *at);
             // Longer, but not so much that it would be dead in the switches before it is asked again.
@@ -577,6 +581,7 @@ impl Receiver {
             counts.segments_asked_again += segments.len() as u64;
             grouped(segments, |first, holes| ask(first, holes, lifetime_again(since)));
         }
+        asked_count
     }
 
     /// When [`Receiver::timeout`] is next of use.

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 /// Of each kind, for all who ask together.
 const ALL: Refusals = Refusals::new(1024.0, 1000.0);
-/// For one session: more than it asks for at first (its Interests may have overtaken its opening), and then more than the
-/// rounds in which the other side comes to believe that the session is gone.
+/// For one session: more than it asks for at first (its Interests may have overtaken its opening), and then more than
+/// the rounds in which the other side comes to believe that the session has ended.
 const ONE: Refusals = Refusals::new(32.0, 8.0);
 /// Names that are remembered. Another one takes a place with a full bucket: then the budget of all holds.
 const NAMES: usize = 1024;
@@ -20,9 +20,11 @@ const NAMES: usize = 1024;
 pub(super) enum Why {
     /// There is no such session.
     Unknown,
+    /// It asks a session for what is too far ahead.
+    TooFar,
     /// It opens a session, but not as it should.
     Malformed,
-    /// It opens a session for which there is no room.
+    /// It opens a session beyond the limit.
     Full,
 }
 
@@ -30,7 +32,7 @@ impl Why {
     pub(super) fn code(self) -> u8 {
         match self {
             Why::Unknown => nack::NO_SUCH_NAME,
-            Why::Malformed => nack::NO_SUCH_SEGMENT,
+            Why::TooFar | Why::Malformed => nack::NO_SUCH_SEGMENT,
             Why::Full => nack::BUSY,
         }
     }
@@ -62,7 +64,7 @@ impl Budget {
 
     /// Whether one more Nack may leave for this name, which it does then.
     pub(super) fn one_more(&mut self, name: u64, why: Why, now: Instant) -> bool {
-        if why != Why::Unknown {
+        if matches!(why, Why::Malformed | Why::Full) {
             let may = self.openings.has_one(now) && self.draw(self.openings.share());
             if may {
                 self.openings.take();

@@ -91,20 +91,38 @@ impl Sender {
     }
 
     /// An Interest of the other side: held until there is a datagram. One for what was sent or passed over is answered
-    /// at once, with what was kept or without a datagram.
-    pub(super) fn interest(&mut self, header: &Header, now: Instant, counts: &mut Counts, send: &mut Send) {
+    /// at once, with what was kept or without a datagram. Whether all that it asks for is too far ahead.
+    pub(super) fn interest(&mut self, header: &Header, now: Instant, counts: &mut Counts, send: &mut Send) -> bool {
         // Dead in a switch after twice its lifetime (icn.md, PIT); it was there earlier than here.
         let dead_at = now + time_of(header.lifetime) * 7 / 4;
+        let mut too_far = true;
         for wire in header.segments() {
             match expand(wire, self.next) {
-                Some(segment) if segment < self.next => self.answer_again(segment, counts, send),
+                Some(segment) if segment < self.next => {
+                    too_far = false;
+                    self.answer_again(segment, counts, send);
+                }
                 Some(segment) if segment < self.next + AHEAD => {
+                    too_far = false;
                     self.held.insert(segment, dead_at);
                 }
                 _ => counts.interests_refused += 1,
             }
         }
         self.give_waiting(now, send);
+        too_far
+    }
+
+    /// Answers the lowest Interest without a datagram, if none was answered so far: then the other side knows that its Interests
+    /// arrive, and asks for as much as it has credit for.
+    pub(super) fn answer_first(&mut self, now: Instant, counts: &mut Counts, send: &mut Send) {
+        if self.next == 0
+            && let Some(segment) = self.take_interest(now)
+        {
+            self.passed.push_back(segment..segment + 1);
+            counts.bare_sent += 1;
+            send(segment, flags::BARE, &[]);
+        }
     }
 
     fn give_waiting(&mut self, now: Instant, send: &mut Send) {
@@ -139,7 +157,7 @@ impl Sender {
 
     fn flags_of(&self, ecn: Ecn, rest: bool, more: bool, waited: bool) -> u8 {
         let bit = |on: bool, flag: u8| if on { flag } else { 0 };
-        // Reliable: queues mark all, so that the receiver can tell what congestion took from what the link lost.
+        // Reliable: queues mark all, so that the receiver can distinguish losses by congestion from those of the link.
         let unmarked = self.reliable && ecn == Ecn::Off;
         let ecn = if unmarked { flags::ECT | flags::DROP_IF_CE } else { ecn.bits() };
         ecn | bit(rest, flags::REST) | bit(more, flags::MORE) | bit(waited, flags::WAITED)

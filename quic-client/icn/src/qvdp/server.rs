@@ -11,7 +11,7 @@ use crate::packet::{Header, Kind, flags};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// The converter beside an application that waits for connections. Applications are told apart by their session.
+/// The converter beside an application that waits for connections. Applications are distinguished by their session.
 #[derive(Debug)]
 pub struct Server {
     name: Name,
@@ -96,11 +96,16 @@ impl Server {
         let (id, client, mut gone) = (opening.session, opening.client.hash(), None);
         if self.table.get(id).is_none() {
             let names = [&opening.client, &self.name].map(|name| name.child(&session_component(id)));
-            let fair = self.of_client.get(&client).is_none_or(|sessions| *sessions < SESSIONS_A_CLIENT);
-            if fair && !self.table.has_room() {
-                gone = self.table.unproven().and_then(|oldest| self.remove(oldest));
-            }
-            let (true, [Ok(ask), Ok(give)]) = (fair && self.table.has_room(), names) else {
+            let fair = |server: &Server| server.of_client.get(&client).is_none_or(|count| *count < SESSIONS_A_CLIENT);
+            let victim = if !fair(self) {
+                self.table.oldest_unproven(|id| self.client_of.get(&id) == Some(&client))
+            } else if !self.table.has_room() {
+                self.table.victim(opening.client.prefix(), now)
+            } else {
+                None
+            };
+            gone = victim.and_then(|id| self.remove(id));
+            let (true, [Ok(ask), Ok(give)]) = (fair(self) && self.table.has_room(), names) else {
                 self.table.counts.sessions_refused += 1;
                 self.table.refuse(header, Why::Full, now, sink);
                 return gone;
@@ -109,7 +114,11 @@ impl Server {
             *self.of_client.entry(client).or_insert(0) += 1;
             self.table.add(Session::new(id, id, [ask, give], self.table.config, now));
         }
-        let new = self.table.get(id).is_some_and(|session| session.opened_with(place(&opening)));
+        let new = self.table.get(id).is_some_and(|session| {
+            session.received(payload);
+            session.opened_with(place(&opening))
+        });
+        self.table.touch(id);
         if new && !opening.datagram.is_empty() {
             let ecn = Ecn::of(header.flags);
             self.table.counts.datagrams_given += 1;

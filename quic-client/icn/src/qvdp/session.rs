@@ -6,7 +6,7 @@ use super::receiver::Receiver;
 use super::sender::Sender;
 use super::{Config, Counts, Ecn, IDLE, Sink, lifetime_again};
 use crate::names::Name;
-use crate::packet::{Header, Kind, nack};
+use crate::packet::{HEADER_BYTES, Header, Kind, nack};
 use std::time::{Duration, Instant};
 
 /// When an Interest that opens a session is sent again for the first time; then twice as long each time. A round trip
@@ -17,10 +17,17 @@ const OPEN_AGAIN_MOST: Duration = Duration::from_secs(2);
 /// For so long after the opening a Nack may be about an Interest that overtook it.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// One Nack that says that there is no such session may be forged, or of a host that it is none of the business of. Then
-/// all is asked for again after this time, and so many such rounds without Data between them are believed.
+/// One Nack by which there is no such session may be forged, or of a host that it is none of the business of. Then all
+/// is asked for again after this time, and so many such rounds without Data between them are believed.
 const DOUBT_AGAIN: Duration = Duration::from_millis(300);
 const DOUBTS: u32 = 5;
+
+/// Until the other side has answered an Interest, it is sent at most this many times the bytes that came for the session (RFC 9000
+/// 8.1 has it for addresses).
+const UNPROVEN_FACTOR: u64 = 3;
+/// An Ethernet frame has at least this size. An Interest counts as one frame for each segment, since switches make them so.
+const LEAST_FRAME_BYTES: u64 = 60;
+const ETHERNET_BYTES: u64 = 14;
 
 /// An Interest that opens the session, and is not answered yet.
 #[derive(Debug)]
@@ -48,13 +55,19 @@ pub(super) struct Session<A> {
     opened_at: Option<Instant>,
     /// Interests that were refused, because they overtook the opening, were asked for again.
     asked_anew: bool,
-    /// Rounds in which the other side said that it has no such session, and when to ask anew.
+    /// Rounds in which the other side denied the session, and when to ask anew.
     doubts: u32,
     doubt_at: Option<Instant>,
     datagram_at: Instant,
     born: Instant,
-    /// It opened the session, or the other side answered: anyone can open one under any name.
+    /// It opened the session.
+    is_opener: bool,
+    /// It opened the session, or the other side answered an Interest: anyone can open one under any name.
     proven: bool,
+    /// Bytes that may be sent to the other side before it has answered.
+    unproven_bytes: u64,
+    /// The last Interest asked for nothing but what is too far ahead: the other side took forged Data for this side's.
+    pub(super) asked_too_far: bool,
     /// Something happened since its last turn.
     pub(super) touched: bool,
     /// The deadline that the table knows of it.
@@ -82,7 +95,10 @@ impl<A: Copy> Session<A> {
             doubt_at: None,
             datagram_at: now,
             born: now,
+            is_opener: false,
             proven: false,
+            unproven_bytes: 0,
+            asked_too_far: false,
             touched: false,
             deadline: None,
             held_bytes: 0,
@@ -102,7 +118,7 @@ impl<A: Copy> Session<A> {
         let interest = Header::interest(name, self.id as u32, lifetime_again(OPEN_AGAIN));
         let header = Header { flags: ecn.bits(), ..interest };
         sink.packet(&header, &payload);
-        self.proven = true;
+        (self.is_opener, self.proven) = (true, true);
         self.openings = 1;
         self.open = Some(Open { header, payload, sent_at: now, wait: OPEN_AGAIN, times: 1 });
     }
@@ -116,6 +132,12 @@ impl<A: Copy> Session<A> {
             self.openings |= 1 << place;
             (self.id as u32).wrapping_add(place)
         })
+    }
+
+    /// A packet with this payload came for it.
+    pub(super) fn received(&mut self, payload: &[u8]) {
+        let frame_bytes = LEAST_FRAME_BYTES.max(ETHERNET_BYTES + (HEADER_BYTES + payload.len()) as u64);
+        self.unproven_bytes = self.unproven_bytes.saturating_add(UNPROVEN_FACTOR * frame_bytes);
     }
 
     /// A datagram came with the Interest of this place among those that open the session. Whether it is the first time.
@@ -165,19 +187,24 @@ impl<A: Copy> Session<A> {
         sink: &mut impl Sink<A>,
     ) -> bool {
         let application = self.application;
+        self.received(payload);
         match header.kind {
             Kind::Interest if header.name == self.give_name.hash() => {
                 let name = &self.give_name;
-                self.sender.interest(header, now, counts, &mut |segment, flags, payload| {
+                let mut send = |segment: u64, flags: u8, payload: &[u8]| {
                     sink.packet(&Header::data(name, segment as u32, flags), payload);
-                });
+                };
+                self.asked_too_far = self.sender.interest(header, now, counts, &mut send);
+                if self.is_opener {
+                    self.sender.answer_first(now, counts, &mut send);
+                }
             }
             Kind::Data if header.name == self.ask_name.hash() => {
                 (self.doubts, self.doubt_at) = (0, None);
-                self.proven = true;
                 let new = self.receiver.data(header, payload, now, counts, &mut |bytes, ecn| {
                     sink.datagram(application, bytes, ecn);
                 });
+                self.proven |= new;
                 if new && !header.has(crate::packet::flags::BARE) {
                     self.datagram_at = now;
                 }
@@ -186,7 +213,8 @@ impl<A: Copy> Session<A> {
                 counts.nacks += 1;
                 let fresh = self.opened_at.is_some_and(|at| now < at + FRESH);
                 self.receiver.nack(header, now, counts, &mut |bytes, ecn| sink.datagram(application, bytes, ecn));
-                if header.code == nack::NO_SUCH_NAME && !self.is_opening() && !fresh && self.doubt_at.is_none() {
+                let out_of_step = matches!(header.code, nack::NO_SUCH_NAME | nack::NO_SUCH_SEGMENT);
+                if out_of_step && !self.is_opening() && !fresh && self.doubt_at.is_none() {
                     self.doubts += 1;
                     self.doubt_at = Some(now + DOUBT_AGAIN);
                     return self.doubts >= DOUBTS;
@@ -208,8 +236,13 @@ impl<A: Copy> Session<A> {
 
     /// Asks for what is due.
     pub(super) fn ask(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) {
-        let name = &self.ask_name;
-        self.receiver.ask(now, counts, &mut |segment, holes, lifetime| {
+        let (name, proven) = (&self.ask_name, self.proven);
+        let most = if proven { usize::MAX } else { (self.unproven_bytes / LEAST_FRAME_BYTES) as usize };
+        let bytes_left = &mut self.unproven_bytes;
+        self.receiver.ask(now, most, counts, &mut |segment, holes, lifetime| {
+            if !proven {
+                *bytes_left = bytes_left.saturating_sub(LEAST_FRAME_BYTES * u64::from(1 + holes.count_ones()));
+            }
             sink.packet(&Header { holes, ..Header::interest(name, segment as u32, lifetime) }, &[]);
         });
     }
@@ -218,6 +251,11 @@ impl<A: Copy> Session<A> {
         let open = self.open.as_ref().map(|open| open.sent_at + open.wait);
         let halves = [self.sender.deadline(), self.receiver.deadline(), open, self.doubt_at];
         halves.into_iter().flatten().min().map_or(self.datagram_at + IDLE, |at| at.min(self.datagram_at + IDLE))
+    }
+
+    /// Since when no datagram came or left, where the other side has answered.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.proven.then_some(self.datagram_at)
     }
 
     /// Since when it waits for a first answer.

@@ -3,7 +3,8 @@
 
 use super::refusals::{Budget, Why};
 use super::session::Session;
-use super::{Config, Counts, Ecn, HELD_BYTES, SESSIONS, Sink};
+use super::{Config, Counts, Ecn, HELD_BYTES, IDLE_UNDER_PRESSURE, SESSIONS, Sink, UNPROVEN_SESSIONS};
+use crate::names::PREFIX_COMPONENTS;
 use crate::packet::Header;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -60,10 +61,41 @@ impl<A: Copy> Table<A> {
         self.sessions.len() < SESSIONS
     }
 
-    /// The session that waits longest for a first answer: it gives way to another.
-    pub(super) fn unproven(&self) -> Option<u64> {
+    /// The session that gives way to one of a client with this prefix, where all places are taken. Names are free to invent until
+    /// they have answered, so a flood of openings displaces its own first; a prefix takes its routes to own.
+    pub(super) fn victim(&self, prefix: u64, now: Instant) -> Option<u64> {
+        let unproven = self.sessions.values().filter(|s| s.unproven_since().is_some()).count();
+        let oldest = || self.oldest_unproven(|_| true);
+        if unproven > UNPROVEN_SESSIONS { oldest() } else { self.over_share(prefix, now).or_else(oldest) }
+    }
+
+    /// Of the sessions that wait for a first answer, and of which this holds, the one that waits longest.
+    pub(super) fn oldest_unproven(&self, of: impl Fn(u64) -> bool) -> Option<u64> {
         let waits = self.sessions.values().filter_map(|s| Some((s.unproven_since()?, s.id)));
-        waits.min().map(|(_, id)| id)
+        waits.filter(|(_, id)| of(*id)).min().map(|(_, id)| id)
+    }
+
+    /// Of the sessions whose client has answered, the one that is idle for longest among those of a prefix with more of them than the
+    /// newcomer's, or with as many if it is idle for a while. Prefixes are compared at the first component in which they differ.
+    fn over_share(&self, prefix: u64, now: Instant) -> Option<u64> {
+        let place = |s: &Session<A>| {
+            let (theirs, idle_since) = (s.ask_name.prefix(), s.idle_since()?);
+            let level = ((theirs ^ prefix).leading_zeros() / 16) as usize;
+            let group = theirs >> (48 - 16 * level.min(PREFIX_COMPONENTS - 1));
+            Some((level, group, idle_since, s.id))
+        };
+        let mut places: Vec<_> = self.sessions.values().filter_map(place).collect();
+        places.sort_unstable();
+        let groups = places.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1));
+        let longest = groups.filter_map(|group| {
+            let (level, _, idle_since, id) = group[0];
+            // Sorted by level: behind those of this level are those that share this component with the newcomer.
+            let own = places.len() - places.partition_point(|place| place.0 <= level);
+            let over = level < PREFIX_COMPONENTS && group.len() >= own + 2;
+            let idle = group.len() >= own && idle_since + IDLE_UNDER_PRESSURE <= now;
+            (over || idle).then_some((idle_since, id))
+        });
+        longest.min().map(|(_, id)| id)
     }
 
     pub(super) fn add(&mut self, session: Session<A>) {
@@ -89,7 +121,8 @@ impl<A: Copy> Table<A> {
         Some(session)
     }
 
-    fn touch(&mut self, id: u64) {
+    /// It asks at the end of the turn.
+    pub(super) fn touch(&mut self, id: u64) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.touch(&mut self.touched);
         }
@@ -110,9 +143,13 @@ impl<A: Copy> Table<A> {
             return Outcome::Gone(id);
         }
         session.touch(&mut self.touched);
+        let too_far = std::mem::take(&mut session.asked_too_far);
         if session.held_bytes != session.receiver.held_bytes() {
             self.account(id);
             self.make_room(now, sink);
+        }
+        if too_far {
+            self.refuse(header, Why::TooFar, now, sink);
         }
         Outcome::Taken
     }
@@ -165,7 +202,7 @@ impl<A: Copy> Table<A> {
         }
     }
 
-    /// At the end of a turn: sessions to which something happened ask for more.
+    /// At the end of an iteration: sessions to which something happened ask for more.
     pub(super) fn turn(&mut self, now: Instant, sink: &mut impl Sink<A>) {
         for id in std::mem::take(&mut self.touched) {
             let Some(session) = self.sessions.get_mut(&id) else { continue };

@@ -2,7 +2,7 @@
 //! Control messages beside a datagram: its TOS or traffic class byte (with the ECN bits), the local address, and the
 //! segment size of GSO and GRO.
 
-use std::mem::size_of;
+use std::mem::{align_of, offset_of, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Room for the control messages of one call, in bytes.
@@ -13,49 +13,56 @@ pub(super) const CONTROL_BYTES: usize = 128;
 #[derive(Clone, Copy)]
 pub(super) struct Control(pub(super) [u8; CONTROL_BYTES]);
 
-/// Content of the control messages of a received message.
-#[derive(Default)]
-pub(super) struct Received {
+/// Values of the control messages of a received message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Received {
     /// TOS or traffic class byte; 0 if not reported.
-    pub(super) tos: u8,
+    pub(crate) tos: u8,
     /// The address it was sent to, if asked for.
-    pub(super) to: Option<IpAddr>,
+    pub(crate) to: Option<IpAddr>,
     /// Size of the datagrams that GRO has joined, in bytes.
-    pub(super) segment_bytes: Option<usize>,
+    pub(crate) segment_bytes: Option<usize>,
 }
 
-/// Reads the control messages of a received message.
-///
-/// # Safety
-/// `header` must be as `recvmmsg` left it.
-pub(super) unsafe fn read_control(header: &libc::msghdr) -> Received {
+/// Reads control messages (cmsg(3)). One whose data is shorter than its kind's, as the kernel leaves it where the buffer ends
+/// (MSG_CTRUNC), is skipped.
+pub(crate) fn read_control(mut rest: &[u8]) -> Received {
     let mut got = Received::default();
-    // SAFETY: the CMSG macros walk within `msg_control` as the kernel wrote it; each payload is read unaligned and has
-    // the type that its level and kind say.
-    unsafe {
-        let mut c = libc::CMSG_FIRSTHDR(header);
-        while !c.is_null() {
-            let data = libc::CMSG_DATA(c);
-            match ((*c).cmsg_level, (*c).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_TOS) => got.tos = *data,
-                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => got.tos = data.cast::<libc::c_int>().read_unaligned() as u8,
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    got.to = Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_addr.s_addr))));
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
-                    got.to = Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr)));
-                }
-                (libc::SOL_UDP, libc::UDP_GRO) => {
-                    got.segment_bytes = Some(data.cast::<libc::c_int>().read_unaligned() as usize);
-                }
-                _ => {}
+    while let Some((level, kind, data, after)) = next_message(rest) {
+        rest = after;
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_TOS) => got.tos = data.first().copied().unwrap_or(got.tos),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => got.tos = number(data).map_or(got.tos, |n| n as u8),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let address = data.get(offset_of!(libc::in_pktinfo, ipi_addr)..).and_then(<[u8]>::first_chunk::<4>);
+                got.to = address.map(|ip| IpAddr::V4(Ipv4Addr::from(*ip))).or(got.to);
             }
-            c = libc::CMSG_NXTHDR(header, c);
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                got.to = data.first_chunk::<16>().map(|ip| IpAddr::V6(Ipv6Addr::from(*ip))).or(got.to);
+            }
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let bytes = number(data).and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+                got.segment_bytes = bytes.or(got.segment_bytes);
+            }
+            _ => {}
         }
     }
     got
+}
+
+/// Level, kind and data of the first message, and the messages behind it.
+fn next_message(from: &[u8]) -> Option<(libc::c_int, libc::c_int, &[u8], &[u8])> {
+    const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+    let length = usize::from_ne_bytes(*from.first_chunk()?);
+    let level = number(from.get(offset_of!(libc::cmsghdr, cmsg_level)..)?)?;
+    let kind = number(from.get(offset_of!(libc::cmsghdr, cmsg_type)..)?)?;
+    let data = from.get(HEADER_BYTES..length.min(from.len()))?;
+    let space = HEADER_BYTES + data.len().next_multiple_of(align_of::<usize>());
+    Some((level, kind, data, from.get(space..).unwrap_or_default()))
+}
+
+fn number(data: &[u8]) -> Option<libc::c_int> {
+    data.first_chunk().map(|bytes| libc::c_int::from_ne_bytes(*bytes))
 }
 
 /// Writes control messages into a buffer, one behind the other.
@@ -69,7 +76,7 @@ impl<'a> ControlWriter<'a> {
         ControlWriter { buffer, used_bytes: 0 }
     }
 
-    /// Length of what was written, in bytes.
+    /// Length of the written part, in bytes.
     pub(super) fn used_bytes(&self) -> usize {
         self.used_bytes
     }

@@ -65,10 +65,10 @@ impl RecvBatch {
         }
     }
 
-    /// Hands what waits at `socket` to `take`, datagram by datagram: as much as one system call gives, so that a socket
-    /// that is never empty leaves time for everything else. The descriptor stays readable while anything is left. An
-    /// error of the socket (a connected one reports that its peer's port is closed) comes after what was received
-    /// before it. Whether there may be more.
+    /// Hands the datagrams that wait at `socket` to `take`, datagram by datagram: as much as one system call gives, so
+    /// that a socket that is never empty leaves time for everything else. The descriptor stays readable while anything
+    /// is left. An error of the socket (a connected one reports that its peer's port is closed) comes after the
+    /// datagrams received before it. Whether there may be more.
     pub fn receive(&mut self, socket: &UdpSocket, mut take: impl FnMut(&mut [u8], Meta)) -> io::Result<bool> {
         let count = self.headers.len();
         loop {
@@ -99,8 +99,8 @@ impl RecvBatch {
             for i in 0..n as usize {
                 let h = &self.headers[i];
                 let Some(from) = to_std(&self.names[i]) else { continue };
-                // SAFETY: the kernel filled this header and its control buffer.
-                let got = unsafe { read_control(&h.msg_hdr) };
+                let control = &self.controls[i].0;
+                let got = read_control(&control[..CONTROL_BYTES.min(h.msg_hdr.msg_controllen)]);
                 let to = got.to.map_or(socket.local, |ip| SocketAddr::new(ip, socket.local.port()));
                 let len = h.msg_len as usize;
                 let whole = &mut self.bytes[i * self.slot..i * self.slot + len];

@@ -127,7 +127,7 @@ impl SendBatch {
         }
     }
 
-    /// Sends what was collected.
+    /// Sends the collected datagrams.
     pub fn flush(&mut self, socket: &mut UdpSocket) {
         let bytes = std::mem::take(&mut self.bytes);
         self.send(socket, &bytes);
@@ -135,7 +135,7 @@ impl SendBatch {
         self.used = 0;
     }
 
-    /// Sends what is queued, whose places are in `bytes`.
+    /// Sends the queued datagrams, whose positions are in `bytes`.
     fn send(&mut self, socket: &mut UdpSocket, bytes: &[u8]) {
         let mut first = 0;
         let mut alone = Alone::default();
@@ -228,7 +228,7 @@ impl SendBatch {
     fn describe(&mut self, message: usize, bytes: &[u8], run: Range<usize>, socket: &UdpSocket) {
         let (q, last) = (self.queued[run.start], self.queued[run.end - 1]);
         let iov = &mut self.iovs[message];
-        // The kernel only reads what it is to send.
+        // The kernel only reads the data to send.
         iov.iov_base = bytes[q.at..].as_ptr().cast_mut().cast();
         iov.iov_len = last.at + last.len - q.at;
         let h = &mut self.headers[message].msg_hdr;

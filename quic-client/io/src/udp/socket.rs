@@ -44,7 +44,7 @@ impl UdpSocket {
     /// Binds to `addr` and connects to `peer`, if given.
     ///
     /// # Errors
-    /// Those of the system; for [`SocketOptions::device`] with its name and what would help.
+    /// Those of the system; for [`SocketOptions::device`] with its name and the remedy.
     pub fn open(addr: SocketAddr, peer: Option<SocketAddr>, options: &SocketOptions) -> io::Result<UdpSocket> {
         let inner = std::net::UdpSocket::bind(addr)?;
         let fd = inner.as_raw_fd();

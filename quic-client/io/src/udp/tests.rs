@@ -132,7 +132,7 @@ fn what_lies_end_to_end_arrives_each_with_its_own_tos() {
         // Without CAP_NET_ADMIN the buffer may be too small for all; then the last ones are missing.
         let room = s.recv_buffer_bytes().unwrap() >= options(offload).buffer_bytes;
         let mut got = Vec::new();
-        // A busy kernel hands over later what was sent, so there is a pause until it has.
+        // A busy kernel delivers late, so there is a pause until it has.
         for _ in 0..1000 {
             all(offload, &s, |bytes, meta| got.push((bytes.to_vec(), meta.tos)));
             if got.len() == 301 || !room {

@@ -64,7 +64,7 @@ fn what_comes_goes_and_changes_is_told() {
 
     ip("address add 10.1.0.2/24 dev wan1");
     assert!(monitor.drain().unwrap(), "a new address");
-    // IPv6 addresses and carriers are told by the kernel's own workers, in their time.
+    // IPv6 addresses and carriers are reported by the kernel's own workers, in their time.
     ip("address add fd00:1::2/64 dev wan1 nodad");
     until(&mut monitor, |all| has(all, "wan1", false, &["10.1.0.2", "fd00:1::2"]));
     ip("link set wan1 up");

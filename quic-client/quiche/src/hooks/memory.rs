@@ -15,7 +15,7 @@ pub struct Unacknowledged {
     pub pieces: u64,
 }
 
-/// Patch `sent-bytes`: what the connection keeps of all its streams.
+/// Patch `sent-bytes`: memory of the connection's send streams.
 pub fn unacknowledged(quic: &Connection) -> Unacknowledged {
     let mut sum = Unacknowledged::default();
     for stream in quic.streams.streams.values() {
@@ -39,8 +39,8 @@ pub struct Unread {
     pub pieces: u64,
 }
 
-/// Patch `received-bytes`: what the connection keeps of streams, of the handshake's messages (CRYPTO frames), and of packets that
-/// came before their keys. It takes a look at each stream, not at each piece.
+/// Patch `received-bytes`: memory of the connection's receive streams, of the handshake's messages (CRYPTO frames), and
+/// of packets that came before their keys. Its cost grows with streams, not with pieces.
 pub fn unread(quic: &Connection) -> Unread {
     let mut sum = Unread::default();
     let most_bytes = quic.local_transport_params.max_udp_payload_size;
@@ -68,7 +68,7 @@ pub fn unread_frames_bytes(h3: &h3::Connection) -> u64 {
 /// Room for the header of a usual request.
 const LITTLE_FRAME_BYTES: usize = 1024;
 
-/// Drops what [`unread`] counts. For a connection that is being closed and reads nothing more.
+/// Drops the data that [`unread`] counts. For a connection that is being closed and reads nothing more.
 pub fn drop_unread(quic: &mut Connection) {
     let crypto = quic.crypto_ctx.iter_mut().map(|context| &mut context.crypto_stream);
     for stream in quic.streams.streams.values_mut().chain(crypto) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The functions that the patches in quiche's source call, and what the core needs beyond quiche's public interface.
-//! Rules for receive windows and a congestion window can take the place of quiche's; without them each function gives
-//! what quiche itself would have done.
+//! The functions that the patches in quiche's source call, and functions that the core needs beyond quiche's public
+//! interface. Rules for receive windows and a congestion window can take the place of quiche's; without them each
+//! function behaves as quiche itself.
 //!
-//! A rule is in force for the length of one call of [`send`] or [`retune`], a congestion window for the length of
+//! A rule applies for the length of one call of [`send`] or [`retune`], a congestion window for the length of
 //! [`with_congestion_window`]. Both are kept per thread, since quiche has no place for them in its connection.
 
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
@@ -61,11 +61,11 @@ pub struct WindowUpdate {
     pub since_last: Option<Duration>,
     /// The window now.
     pub window_bytes: u64,
-    /// Its upper bound; what a rule gives beyond it is cut.
+    /// Its upper bound; a rule's larger value is cut.
     pub max_window_bytes: u64,
     /// Bytes that the application has read.
     pub consumed_bytes: u64,
-    /// Bytes up to the highest offset received (RFC 9000 4.1): what flow control counts.
+    /// Bytes up to the highest offset received (RFC 9000 4.1): the count of flow control.
     pub received_bytes: u64,
     /// The limit advertised to the peer (MAX_DATA or MAX_STREAM_DATA).
     pub max_data_bytes: u64,
@@ -73,14 +73,14 @@ pub struct WindowUpdate {
 
 /// A rule for receive windows, of the connection and of its streams.
 ///
-/// The new limit is what was read plus the window, but never less than the limit advertised before: the peer may have
+/// The new limit is the read bytes plus the window, but never less than the limit advertised before: the peer may have
 /// used that already. quiche asks again if the update found no room in a packet; `max_data_bytes` is then the same.
 pub trait WindowRule {
     /// The window, in bytes, from now on. quiche is about to send an update: less than half of the window is available,
     /// or [`WindowRule::due`] wanted it.
     ///
-    /// quiche may later tell a limit again at this window without asking, when an update was lost: what is given here
-    /// may be used until another is.
+    /// quiche may later repeat a limit at this window without asking, when an update was lost: the returned window may
+    /// be used until another is.
     fn next(&mut self, update: &WindowUpdate) -> u64;
 
     /// Whether an update is due although half of the window may be available; [`retune`] asks.
@@ -90,7 +90,7 @@ pub trait WindowRule {
     }
 
     /// quiche keeps the connection's window at 1.5 times each stream's window: here it asks for that. The window is
-    /// raised to what this gives; 0 for not at all.
+    /// raised to the result; 0 for not at all.
     fn lower_bound(&mut self, window_bytes: u64, max_window_bytes: u64, wanted_bytes: u64) -> u64 {
         let _ = (window_bytes, max_window_bytes);
         wanted_bytes
@@ -168,9 +168,9 @@ pub fn answers(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Answer
     path.map_or(Answers::default(), |p| p.answers)
 }
 
-/// Gives up a path whose address is gone: its connection ID is retired and, unlike with [`Connection::retire_dcid`],
-/// not replaced; its entry is free for the next new path. Returns whether there was such a path; the active path can't
-/// be given up.
+/// Gives up a path whose address was removed: its connection ID is retired and, unlike with
+/// [`Connection::retire_dcid`], not replaced; its entry is free for the next new path. Returns whether there was such a
+/// path; the active path can't be given up.
 pub fn give_up(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) -> bool {
     let Some(path) = quic.paths.path_id_from_addrs(&(local, peer)).and_then(|pid| quic.paths.get_mut(pid).ok()) else {
         return false;
@@ -201,8 +201,8 @@ pub fn release_path(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) 
     path.active_dcid_seq.is_none()
 }
 
-/// Connection IDs of ours that paths use or can use: all active ones but those that the peer used last on paths that
-/// were given up and has not retired yet.
+/// Our connection IDs that paths use or can use: all active ones but those that the peer used last on paths that were
+/// given up and has not retired yet.
 pub fn live_scids(quic: &Connection) -> usize {
     let lost = quic.paths.iter().filter(|(_, p)| p.given_up && p.active_scid_seq.is_some()).count();
     quic.active_scids().saturating_sub(lost)
@@ -238,7 +238,7 @@ pub fn acked_and_lost_bytes(quic: &Connection) -> (u64, u64) {
 pub struct CongestionState {
     /// The active path, by a number that no other path of the connection has meanwhile.
     pub path: usize,
-    /// The window, as in force.
+    /// The window, as applied.
     pub window_bytes: u64,
     /// Sent and neither acknowledged nor declared lost.
     pub in_flight_bytes: u64,
@@ -305,7 +305,7 @@ pub fn active_rtt(quic: &Connection) -> Option<ActiveRtt> {
     Some(ActiveRtt { path, smoothed: recovery.rtt(), variation: recovery.rttvar(), only_path })
 }
 
-// quiche tells nobody the rate. But the algorithm that paces is asked for it when a quantum is computed from it.
+// quiche reports the rate to nobody. But the algorithm that paces is asked for it when a quantum is computed from it.
 fn pacing_rate_of(recovery: &crate::recovery::Recovery) -> Option<u64> {
     let _restore = Restore { cell: &PACING_RATE, old: PACING_RATE.take() };
     recovery.send_quantum();
@@ -318,7 +318,7 @@ pub(crate) fn pacing_rate(rate: crate::recovery::Bandwidth) -> crate::recovery::
     rate
 }
 
-/// A round-trip time, and what is known of its two ways.
+/// A round-trip time, and its one-way times, where known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RttSample {
     /// From the packet's sending to the arrival of the acknowledgement (RFC 9002 5.1).
@@ -359,7 +359,7 @@ pub fn with_left_behind_lost<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Patch `left-behind`: whether they are in force.
+/// Patch `left-behind`: whether they apply.
 pub(crate) fn finds_left_behind() -> bool {
     !LEFT_BEHIND_LOST.get()
 }
@@ -461,7 +461,7 @@ pub(crate) fn next(
     })
 }
 
-/// Patch `window-lower-bound`: what the connection's window is raised to.
+/// Patch `window-lower-bound`: lower bound of the connection's window.
 pub(crate) fn lower_bound(window_bytes: u64, max_window_bytes: u64, wanted_bytes: u64) -> u64 {
     ask(|rule, _| rule.lower_bound(window_bytes, max_window_bytes, wanted_bytes)).unwrap_or(wanted_bytes)
 }
@@ -523,7 +523,7 @@ pub(crate) fn without_id(paths: &PathMap, ids: &ConnectionIdentifiers) -> Vec<(u
     without.into_iter().map(|(_, seq, pid)| (seq, pid)).collect()
 }
 
-/// Patch `cid-once`: an ID of ours that was in several lost packets is sent once, not once for each.
+/// Patch `cid-once`: one of our IDs that was in several lost packets is sent once, not once for each.
 pub(crate) fn add_once(ids: &mut std::collections::VecDeque<u64>, id: u64) {
     if !ids.contains(&id) {
         ids.push_back(id);
@@ -567,7 +567,7 @@ pub(crate) fn given_up_by_peer(path: &mut Path, is_server: bool) {
 }
 
 /// Patch `path-abandoned` too: a path given up loses its connection ID as soon as it is not the active one. A server
-/// may learn that its active path is given up from the packet that tells it of the next one.
+/// may learn that its active path is given up from the packet that announces the next one.
 pub(crate) fn retire_given_up(path: &mut Path, pid: usize, ids: &mut ConnectionIdentifiers) {
     if !path.given_up || path.active() {
         return;
@@ -584,7 +584,7 @@ pub(crate) fn taken_up(path: &mut Path) {
     path.given_up = false;
 }
 
-/// Patch `coalesced`: what becomes of a packet for which there are no keys (any more). The rest of its datagram must be
+/// Patch `coalesced`: fate of a packet for which there are no keys (any more). The rest of its datagram must be
 /// read (RFC 9000 12.2). quiche drops it: a client that has not heard that the handshake is confirmed then sends its 1-RTT
 /// packets behind Handshake packets for nothing. (A 1-RTT packet is the last one, and may be a stateless reset.)
 pub(crate) fn passed_over(e: crate::Error, ty: crate::packet::Type, bytes: usize) -> Result<usize> {

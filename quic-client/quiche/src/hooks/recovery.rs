@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The patches of loss recovery: what a path left behind, and what is sent when a probe timeout fires.
+//! The patches of loss recovery: packets left behind on a path, and packets of a probe timeout.
 
 use crate::recovery::RecoveryOps;
 
-// Patch `left-behind`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
-// that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
-// (quiche issue 2452). But all paths share one packet number space, so by RFC 9002 6.1 a packet is lost when one sent
-// later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (The packet
-// threshold is not used, because packets of different paths have no order.) Younger packets are checked again when they
-// have that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a migration the
-// packets on the old path that are older are declared lost at once, because there may never be another acknowledgement.
-// The threshold is made of the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited
-// for its end.
+// Patch `left-behind`. quiche keeps loss recovery per path, and searches for losses on a path only when a packet sent
+// on that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent
+// again (quiche issue 2452). But all paths share one packet number space, so by RFC 9002 6.1 a packet is lost when one
+// sent later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (The
+// packet threshold is not used, because packets of different paths have no order.) Younger packets are checked again
+// when they have that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a
+// migration the packets on the old path that are older are declared lost at once, because there may never be another
+// acknowledgement. The threshold is made of the smoothed RTT, not of the latest: the first acknowledgement after an
+// outage has waited for its end.
 //
 // The path's latest challenge is excepted: its probe timeout decides whether it is lost; then quiche counts it, sends
 // another or gives the validation up. A path with nothing in flight has no such timeout.
@@ -45,7 +45,7 @@ macro_rules! left_behind {
             space.largest_acked_packet = own;
             recovery.rtt_stats.latest_rtt = latest;
             recovery.pkt_thresh = packets;
-            // Lost ones before it may be gone from the list.
+            // Lost ones before it may be missing from the list.
             if let Some(packet) = space.sent_packets.iter_mut().find(|p| Some(p.pkt_num) == number) {
                 packet.time_lost = None;
             }
@@ -105,7 +105,8 @@ macro_rules! left_behind_bbr2 {
     }};
 }
 
-// At a migration: what is old by any later packet, then what quiche would find. Its timer knows of that alone.
+// At a migration: packets that are old by any later packet, then those that quiche would find. Its timer knows of that
+// alone.
 macro_rules! left_behind_moved {
     ($recovery:expr, $epoch:expr, $left_behind:expr, $own:expr) => {{
         let known = $recovery.epochs[$epoch].largest_acked_anywhere;
@@ -142,7 +143,7 @@ macro_rules! probe_all_spaces {
             let open = space.$in_flight > 0 && (epoch != Application || $handshake.completed);
             let probes = if epoch == $due { probes } else { space.loss_probes.max(usize::from(open)) };
             space.loss_probes = probes;
-            // quiche adds nothing to what is there.
+            // quiche adds nothing.
             if probes > 0 && space.lost_frames_pto.is_empty() {
                 let frames = crate::hooks::repeated_at_timeout(space.open(), probes);
                 space.lost_frames_pto.extend(frames);
@@ -161,8 +162,9 @@ pub(crate) fn owes_a_probe(recovery: &crate::recovery::Recovery) -> bool {
 /// RFC 9002 6.2.4.
 pub(crate) const MAX_PTO_PROBES: usize = 2;
 
-/// Patches `pto-content` and `pto-datagrams`: what a space sends again, each frame once. Of each packet in flight it is given whether it carries
-/// CRYPTO or STREAM, and its frames; `oldest` of those that do are repeated as a whole, as quiche does.
+/// Patches `pto-content` and `pto-datagrams`: frames that a space sends again, each once. Of each packet in
+/// flight it is given whether it carries CRYPTO or STREAM, and its frames; `oldest` of those that do are repeated as a
+/// whole, as quiche does.
 pub(crate) fn repeated_at_timeout<'a>(
     in_flight: impl Iterator<Item = (bool, &'a [crate::frame::Frame])>,
     mut oldest: usize,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TIMESTAMP frames (draft-huitema-quic-ts): who acknowledges says when, so that a sender can tell a queue on the way of
-//! its packets from one on the way of the acknowledgements. The clocks of the two ends need not agree: only differences
-//! mean anything.
+//! TIMESTAMP frames (draft-huitema-quic-ts): the sender of an acknowledgement gives its time, so that the other side
+//! can distinguish a queue on the way of its packets from one on the way of the acknowledgements. The clocks of the two
+//! ends need not agree: only differences mean anything.
 
 use super::Restore;
 use crate::{Config, Connection, Error, Result};
@@ -20,10 +20,10 @@ const FRAME_TYPE_ON_WIRE: [u8; 2] = [0x42, 0xf5];
 /// Value of the transport parameter on timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Timestamps {
-    /// Nothing, and tells nothing: quiche as it is.
+    /// Nothing, and sends nothing: quiche as it is.
     #[default]
     Off,
-    /// Wants them. None of ours asks for them without offering them; a peer may.
+    /// Wants them. None of our programs asks for them without offering them; a peer may.
     Wanted,
     /// Sends them with its acknowledgements to a peer that wants them.
     Offered,
@@ -79,7 +79,7 @@ pub fn gets_timestamps(quic: &Connection) -> bool {
     quic.peer_transport_params.timestamps.to_send(quic.local_transport_params.timestamps)
 }
 
-/// Patch `timestamps`: writes a frame if `left_bytes` have room for it, and gives its length. `since` is the time since the
+/// Patch `timestamps`: writes a frame if it fits `left_bytes`, and gives its length. `since` is the time since the
 /// connection was made, on the wire in microseconds over 2^`exponent`, as acknowledgement delays are.
 pub(crate) fn write_timestamp(b: &mut OctetsMut, left_bytes: usize, since: Duration, exponent: u64) -> Result<usize> {
     let timestamp = u64::try_from(since.as_micros()).unwrap_or(u64::MAX) >> exponent;

@@ -35,7 +35,7 @@ fn limits(pair: &mut Pair, send: &mut pair::Send, bytes: u64) -> Vec<(Duration, 
     seen
 }
 
-// quiche's rule, written as one of ours.
+// quiche's rule, written as our rule.
 #[derive(Default)]
 struct Quiche {
     updates: Vec<WindowUpdate>,
@@ -61,7 +61,7 @@ fn a_rule_like_quiches_gives_what_quiche_gives_without_one() {
     for ((_, a), (_, b)) in without.iter().zip(&with) {
         assert!(a.abs_diff(*b) < a / 100, "{without:?} {with:?}");
     }
-    // It was asked: first windows as configured, for each stream and the connection, with what it needs to know.
+    // It was asked: first windows as configured, for each stream and the connection, with all its inputs.
     for (scope, window) in [(Scope::Connection, 32 * KIB), (Scope::Stream(0), 8 * KIB), (Scope::Stream(12), 8 * KIB)] {
         let first = rule.updates.iter().find(|u| u.scope == scope).unwrap();
         assert_eq!(first.since_last, None);
@@ -162,7 +162,7 @@ fn the_congestion_window_is_as_told() {
         hooks::with_congestion_window(Some(3 * 1350), || assert_eq!(cwnd(&pair.client), 3 * 1350));
         hooks::with_congestion_window(None, || assert_eq!(cwnd(&pair.client), own));
         assert_eq!(cwnd(&pair.client), own);
-        // In flight is what is told, and more when more is told.
+        // In flight is the reported amount, and more when more is reported.
         let mut buf = [0; 1350];
         let mut sent = |pair: &mut Pair, told: usize| {
             hooks::with_congestion_window(Some(told), || {

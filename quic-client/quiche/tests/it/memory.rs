@@ -47,7 +47,7 @@ fn to_client(client: &mut quiche::Connection, packets: Vec<Vec<u8>>) {
     }
 }
 
-/// So many pieces of a stream, each in a packet of its own, whose bytes tell where they belong.
+/// So many pieces of a stream, each in a packet of its own, whose bytes show their offset.
 fn pieces(client: &mut quiche::Connection, count: u64) -> Vec<Vec<u8>> {
     let piece = |n: u64| (0..PIECE_BYTES).map(|i| ((n * PIECE_BYTES + i) % 251) as u8).collect::<Vec<u8>>();
     (0..count)
@@ -73,7 +73,7 @@ fn what_is_behind_a_gap_counts_until_the_gap_is_filled() {
     assert_eq!(unread(&server), Unread::default());
     let mut sent = pieces(&mut client, 8);
     let first = sent.remove(0);
-    // Every second one: what is missing between them counts as if it were there, up to a bound.
+    // Every second one: missing bytes between them count as if it were there, up to a bound.
     let (kept, missing): (Vec<_>, Vec<_>) = sent.into_iter().enumerate().partition(|(n, _)| n % 2 == 1);
     to_server(&mut server, kept.into_iter().map(|(_, packet)| packet).collect());
     assert_eq!(all_read(&mut server).len(), 0);

@@ -85,7 +85,7 @@ pub fn config() -> quiche::Config {
     config
 }
 
-/// Sending function of a client: [`quiche::Connection::send`], or with a rule in force.
+/// Sending function of a client: [`quiche::Connection::send`], or with a rule.
 pub type Send<'a> = dyn FnMut(&mut quiche::Connection, &mut [u8]) -> quiche::Result<(usize, quiche::SendInfo)> + 'a;
 
 /// The two ends and the wire between them. The server answers a request of `n` (text, then the end of the stream) with
@@ -174,7 +174,7 @@ impl Pair {
             }
         }
         for (id, left) in &mut self.answers {
-            // Only what there is room for: quiche tells the peer each time that it lacks some.
+            // Only bytes that fit: quiche reports to the peer each time that it lacks some.
             while *left > 0 && self.server.stream_capacity(*id).is_ok_and(|room| room > 0) {
                 let part = (*left).min(16 * 1024) as usize;
                 *left -= self.server.stream_send(*id, &buf[..part], part as u64 == *left).unwrap() as u64;

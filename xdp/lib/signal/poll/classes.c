@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Signal `poll` for many classes: one dump of all classes of the interface each interval, and a step of each one's law.
- * Its cost is bounded: the process takes at most a fifth of a CPU, and looks less often where that is not enough.
+ * Its cost is bounded: the process takes at most a fifth of a CPU, and polls less often where that is not enough.
  */
 #include "signal/poll/law.h"
 
@@ -23,8 +23,8 @@
 /* From the beginning of a round to that of the next it takes at least so many times the CPU time it took. */
 #define ROUNDS_APART 5
 
-/* The table of classes and their configurations are read when they have changed, and once in so many rounds: whoever
- * changed them may have been killed before he said so. */
+/* The table of classes and their configurations are read when they have changed, and once in so many rounds: their
+ * writer may have been killed before its notice. */
 #define TABLE_ROUNDS 64
 
 /* The content of each class is asked once in so many rounds, a part of them in each, because each takes a request. */
@@ -169,7 +169,7 @@ static void take(const struct weir_class_now *now, void *context)
 		s->inner = true;
 }
 
-/* Looks into the classes, a part of them in each round, and into changed ones at once. 0 or an errno. */
+/* Polls the classes' content, a part of them in each round, and into changed ones at once. 0 or an errno. */
 static int look_inside(struct server *server)
 {
 	for (size_t i = 0; i < server->count; i++) {
@@ -218,7 +218,7 @@ static int step_one(struct server *server, struct served *s, const struct weir_p
 	return 0;
 }
 
-/* One look at all classes, and their steps. *interval_us: the shortest that one of them has. 0 or an errno. */
+/* One poll of all classes, and their steps. *interval_us: the shortest that one of them has. 0 or an errno. */
 static int round_of(struct server *server, __u64 due_ns, __u32 *interval_us)
 {
 	static const __u32 none = WEIR_SLOT_NONE;

@@ -23,7 +23,7 @@
 /* The root is looked at each time, what is below it so often: that takes a question for each class. */
 #define TREE_CHECK_NS 1000000000ULL
 
-/* The last look at the whole tree. */
+/* The last reading of the whole tree. */
 struct look {
 	__u64 at_ns;
 	bool objection;
@@ -39,7 +39,7 @@ int weir_poll_wait(__u64 due_ns)
 	return error;
 }
 
-/* Whether the law can go by the queue there is now. A failed look at the tree is made again the next time. */
+/* Whether the law can go by the queue there is now. A failed reading of the tree is repeated the next time. */
 static bool usable(const struct weir_attachment *a, int netlink, const struct weir_config *config,
 		   const struct weir_qdisc *root, __u64 now_ns, struct look *last)
 {

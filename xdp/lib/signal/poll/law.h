@@ -5,11 +5,11 @@
 #include "pins/attachment.h"
 
 /*
- * Runs the law until the pins are gone. netlink: a socket in the interface's namespace. `ready` gets one byte when the
- * first step is done. Returns an errno.
+ * Runs the law until the pins are removed. netlink: a socket in the interface's namespace. `ready` gets one byte when
+ * the first step is done. Returns an errno.
  */
 int weir_poll_run(struct weir_attachment *a, int netlink, int ready);
-/* The same where each of several classes has a law: one look at all of them serves all. */
+/* The same where each of several classes has a law: one poll of all of them serves all. */
 int weir_poll_run_classes(struct weir_attachment *a, int netlink, int ready);
 
 /* Whether the pins are still there is asked once in so many intervals. */

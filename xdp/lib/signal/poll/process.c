@@ -51,7 +51,7 @@ static __u64 process_start(int pid)
 	return state == 'Z' || state == 'X' ? 0 : start;
 }
 
-/* The poll process: keeps DEV's netlink socket and the pinned maps, and nothing else of ours. */
+/* The poll process: keeps DEV's netlink socket and the pinned maps, and nothing else. */
 static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *path, const char *netns,
 			      struct weir_locks *locks, int ready)
 {
@@ -121,7 +121,7 @@ void weir_poll_end(const struct weir_meta *about)
 	if (!about->poll_pid || process_start(about->poll_pid) != about->poll_start_ticks)
 		return;
 	pidfd = (int)syscall(SYS_pidfd_open, about->poll_pid, 0);
-	/* asked again: between the two looks the number could have gone to another process, from here on it can't */
+	/* asked again: between the two checks the number could have gone to another process, from here on it can't */
 	for (tries = 0; pidfd >= 0 && tries < 2 && process_start(about->poll_pid) == about->poll_start_ticks; tries++) {
 		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
 

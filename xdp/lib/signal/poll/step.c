@@ -31,7 +31,7 @@ void weir_polled_step(struct weir_polled *p, const struct weir_config *config, c
 
 	q->poll_ns = look->now_ns;
 	q->poll_unusable = look->unusable;
-	if (look->unusable) /* what was measured is another queue's */
+	if (look->unusable) /* the measurement is of another queue */
 		p->rate = (struct weir_rate){0};
 	else if (p->follows && look->sent_bytes >= p->sent_bytes) /* else it was put there anew */
 		departures(&p->rate, &config->law, p->before_us, now_us, look->sent_bytes - p->sent_bytes,
@@ -57,7 +57,7 @@ int weir_polled_store(struct weir_polled *p, int map, __u32 slot)
 {
 	struct weir_queue latest;
 
-	/* what the program has left there meanwhile; the packets of these microseconds are lost from sum and mean */
+	/* counters that the program has left meanwhile; the packets of these microseconds are lost from sum and mean */
 	if (bpf_map_lookup_elem_flags(map, &slot, &latest, BPF_F_LOCK))
 		return errno;
 	p->queue.spacing = latest.spacing;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signal poll: one look at one queue, and the law's step that follows from it. */
+/* Signal poll: one reading of one queue, and the law's step that follows from it. */
 #ifndef WEIR_POLL_STEP_H
 #define WEIR_POLL_STEP_H
 

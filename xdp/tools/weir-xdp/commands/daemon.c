@@ -95,7 +95,7 @@ static int in_child(struct keeper *k, work_f *work, const void *what, struct out
 		if (pidfd < 0 || poll(&gone, 1, k->watchdog_ms ? (int)k->watchdog_ms : 1000) == 1)
 			break;
 		beat(k);
-		if (now_ms() > patience_ms) /* whatever it was doing, the next one ends it */
+		if (now_ms() > patience_ms) /* in any state, the next one ends it */
 			kill(child, SIGKILL);
 	}
 	if (child > 0)
@@ -260,7 +260,7 @@ static void look_at(struct keeper *k, size_t i)
 		look.look = false;
 		result = in_child(k, ensure_one, &look, &o);
 	}
-	/* what it changed the kernel has told by now; read first, that can't bring the next look */
+	/* the kernel has reported its changes by now; read first, that can't bring the next look */
 	if (result || (o.did != DID_ADOPT && !look.look))
 		take_messages(k);
 	kept->cost_us = children_us() - begun_us;

@@ -306,7 +306,7 @@ static int watched_add_named(struct watch *w, const char *name)
 		result = weir_attachment_open(&a, path, dev);
 	weir_error_into(NULL, 0);
 	if (result)
-		return watched_add(w, name, "", 0); /* which says what is wrong, or waits for it */
+		return watched_add(w, name, "", 0); /* it reports the fault, or waits */
 	w->naming = name;
 	result = a.about.slots ? weir_law_each(&a, add_class, w) : watched_add(w, name, "", 0);
 	weir_attachment_close(&a);

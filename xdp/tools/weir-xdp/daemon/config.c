@@ -204,7 +204,8 @@ static int except_others(const struct daemon_config *c, const struct wanted *w, 
 
 int daemon_request(const struct daemon_config *c, const struct wanted *w, const char *pins, struct request *r)
 {
-	char *words[DAEMON_WORDS_MAX + 3] = {0};
+	char *words[DAEMON_WORDS_MAX + 3] = {w->words[0]}, *dev = w->words[1];
+	int count = w->count - 1;
 
 	*r = (struct request){.peer_netns = "",
 			      .netns = "",
@@ -213,18 +214,19 @@ int daemon_request(const struct daemon_config *c, const struct wanted *w, const 
 			      .kept = true,
 			      .expert = true,
 			      .direction = w->direction};
-	for (int i = 0; i < w->count; i++)
-		words[i] = w->words[i];
+	/* An interface's name may look like an option. */
+	for (int i = 1; i < count; i++)
+		words[i] = w->words[i + 1];
 	optind = 0; /* getopt begins anew, and puts the arguments last */
-	if (read_options(r, ENSURE, w->count, words) || (w->class && except_others(c, w, r)))
+	if (read_options(r, ENSURE, count, words) || (w->class && except_others(c, w, r)))
 		return -1;
-	r->dev = words[optind];
-	r->words = w->count - optind - 1;
+	r->dev = dev;
+	r->words = count - optind;
 	/* the words were put in another order in our copy only */
 	r->word = calloc((size_t)r->words + 1, sizeof(*r->word));
 	if (!r->word)
 		return weir_error("out of memory");
-	memcpy(r->word, words + optind + 1, (size_t)r->words * sizeof(*r->word));
+	memcpy(r->word, words + optind, (size_t)r->words * sizeof(*r->word));
 	return 0;
 }
 

@@ -24,7 +24,7 @@ struct wanted {
 	bool ingress;		       /* so are its options about packets that arrive */
 	__u32 class;		       /* 0: the law is the interface's; 0x10000: all of htb 1: that have no table */
 	char name[CLASSES_NAME_LEN];
-	char *words[DAEMON_WORDS_MAX + 2]; /* the command line of `ensure` that asks for it; words[0] is "ensure" */
+	char *words[DAEMON_WORDS_MAX + 2]; /* the command line of `ensure` that asks for it, words[1] being dev */
 	int count;
 	int line;	      /* of the file */
 	bool by_mark, others; /* what it has to tell packets apart by, as in a request */

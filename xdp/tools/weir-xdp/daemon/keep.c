@@ -88,7 +88,7 @@ void kept_take(struct kept *k, __u64 check_ms, unsigned int ifindex, int result,
 		k->attaches++;
 	if (o->did == DID_ADOPT || !changed) {
 		k->failed = 0;
-	} else { /* what others did in the meantime no message brings: looks until there is nothing to mend */
+	} else { /* no message reports others' changes meanwhile: looks until there is nothing to mend */
 		again(k, now_ms);
 		if (k->due_ms > now_ms + check_ms)
 			k->due_ms = now_ms + check_ms;

@@ -17,7 +17,7 @@
 /* An attachment with a netlink socket in DEV's namespace. */
 struct view {
 	struct weir_attachment a;
-	char label[VIEW_LABEL_LEN]; /* what to call it: DEV, DEV@NETNS if it is not in ours, DEV/CLASS for a class */
+	char label[VIEW_LABEL_LEN]; /* its name: DEV, DEV@NETNS if it is not in ours, DEV/CLASS for a class */
 	char place[VIEW_LABEL_LEN]; /* the same without its class */
 	struct weir_class class;    /* of whose law it is; handle 0: it is the interface's */
 	int netlink;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants beside their peers: which columns there are, and what a cell shows."""
+"""Variants beside their peers: which columns there are, and the content of a cell."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import NOTHING, paper_figure, shown
+from weirlab.report.labels import NOTHING, paper_figure, shown
 from weirlab.store.folder import Summary
 from weirlab.topologies.access.peers import relative
 

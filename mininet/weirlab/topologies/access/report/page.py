@@ -1,36 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of the topology `access`: strategies of path choice or window rules beside each other.
 
-The plots follow from the runs: over several paths the choices round by round, with one the windows, a handover where a
-link went away, transfer times where sizes differ.
+Plots follow from the runs: over several paths the choices round by round, with one the windows, a handover where a link
+went away, transfer times where sizes differ.
 """
 
-import html
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
-from weirlab.metrics.estimate import Estimate
-from weirlab.report import markup, plots, words
+from weirlab.report import plots, results
+from weirlab.report.labels import Variant
+from weirlab.report.model import Block, Cell, Column, Figure, Paragraph, Report, Row, Section, Table
 from weirlab.report.plots import HUES
-from weirlab.report.terminal import print_checks, print_chunks, result_cells
-from weirlab.report.words import Variant
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
 from weirlab.topologies.access.metrics import METRICS
 from weirlab.topologies.access.report.compare import beside_peers, heads_of, named, relative_cell
-from weirlab.topologies.access.report.plots import all_plots, kind, one_of_each
-from weirlab.topologies.access.report.words import (
-    check_lines,
-    in_words,
+from weirlab.topologies.access.report.labels import (
+    checks,
     pair_in_words,
     path_names,
     run_counts,
+    spec_in_words,
     variant_in_words,
 )
+from weirlab.topologies.access.report.plots import all_plots, kind, one_of_each
 from weirlab.topologies.access.samples import read_samples
 
 ROWS: tuple[tuple[str | None, str, str, int], ...] = (
@@ -93,36 +87,53 @@ BY_SEED = (
 )
 
 
-def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> None:
-    """Print the figures, the comparisons with peers, and the checks."""
+PEERS_NOTE = (
+    "Each variant's figure less that of its peer with the same seed in the same setting, in percent of the peer's or "
+    "in ms: mean over seeds ± half the width of its 95 % interval. An interval without 0 is a difference."
+)
+
+
+def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
+    """The figures, the comparisons with peers, the plots if `drawn`, the checks."""
     facts = folder.meta["scenario"]
-    specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
-    console.print(escape(run_counts(list(specs.values()), summary)))
-    cells = partial(result_cells, rows(specs), summary, facts["paper"])
-    print_chunks(console, "mean over seeds ± 95 %", list(summary.variants), cells)
+    specs = results.specs_of(folder, summary)
+    variants = read_variants(folder, summary) if drawn else []
+    hues = {variant.label: variant.hue for variant in variants}
+    definitions = {**METRICS, **{f"tasks_on_{name}": f"tasks that began on {name}" for name in path_names(specs)}}
+    peers = _peer_tables(facts["paper"], specs, summary)
+    found: list[Block] = [
+        Section("Figures", [results.figures(rows(specs), definitions, facts, summary, hues)]),
+        Section("Beside its peers", [Paragraph(PEERS_NOTE, faint=True), *peers] if peers else []),
+    ]
+    if variants:
+        words = results.variant_terms(one_of_each(variants), variant_in_words)
+        found.append(
+            results.settings(
+                "Settings: links, flows, and each variant",
+                results.common(list(map(spec_in_words, specs.values()))),
+                words,
+            )
+        )
+        found += [Section(heading, [Figure(heading, text, svg)]) for _, heading, text, svg in all_plots(variants)]
+    found += [results.by_seed(BY_SEED, summary), *results.closing(folder.meta, checks(summary), definitions)]
+    return results.report(facts, run_counts(list(specs.values()), summary), found)
+
+
+def _peer_tables(paper: Mapping[str, Any], specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> list[Table]:
+    """Comparisons with peers: one table for path choice, one for windows."""
     found = beside_peers(specs, summary)
+    tables = []
     for heads in heads_of(found):
-        chosen = {pair: values for pair, values in found.items() if any(named(values, head) for head in heads)}
-        lines = partial(_peer_lines, facts["paper"], specs, heads, chosen)
-        print_chunks(console, "less its peer's, seed by seed", [head[2] for head in heads], lines)
-    print_checks(console, check_lines(summary))
-
-
-def _peer_lines(
-    paper: Mapping[str, Any],
-    specs: Mapping[str, Mapping[str, Any]],
-    heads: Sequence[tuple[str, str, str, int]],
-    chosen: Mapping[tuple[str, str], Mapping[str, Estimate]],
-    labels: Sequence[str],
-) -> Iterable[list[str]]:
-    """The lines of a comparison with peers, with the columns of those heads that are in `labels`."""
-    for (label, other), values in chosen.items():
-        cells = []
-        for head in heads:
-            if head[2] in labels:
-                text, figure = relative_cell(paper, label, values, head)
-                cells.append(f"{text}\n[dim]{escape(figure)}[/dim]" if figure else text)
-        yield [f"  {pair_in_words(label, other, specs)}", *cells]
+        lines = [
+            Row(
+                pair_in_words(label, other, specs),
+                [Cell(*relative_cell(paper, label, values, head)) for head in heads],
+            )
+            for (label, other), values in found.items()
+            if any(named(values, head) for head in heads)
+        ]
+        tables.append(Table([Column(head[2]) for head in heads], lines, "less its peer's, seed by seed"))
+    return tables
 
 
 def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
@@ -150,46 +161,3 @@ def rows(specs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str | None, str, 
     paced = any(spec["client"]["interval_ms"] for spec in specs.values())
     shown = [row for row in ROWS if paced or not (row[0] or row[1]).lower().startswith(("tct_", "task completion"))]
     return [*shown, *((f"tasks_on_{name}", f"on {name}", "", 1) for name in names if len(names) > 1)]
-
-
-def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant]) -> str:
-    """The whole HTML document."""
-    facts = meta["scenario"]
-    specs = {variant.label: variant.spec for variant in variants}
-    drawn = all_plots(variants) if variants else ()
-    lines = check_lines(summary)
-    meanings = {**METRICS, **{f"tasks_on_{name}": f"tasks that began on {name}" for name in path_names(specs)}}
-    found = [
-        *markup.heading(facts),
-        f"<p>{html.escape(run_counts(list(specs.values()), summary))}</p>",
-        markup.failed_checks(lines),
-        "<h2>Figures</h2>",
-        markup.table(rows(specs), meanings, facts, summary, variants),
-        _peers_table(facts, specs, summary),
-        markup.what_ran(in_words(list(specs.values())) if variants else [], one_of_each(variants), variant_in_words),
-        *(f"<h2>{heading}</h2>{markup.drawing(caption, text)}" for _, heading, caption, text in drawn),
-        markup.by_seed([row for row in BY_SEED if words.anywhere(summary, row[0])], summary),
-        markup.checks(lines),
-        markup.repeat(meta),
-        markup.definitions(meanings),
-    ]
-    return markup.document(facts["title"], found)
-
-
-def _peers_table(facts: Mapping[str, Any], specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> str:
-    found = beside_peers(specs, summary)
-    tables = []
-    for heads in heads_of(found):
-        lines = []
-        for (label, other), values in found.items():
-            if any(named(values, head) for head in heads):
-                cells = [relative_cell(facts["paper"], label, values, head) for head in heads]
-                lines.append((pair_in_words(label, other, specs), cells))
-        tables.append(markup.plain_table("", [head[2] for head in heads], lines))
-    if not tables:
-        return ""
-    caption = (
-        "Each variant's figure less that of its peer with the same seed in the same setting, in percent of the peer's "
-        "or in ms: mean over seeds ± half the width of its 95 % interval. An interval without 0 is a difference."
-    )
-    return f"<h2>Beside its peers</h2><p class=dim>{caption}</p>{''.join(tables)}"

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from weirlab.metrics.estimate import estimate
+from weirlab.report.labels import Variant
 from weirlab.report.plots import PATH_HUES, STAND_INS, STYLE, inside, legend, log_ticks, svg
-from weirlab.report.words import Variant
 from weirlab.topologies.access.metrics import PTO_LEAST_MS, at_best, last_heard, pseudo_regrets_ms, regrets_ms, silence
 from weirlab.topologies.access.peers import choosing
 from weirlab.topologies.access.samples import Samples, Tasks, Truth
@@ -52,7 +52,7 @@ CAPTIONS = {
         "one's. Bold: mean over seeds; faint: each seed. What is below 1 ms is left out of the logarithmic scale.",
     ),
     "best": (
-        "How often the best path was taken",
+        "Share of tasks on the best path",
         f"Share of tasks on the best path, over {RUNNING_ROUNDS} tasks and all seeds.",
     ),
     "paths": (
@@ -303,7 +303,7 @@ def handover(variants: Sequence[Variant]) -> Figure:
 
 
 def _end_s(variants: Sequence[Variant]) -> float:
-    """Where a time axis ends: with the slowest variant, unless that leaves the others no room."""
+    """Where a time axis ends: with the slowest variant, unless that squeezes the others."""
     ends_s = sorted(
         max(float(samples.received[0].max(initial=0.0)) for samples in variant.series.values()) / 1e6
         for variant in variants

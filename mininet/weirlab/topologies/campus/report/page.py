@@ -1,22 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of the topology `campus`: what was asked, what each system adds, the figures of each variant."""
+"""The report of the topology `campus`: drawings, targets, the effect of each system, the figures of each variant."""
 
-import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from weirlab.metrics.estimate import Estimate
-from weirlab.report import markup
-from weirlab.report.terminal import print_checks
-from weirlab.report.words import NOTHING, anywhere, estimated, shown
-from weirlab.store.documents import read_json
+from weirlab.report import results
+from weirlab.report.labels import anywhere, estimated, shown
+from weirlab.report.model import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Figure,
+    Folded,
+    Layout,
+    Paragraph,
+    Report,
+    Row,
+    Section,
+    Table,
+    Term,
+    table,
+)
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
-from weirlab.topologies.campus.asked import (
+from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
+from weirlab.topologies.campus.report.labels import checks, has_in_words, in_words, run_counts
+from weirlab.topologies.campus.report.picture import picture
+from weirlab.topologies.campus.report.plots import chosen, timeline
+from weirlab.topologies.campus.requirements import (
     ALL,
     ALONE,
     APPLICATIONS,
@@ -28,13 +39,8 @@ from weirlab.topologies.campus.asked import (
     in_company,
     left_out,
 )
-from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
-from weirlab.topologies.campus.report.picture import picture
-from weirlab.topologies.campus.report.plots import chosen, timeline
-from weirlab.topologies.campus.report.words import check_lines, has_in_words, in_words, run_counts
 from weirlab.topologies.campus.samples import read_samples
 
-Line = tuple[str, Sequence[tuple[str, str]]]
 COLUMNS = (
     *((metric, words, decimals) for metric, (words, _, decimals) in APPLICATIONS.items()),
     ("backbone_sent_bytes", "backbone carried, bytes", 0),
@@ -44,8 +50,9 @@ COLUMNS = (
     ("unfinished_files", "file not whole in time", 0),
     ("wrong_files", "wrong files", 0),
 )
+TARGETS = "Targets"
 ASKED_NOTE = (
-    "Everything on, over the same seed's run of another variant: mean over seeds ± 95 %. An aim is met or missed if "
+    "Everything on, over the same seed's run of another variant: mean over seeds ± 95 %. A target is met or missed if "
     "the whole interval says so, else it is open."
 )
 KILLS_NOTE = f"{'; '.join(KILL_FIGURES.values())}; until {AFTER_BACK_S:g} s after the part was back."
@@ -54,9 +61,6 @@ TIMELINE_NOTE = (
     "controller changes gains, in the queue's colour. Networks: a stroke is a request, a mark above it where a "
     "connection goes over to that network."
 )
-IN_COMPANY, ADDS, FIGURES = "Each system alone and in company", "What each system adds", "Figures"
-TURNED = (ADDS, FIGURES)
-"""Tables with more figures than variants: a line for each figure."""
 IN_COMPANY_NOTE = (
     "The figures of a system's own traffic: without any other on the same network with the same settings, with "
     "everything at once, and this over that, seed by seed. Mean over seeds ± 95 %."
@@ -72,67 +76,51 @@ def compared(summary: Summary) -> dict[str, dict[int, Mapping[str, Any]]]:
 
 
 def asked_documents(summary: Summary) -> list[dict[str, Any]]:
-    """Requirements and results, for `--json`."""
+    """Targets of each case, for `--json`."""
     return as_documents(compared(summary))
 
 
-def tables(summary: Summary) -> Iterable[tuple[str, str, Sequence[str], list[Line]]]:
-    """Heading, note, column heads and lines of each table that there is something for."""
+def tables(summary: Summary) -> Iterable[tuple[str, str, Table]]:
+    """Heading, note and table of each comparison, and of the variants' figures."""
     found = compared(summary)
-    lines: list[Line] = [
-        (aim.words, [(shown(value, 3), ""), (aim.bounds, ""), (verdict, "")]) for aim, value, verdict in answers(found)
-    ]
-    if lines:
-        yield "What was asked, and what came out", ASKED_NOTE, ["found", "asked", "verdict"], lines
+    targets = [[aim.words, shown(value, 3), aim.bounds, verdict] for aim, value, verdict in answers(found)]
+    yield TARGETS, ASKED_NOTE, table(["", "found", "target", "verdict"], targets)
     lines, before = [], ""
     for variant, metric, alone, together, over in in_company(found):
         words, _, decimals = APPLICATIONS[metric]
-        cells = [(words, ""), _cell(alone, decimals), _cell(together, decimals), (shown(over, 2), "")]
-        lines.append((variant.removeprefix("alone-") if variant != before else "", cells))
+        name = variant.removeprefix("alone-") if variant != before else ""
+        lines.append([name, words, shown(alone, decimals), shown(together, decimals), shown(over, 2)])
         before = variant
-    if lines:
-        yield IN_COMPANY, IN_COMPANY_NOTE, ["figure", "alone", "all together", "together over alone"], lines
-    shown_metrics = [metric for metric in APPLICATIONS if anywhere(summary, metric)]
-    heads = [APPLICATIONS[metric][0] for metric in shown_metrics]
+    heads = ["", "figure", "alone", "all together", "together over alone"]
+    yield "Each system alone and in company", IN_COMPANY_NOTE, table(heads, lines, words=(1,))
     if ALL in found and (variants := left_out(found)):
-        lines = [
-            (variant, [_cell(difference(found[ALL], found[variant], m), APPLICATIONS[m][2]) for m in shown_metrics])
-            for variant in variants
+        rows = [
+            Row(words, [Cell(shown(difference(found[ALL], found[v], metric), decimals)) for v in variants])
+            for metric, (words, _, decimals) in APPLICATIONS.items()
+            if anywhere(summary, metric)
         ]
-        yield ADDS, ADDS_NOTE, heads, lines
-    parts = list(
-        dict.fromkeys(
-            name[: -len(suffix)]
-            for v in summary.variants.values()
-            for name in v
-            if name.endswith(suffix := f"_{next(iter(KILL_FIGURES))}")
-        )
-    )
-    for label in summary.variants if parts else ():
-        lines = [
-            (part, [_cell(estimated(summary, label, f"{part}_{figure}"), 0) for figure in KILL_FIGURES])
-            for part in parts
-        ]
-        yield (
-            f"What was killed, {label}",
-            KILLS_NOTE,
-            ["stream silent, ms", "requests silent, ms", "upload silent, ms"],
-            lines,
-        )
-    columns = [column for column in COLUMNS if anywhere(summary, column[0])]
-    lines = [
-        (label, [_cell(estimated(summary, label, metric), decimals) for metric, _, decimals in columns])
-        for label in [label for label in summary.variants if not ALONE.fullmatch(label)] or summary.variants
+        yield "Effect of each system", ADDS_NOTE, Table([Column(v) for v in variants], rows, layout=Layout.EQUAL)
+    yield from _kills(summary)
+    labels = [label for label in summary.variants if not ALONE.fullmatch(label)] or list(summary.variants)
+    rows = [
+        Row(words, [Cell(shown(estimated(summary, label, metric), decimals)) for label in labels])
+        for metric, words, decimals in COLUMNS
+        if anywhere(summary, metric)
     ]
-    yield FIGURES, "Mean over seeds ± 95 %.", [words for _, words, _ in columns], lines
+    figures = Table([Column(label) for label in labels], rows, results.CORNER, layout=Layout.EQUAL)
+    yield "Figures", results.INTERVAL_NOTE, figures
 
 
-def _cell(value: Estimate, decimals: int) -> tuple[str, str]:
-    """A mean, and its interval under it: there are many columns."""
-    if value.mean is None:
-        return NOTHING, ""
-    mean = f"{value.mean:.{decimals}f}"
-    return mean, "" if value.ci95 is None else f"± {value.ci95:.{decimals}f}"
+def _kills(summary: Summary) -> Iterable[tuple[str, str, Table]]:
+    """Gaps that applications saw when a part was killed, by variant."""
+    suffix = f"_{next(iter(KILL_FIGURES))}"
+    names = [name for metrics in summary.variants.values() for name in metrics if name.endswith(suffix)]
+    parts = list(dict.fromkeys(name.removesuffix(suffix) for name in names))
+    for label in summary.variants if parts else ():
+        rows = [[part, *(shown(estimated(summary, label, f"{part}_{figure}"), 0) for figure in KILL_FIGURES)]
+                for part in parts]  # fmt: skip
+        heads = ["", "stream silent, ms", "requests silent, ms", "upload silent, ms"]
+        yield f"Parts killed, {label}", KILLS_NOTE, table(heads, rows)
 
 
 def worse_lines(summary: Summary) -> list[str]:
@@ -144,59 +132,27 @@ def worse_lines(summary: Summary) -> list[str]:
     ]
 
 
-def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> None:
-    """Print what was asked, the figures and the checks. Variants are columns here."""
-    console.print(escape(run_counts(summary)))
-    for heading, _, heads, lines in tables(summary):
-        turned = heading in TURNED
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=heading, title_justify="left")
-        table.add_column("", no_wrap=True)
-        for name in [name for name, _ in lines] if turned else heads:
-            table.add_column(escape(name), justify="right")
-        if turned:
-            for place, head in enumerate(heads):
-                table.add_row(escape(head), *(_joined(cells[place]) for _, cells in lines))
-        else:
-            for name, cells in lines:
-                table.add_row(escape(name), *(_joined(cell) for cell in cells))
-        console.print(table)
-    for line in worse_lines(summary):
-        console.print(escape(line))
-    print_checks(console, check_lines(summary))
-
-
-def _joined(cell: tuple[str, str]) -> str:
-    return escape(" ".join(part for part in cell if part))
-
-
-def page(folder: ResultsFolder, summary: Summary) -> str:
-    """The whole HTML document."""
+def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
+    """Drawings if `drawn`, targets, the effect of each system, the figures of each variant, the checks."""
     facts = folder.meta["scenario"]
-    specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
-    lines = check_lines(summary)
-    found = [*markup.heading(facts), f"<p>{html.escape(run_counts(summary))}</p>", markup.failed_checks(lines)]
-    found += _drawings(folder, summary, specs)
-    for heading, note, heads, rows in tables(summary):
-        found += [f"<h2>{html.escape(heading)}</h2>", f"<p class=dim>{html.escape(note)}</p>"]
-        if heading in TURNED:
-            found.append(markup.plain_table("", [name for name, _ in rows], turned(heads, rows)))
-        else:
-            found.append(markup.plain_table("", heads, rows))
-    worse = worse_lines(summary)
-    found += ["<h2>What makes another worse</h2>"] if worse else []
-    found += [f"<ul>{''.join(f'<li>{html.escape(line)}</li>' for line in worse)}</ul>"] if worse else []
+    specs = results.specs_of(folder, summary)
+    found: list[Block] = [*_drawings(folder, summary, specs)] if drawn else []
     found += [
-        _what_ran(specs),
-        markup.by_seed([column for column in COLUMNS if anywhere(summary, column[0])], summary),
-        markup.checks(lines),
-        markup.repeat(folder.meta),
-        markup.definitions(METRICS),
+        Section(heading, [Paragraph(note, faint=True), one, *([results.set_in(answers)] if heading == TARGETS else [])])
+        for heading, note, one in tables(summary)
+        if one.rows
     ]
-    return markup.document(facts["title"], found)
+    found += [
+        Section("Systems that make another worse", [Bullets(worse_lines(summary))]),
+        _settings(specs),
+        results.by_seed(COLUMNS, summary),
+        *results.closing(folder.meta, checks(summary), METRICS),
+    ]
+    return results.report(facts, run_counts(summary), found)
 
 
-def _drawings(folder: ResultsFolder, summary: Summary, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The network, and what happened in the first seed's runs."""
+def _drawings(folder: ResultsFolder, summary: Summary, specs: Mapping[str, Mapping[str, Any]]) -> list[Block]:
+    """The network, and events of the first seed's runs."""
     labels = chosen(list(specs))
     if not labels:
         return []
@@ -209,25 +165,15 @@ def _drawings(folder: ResultsFolder, summary: Summary, specs: Mapping[str, Mappi
     }
     first, spec = next(iter(samples)), specs[labels[0]]
     title = f"The network of {first}, seed {seed}: MB down / up in {spec['duration_s']:g} s"
+    network = Figure(title, f"{title}. Lines are as thick as both together.",
+                     picture(samples[first].links, spec, title))  # fmt: skip
     return [
-        "<h2>What flowed where</h2>",
-        markup.drawing(
-            f"{title}. Lines are as thick as both together.",
-            picture(samples[first].links, spec, title),
-        ),
-        "<h2>What happened</h2>",
-        markup.drawing(TIMELINE_NOTE.format(seed=seed), timeline(samples, spec)),
+        Section("Traffic on each link", [network]),
+        Section("Events", [Figure("Events", TIMELINE_NOTE.format(seed=seed), timeline(samples, spec))]),
     ]
 
 
-def turned(heads: Sequence[str], rows: Sequence[Line]) -> list[Line]:
-    """The same table with a line for each figure: there are more figures than variants."""
-    return [(head, [cells[place] for _, cells in rows]) for place, head in enumerate(heads)]
-
-
-def _what_ran(specs: Mapping[str, Mapping[str, Any]]) -> str:
-    e = html.escape
-    listed = "".join(f"<li>{e(line)}</li>" for line in in_words(next(iter(specs.values()))))
-    rows = "".join(f"<dt>{e(label)}</dt><dd>{e(has_in_words(spec['has']))}</dd>" for label, spec in specs.items())
-    summary = "What ran: networks, who did what, and each variant"
-    return f"<details><summary>{summary}</summary><ul>{listed}</ul><dl>{rows}</dl></details>"
+def _settings(specs: Mapping[str, Mapping[str, Any]]) -> Folded:
+    terms = [Term(label, has_in_words(spec["has"])) for label, spec in specs.items()]
+    common = in_words(next(iter(specs.values()))) if specs else []
+    return results.settings("Settings: networks, traffic, and each variant", common, terms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of `campus` as a picture, with what flowed where in one run. Pure: counts of interfaces in, SVG out."""
+"""The network of `campus` as a picture, with the traffic of one run. Pure: counts of interfaces in, SVG out."""
 
 import html
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from weirlab.topologies.campus.sites import SITES, receivers_of
 
-# Boxes: name, what is written in it, its middle and its half width. Colours are the page's variables.
+# Boxes: name, its text, its middle and its half width. Colours are the page's variables.
 BOXES: dict[str, tuple[str, int, int, int]] = {
     "origin": ("weir-server", 75, 40, 62),
     "publisher": ("file, stream", 75, 130, 62),
@@ -28,7 +28,7 @@ BOXES: dict[str, tuple[str, int, int, int]] = {
 HALF_HEIGHT = 13
 WIDTH, HEIGHT = 1050, 330
 # Links: the two boxes, the interface whose counts they have (at the second box unless `sent` says that it sends down),
-# and what the link is.
+# and the link's kind.
 LINKS: tuple[tuple[str, str, tuple[str, str], bool, str], ...] = (
     ("origin", "core", ("origin", "eth0"), True, ""),
     ("publisher", "core", ("publisher", "eth0"), True, ""),
@@ -56,7 +56,7 @@ Passed = Mapping[tuple[str, str], Mapping[str, int]]
 
 
 def receivers_together(passed: Passed, spec: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int]]:
-    """Bytes of the receivers of each site, as if they had one interface."""
+    """Counts of the receivers of each site together."""
     found = {}
     for site in SITES:
         names = [each.name for each in receivers_of(spec) if each.site == site]
@@ -67,7 +67,7 @@ def receivers_together(passed: Passed, spec: Mapping[str, Any]) -> dict[tuple[st
 
 
 def picture(counts: Passed, spec: Mapping[str, Any], title: str) -> str:
-    """The SVG. Lines are as thick as what went over them both ways; links without counts are dashed."""
+    """The SVG. Lines are as thick as their traffic both ways; links without counts are dashed."""
     passed = {**counts, **receivers_together(counts, spec)}
     amounts = {
         (one, other): _bytes(passed[counted], sends) for one, other, counted, sends, _ in LINKS if counted in passed
@@ -107,6 +107,6 @@ def picture(counts: Passed, spec: Mapping[str, Any], title: str) -> str:
 
 
 def _bytes(counts: Mapping[str, int], sends: bool) -> tuple[int, int]:
-    """Bytes away from the origin over a link, and bytes towards it."""
+    """Bytes that a link carried away from the origin, and towards it."""
     down, up = counts["sent_bytes"], counts["received_bytes"]
     return (down, up) if sends else (up, down)

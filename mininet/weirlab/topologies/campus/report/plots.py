@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timeline of a run: the phone's delays, actions of switches and queues, with the events."""
+"""Timeline of a run: the phone's transfers, the switches, the queues and the controller, with the events."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from weirlab.report.labels import count
 from weirlab.report.plots import STAND_INS, STYLE, log_ticks, svg
-from weirlab.report.words import count
-from weirlab.topologies.campus.report.words import QUEUES, queue_name
+from weirlab.topologies.campus.report.labels import QUEUES, queue_name
 from weirlab.topologies.campus.samples import Course, Samples
 from weirlab.topologies.campus.sites import PATHS
 
@@ -28,7 +28,7 @@ INTERESTS = {"interests_forwarded": "asked on", "interests_joined": "merged", "i
 """Actions of a switch on an Interest, by the names of its counter."""
 INTEREST_HUES = ("path-2", "path-1", "path-5")
 GOES = {"request": "1", "download": "D", "upload": "^"}
-"""Marks of the phone's connections where they move to another network."""
+"""Marks of the phone's connections where they migrate to another network."""
 GOES_WORDS = {"request": "requests", "download": "download", "upload": "upload"}
 GOES_HUES = {"request": "ink", "download": "path-4", "upload": "path-6"}
 
@@ -38,7 +38,7 @@ def hue_of(label: str, place: int) -> str:
 
 
 def chosen(labels: list[str]) -> list[str]:
-    """Variants to draw: more than three hide each other."""
+    """Variants that are drawn: more than three hide each other."""
     return [label for label in SHOWN if label in labels] or labels[:3]
 
 
@@ -53,8 +53,8 @@ def rate_mbit_s(course: Course, end_s: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def each_second(counts: Sequence[tuple[float, Mapping[str, int]]], cell: str) -> tuple[np.ndarray, np.ndarray]:
-    """Growth of a cell of a switch's counter in a second, between two readings, at the later one (s). A switch that was
-    started again counts from 0."""
+    """Increments of a cell of a switch's counter per second, between two readings, at the later one (s). A switch that
+    restarted counts from 0."""
     times = np.array([t_us for t_us, _ in counts]) / 1e6
     values = np.array([float(packets.get(cell, 0)) for _, packets in counts])
     if len(times) < 2:
@@ -87,7 +87,8 @@ def _is_receivers(queue: tuple[str, str]) -> bool:
 
 
 def timeline(samples: Mapping[str, Samples], spec: Mapping[str, Any]) -> str:
-    """The course of one seed's runs, variants over each other; what switches, queues and networks did in the first."""
+    """The course of one seed's runs, variants over each other; actions of switches, queues and networks in the
+    first."""
     labels, end_s = chosen(list(samples)), spec["duration_s"]
     first = samples[labels[0]]
     panels: list[tuple[str, float, Callable[[Axes, Samples, str, str], None]]] = [
@@ -126,7 +127,7 @@ def timeline(samples: Mapping[str, Samples], spec: Mapping[str, Any]) -> str:
             for place, label in enumerate(labels)
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=3)
-        return svg(figure, "timeline", "What happened in the course of a run")
+        return svg(figure, "timeline", "Timeline of a run")
 
 
 def _requests(ax: Axes, samples: Samples, label: str, hue: str) -> None:
@@ -213,7 +214,7 @@ def _beside(ax: Axes, title: str = "") -> None:
 
 
 def _events(axes: Sequence[Axes], samples: Samples, spec: Mapping[str, Any]) -> None:
-    """Fades as bands, moves as lines, what was killed as bands of another colour."""
+    """Fades as bands, moves as lines, kills as bands of another colour."""
     for fade in spec["fades"]:
         for ax in axes:
             ax.axvspan(fade["at_s"], fade["at_s"] + fade["for_s"], color=STAND_INS["faint"], alpha=0.6, lw=0)

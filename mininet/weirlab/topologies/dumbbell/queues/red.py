@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RED's parameters for tc: bytes from what a scenario says, the burst, and what tc and the kernel refuse."""
+"""RED's parameters for tc: bytes from a scenario's keys, the burst, and the limits of tc and the kernel."""
 
 import math
 
@@ -23,7 +23,7 @@ def red_burst(aqm: dict, rate_mbit_s: float) -> int:
 
 
 def red_refusal(aqm: dict, rate_mbit_s: float) -> str | None:
-    """Why tc or the kernel would not take these thresholds and bursts, and what would be right; None if they do.
+    """Why tc or the kernel would not take these thresholds and bursts, and the right form; None if they do.
 
     tc looks for a weight 2^-w of the average that lets a burst pass, and warns from w = 10 on; the kernel wants room
     for w beside the thresholds in 32 bits. The decay of the average in silence is computed by tc from the rate, in

@@ -153,8 +153,8 @@ class DualPi2(Section):
 
 
 class Args(Section):
-    """Any discipline of the kernel: `qdisc_args` is what tc gets after `qdisc add ... handle 10:`, its name first. The
-    link's `queue_limit_packets` is not in it: write a limit there."""
+    """Any discipline of the kernel: `qdisc_args` are tc's arguments after `qdisc add ... handle 10:`, its name first.
+    The link's `queue_limit_packets` is not in it: write a limit there."""
 
     qdisc: Literal["args"]
     qdisc_args: str
@@ -194,8 +194,8 @@ class P4Head(Section):
     delay_source: Literal["sojourn", "rate"] = "sojourn"
 
 
-# Our law as tc eBPF and in a P4 switch; what a scenario gives overrides the profile. `weir.gains` knows the keys and
-# checks the values.
+# Our law as tc eBPF and in a P4 switch; a scenario's keys override the profile. `weir.gains` knows the keys and checks
+# the values.
 LAW: dict[str, Any] = {key: (Any, None) for key in gains.KEYS}
 Weir = create_model("Weir", __base__=WeirHead, **LAW)
 P4 = create_model("P4", __base__=P4Head, **LAW)

@@ -1,41 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuner's decisions in a run, for the terminal and the page."""
+"""Decisions of the tuner in a run."""
 
 import gzip
-import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
-from weirlab.report.words import Variant, plain
-from weirlab.store.documents import read_json
+from weirlab.report.labels import plain
+from weirlab.report.model import Block, Cell, Column, Paragraph, Row, Section, Table
 from weirlab.store.folder import ResultsFolder, Summary, samples_path
 
-DECISIONS_PRINTED = 8  # of a variant, on the terminal; the page has all of its first seed
+DECISIONS_PRINTED = 8  # of a variant, on the terminal
 
 
-def print_decisions(folder: ResultsFolder, summary: Summary, console: Console) -> None:
-    """Tuner's decisions in the first seed of each variant that has one."""
-    seen = set()
-    for run in summary.runs:
-        path = folder.run_path(run.variant, run.seed)
-        if run.variant in seen or not read_json(path / "spec.json")["aqm"].get("tune"):
-            continue
-        seen.add(run.variant)
-        decisions = read_decisions(path)
-        told = f"{run.variant}, seed {run.seed}: what the tuner did" + ("" if decisions else ": nothing")
-        console.print(escape(told), style="bold", highlight=False)
-        for decision in decisions[:DECISIONS_PRINTED]:
-            time, what, why, changed = decision_in_words(decision)
-            text = f"{time:>7} s  {what}: {why}{'; ' if changed else ''}{changed}"
-            console.print(escape(text), highlight=False, soft_wrap=True)
-        if len(decisions) > DECISIONS_PRINTED:
-            console.print(f"  and {len(decisions) - DECISIONS_PRINTED} more, in the report", highlight=False)
-        console.print()
+def decisions(folder: ResultsFolder, summary: Summary, specs: Mapping[str, Mapping[str, Any]]) -> list[Block]:
+    """Decisions of the tuner in the first seed of each variant that has one."""
+    first_seeds = {run.variant: run.seed for run in reversed(summary.runs)}
+    return [
+        Section(f"Decisions of the tuner: {label}, seed {seed}", [_table(read_decisions(folder.run_path(label, seed)))])
+        for label, seed in sorted(first_seeds.items(), key=lambda item: list(specs).index(item[0]))
+        if specs[label]["aqm"].get("tune")
+    ]
+
+
+def _table(lines: Sequence[Mapping[str, Any]]) -> Block:
+    if not lines:
+        return Paragraph("None: the tuner kept the gains that it found.")
+    rows = [Row(time, list(map(Cell, words))) for time, *words in map(decision_in_words, lines)]
+    columns = [Column(head, wraps=True) for head in ("decision", "reason", "changes")]
+    return Table(columns, rows, "time, s", brief=DECISIONS_PRINTED)
 
 
 def read_decisions(run_path: Path) -> list[dict[str, Any]]:
@@ -51,7 +45,7 @@ def read_decisions(run_path: Path) -> list[dict[str, Any]]:
 
 
 def decision_in_words(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """When (s of the run), what, why, and what changed by it."""
+    """Time (s of the run), decision, reason, and changes."""
     time = f"{line['t_s']:.1f}"
     if line["k"] == "effect":
         pairs = [(key, value, line["after"].get(key)) for key, value in line["before"].items()]
@@ -60,24 +54,8 @@ def decision_in_words(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
             for key, before, after in pairs
             if before is not None and after is not None
         )
-        return time, line["verdict"], "what the trial brought", course
+        return time, line["verdict"], "effect of the trial", course
     changed = ", ".join(
         f"{key} {plain(old)} \N{RIGHTWARDS ARROW} {plain(new)}" for key, (old, new) in line["changed"].items()
     )
     return time, line["action"], line["reason"], changed
-
-
-def decision_table(variant: Variant) -> str:
-    """Tuner's decisions in a variant's first seed; empty for a variant without one."""
-    if not variant.spec["aqm"].get("tune"):
-        return ""
-    seed, series = next(iter(variant.series.items()))
-    heading = f"<h2>What the tuner did: {html.escape(variant.label)}, seed {seed}</h2>"
-    if not series.decisions:
-        return f"{heading}<p>Nothing: the gains that it found are those that it kept.</p>"
-    heads = ("time, s", "what", "why", "what changed")
-    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
-    rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in decision_in_words(line)) for line in series.decisions)
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    table = f'<table class="words"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    return f'{heading}<div class="wide">{table}</div>'

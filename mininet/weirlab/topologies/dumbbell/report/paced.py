@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paced flows (voice, games) in tables: all of a kind together, and each by itself."""
 
-import html
 import re
 
-from weirlab.report import markup
-from weirlab.report.words import anywhere, shown
+from weirlab.report.labels import anywhere, shown
+from weirlab.report.model import Block, Cell, Column, Folded, Row, Table
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
@@ -29,20 +28,19 @@ def paced_rows() -> tuple[tuple[str | None, str, str, int], ...]:
     return tuple(found)
 
 
-def by_flow(summary: Summary) -> str:
-    """Every paced flow's own figures, folded; empty if there is none."""
-    found = []
+def by_flow(summary: Summary) -> list[Block]:
+    """Every paced flow's own figures, folded, for each kind that there is."""
+    found: list[Block] = []
     for kind in PACED_KINDS:
         if not anywhere(summary, f"{kind}_packets"):
             continue
-        heads = [f"{text}, {unit}" if unit else text for _, text, unit, _ in ROWS]
         rows = []
         for label, estimates in summary.variants.items():
             each = re.compile(rf"{kind}_(\d+\.\d+)_packets")
             for flow in [match[1] for name in estimates if (match := each.fullmatch(name))]:
-                cells = [(shown(estimates[f"{kind}_{flow}_{name}"], decimals), "") for name, _, _, decimals in ROWS]
-                rows.append((f"{label}, flow {flow}", cells))
-        text = html.escape(f"Every {kind} flow by itself (flows are GROUP.INDEX, counted from 0)")
-        table = markup.plain_table("variant, flow", heads, rows)
-        found.append(f"<details><summary>{text}</summary>{table}</details>")
-    return "".join(found)
+                cells = [Cell(shown(estimates[f"{kind}_{flow}_{name}"], decimals)) for name, _, _, decimals in ROWS]
+                rows.append(Row(f"{label}, flow {flow}", cells))
+        columns = [Column(text, unit) for _, text, unit, _ in ROWS]
+        summary_text = f"Every {kind} flow by itself (flows are GROUP.INDEX, counted from 0)"
+        found.append(Folded(summary_text, [Table(columns, rows, "variant, flow")]))
+    return found

@@ -1,26 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a dumbbell: queue disciplines beside each other, their delay, goodput and probability over time."""
 
-import html
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
-from weirlab.report import markup
-from weirlab.report.terminal import print_checks, print_chunks, ratio_cells, result_cells
-from weirlab.report.words import Variant, anywhere
-from weirlab.store.documents import read_json
+from weirlab.report import results
+from weirlab.report.labels import Variant, anywhere
+from weirlab.report.model import Block, Figure, Report, Section, SideBySide
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS, METRICS
 from weirlab.topologies.dumbbell.report.compare import RATIOS, beside_ebpf, comparisons
-from weirlab.topologies.dumbbell.report.decisions import decision_table, print_decisions
+from weirlab.topologies.dumbbell.report.decisions import decisions
+from weirlab.topologies.dumbbell.report.labels import checks, in_words, run_counts, variant_in_words
 from weirlab.topologies.dumbbell.report.paced import by_flow, paced_rows
 from weirlab.topologies.dumbbell.report.plots import all_plots
-from weirlab.topologies.dumbbell.report.words import check_lines, in_words, run_counts, variant_in_words
+from weirlab.topologies.dumbbell.report.series import read_variants
 
+SETTINGS = "Settings: links, flows, and each variant"
+RATIO_NOTE = "mean of the ratios ± half the width of its 95 % interval."
 # The table: metric, label, unit, decimals; a None starts a group.
 ROWS: tuple[tuple[str | None, str, str, int], ...] = (
     (None, "Goodput", "", 0),
@@ -80,71 +77,61 @@ ROWS: tuple[tuple[str | None, str, str, int], ...] = (
 )
 
 
-def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> None:
-    """Print the figures, the comparisons with kernel PIE and with eBPF if they were run, and the checks."""
+def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
+    """The figures, the comparisons with kernel PIE and with eBPF if they were run, the plots if `drawn`, the checks."""
     facts = folder.meta["scenario"]
-    specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
-    console.print(escape(run_counts(facts, summary)))
-    cells = partial(result_cells, ROWS, summary, facts["paper"])
-    print_chunks(console, "mean over seeds ± 95 %", list(summary.variants), cells)
-    for found, corner in (
-        (comparisons(specs, summary), "over kernel PIE, seed by seed"),
-        (beside_ebpf(specs, summary), "over the same law as eBPF"),
-    ):
-        print_chunks(console, corner, list(found), partial(ratio_cells, RATIOS, found))
-    print_decisions(folder, summary, console)
-    print_checks(console, check_lines(summary))
-
-
-def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant]) -> str:
-    """The whole HTML document."""
-    facts = meta["scenario"]
-    drawn = all_plots(variants, facts) if variants else ()
-    figure = {name: markup.drawing(caption, text) for name, caption, text in drawn}
-    common = in_words(variants[0].spec) if variants else []
-    lines = check_lines(summary)
-    found = [
-        *markup.heading(facts),
-        f"<p>{html.escape(run_counts(facts, summary))}</p>",
-        markup.failed_checks(lines),
-        "<h2>Figures</h2>",
-        markup.table(ROWS, ALL_METRICS, facts, summary, variants),
-        by_flow(summary),
-        _ratio_tables(summary, variants),
-        markup.what_ran(common, variants, lambda v: variant_in_words(v.spec)),
-        "<h2>Queue delay over time</h2>" + figure["delay"] if "delay" in figure else "",
-        *(decision_table(variant) for variant in variants),
-        '<h2>How the delay is spread, and what it buys</h2><div class="pair">'
-        + figure["cdf"]
-        + figure["plane"]
-        + "</div>"
-        if "cdf" in figure
-        else "",
-        "<h2>Goodput per flow over time</h2>" + figure["goodput"] if "goodput" in figure else "",
-        "<h2>Probability over time</h2>" + figure["probability"] if "probability" in figure else "",
-        markup.by_seed(_by_seed_columns(), summary),
-        markup.checks(lines),
-        markup.repeat(meta),
-        markup.definitions({n: text for n, text in ALL_METRICS.items() if n in METRICS or anywhere(summary, n)}),
+    specs = results.specs_of(folder, summary)
+    variants = read_variants(folder, summary) if drawn else []
+    hues = {variant.label: variant.hue for variant in variants}
+    plots = _plots(variants, facts)
+    found: list[Block] = [
+        Section("Figures", [results.figures(ROWS, ALL_METRICS, facts, summary, hues), *by_flow(summary)]),
+        *_comparisons(specs, summary),
     ]
-    return markup.document(facts["title"], found)
+    if variants:
+        words = results.variant_terms(variants, lambda variant: variant_in_words(variant.spec))
+        found.append(results.settings(SETTINGS, in_words(variants[0].spec), words))
+    found += plots[:1]
+    found += decisions(folder, summary, specs)
+    found += plots[1:]
+    found.append(results.by_seed(_by_seed_columns(), summary))
+    definitions = {name: text for name, text in ALL_METRICS.items() if name in METRICS or anywhere(summary, name)}
+    found += results.closing(folder.meta, checks(summary), definitions)
+    return results.report(facts, run_counts(facts, summary), found)
 
 
-def _ratio_tables(summary: Summary, variants: Sequence[Variant]) -> str:
-    specs = {v.label: v.spec for v in variants}
-    return markup.ratio_table(
-        RATIOS,
-        comparisons(specs, summary),
-        "Beside kernel PIE",
-        "Each variant over kernel PIE with the same seed and setting: mean of the ratios ± half the width of its 95 % "
-        "interval.",
-    ) + markup.ratio_table(
-        RATIOS,
-        beside_ebpf(specs, summary),
-        "The P4 switch beside eBPF",
-        "Each P4 variant over the same law and gains as tc eBPF with the same seed and setting: mean of the ratios ± "
-        "half the width of its 95 % interval.",
-    )
+def _plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> list[Block]:
+    """A section for each plot that there is, the delay over time first."""
+    if not variants:
+        return []
+    figure = {name: Figure(alt, caption, svg) for name, alt, caption, svg in all_plots(variants, facts)}
+    both = [SideBySide([figure["cdf"], figure["plane"]])] if "cdf" in figure else []
+    return [
+        Section("Queue delay over time", [figure["delay"]] if "delay" in figure else []),
+        Section("Distribution of the delay, and goodput", both),
+        Section("Goodput per flow over time", [figure["goodput"]] if "goodput" in figure else []),
+        Section("Probability over time", [figure["probability"]] if "probability" in figure else []),
+    ]
+
+
+def _comparisons(specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> list[Block]:
+    return [
+        Section(heading, [results.ratios(RATIOS, found, corner, f"{note}: {RATIO_NOTE}")])
+        for heading, found, corner, note in (
+            (
+                "Beside kernel PIE",
+                comparisons(specs, summary),
+                "over kernel PIE, seed by seed",
+                "Each variant over kernel PIE with the same seed and setting",
+            ),
+            (
+                "The P4 switch beside eBPF",
+                beside_ebpf(specs, summary),
+                "over the same law as eBPF",
+                "Each P4 variant over the same law and gains as tc eBPF with the same seed and setting",
+            ),
+        )
+    ]
 
 
 def _by_seed_columns() -> list[tuple[str, str, int]]:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from weirlab.lab.rates import Capacity
 from weirlab.metrics.estimate import estimate
+from weirlab.report.labels import Variant
 from weirlab.report.plots import STAND_INS, STYLE, inside, legend, log_ticks, mean_over_rows, plane_scales, svg
-from weirlab.report.words import Variant
 from weirlab.topologies.dumbbell.report.series import CDF_AT, DELAY_BIN_S, GOODPUT_BIN_S
 from weirlab.topologies.dumbbell.samples import UNRESPONSIVE
 
@@ -27,8 +27,8 @@ RATE_BEHIND = f"Grey, by the scale on the right: the rate that the link has, as 
 DELAY_FLOOR_MS = 0.1  # logarithmic axes start here
 
 
-def all_plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
-    """Each plot as name, caption and SVG."""
+def all_plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tuple[str, str, str, str]]:
+    """Each plot as name, title, caption and SVG."""
     with mpl.rc_context(STYLE):
         for name, caption, draw in (
             (
@@ -71,7 +71,8 @@ def all_plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable
             if name == "probability" and any(_wraps(variant) for variant in variants):
                 caption += " " + PIE_WRAPS
             if figure is not None:
-                yield name, caption, svg(figure, name, caption.split(":")[0].split(",")[0])
+                title = caption.split(":")[0].split(",")[0]
+                yield name, title, caption, svg(figure, name, title)
 
 
 def _panels(variants: Sequence[Variant], facts: Mapping[str, Any], y_label: str) -> tuple[Figure, list[Axes]]:

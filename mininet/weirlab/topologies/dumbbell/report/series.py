@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Series for the plots of each run, from its samples."""
+"""Data of the plots, from the samples of each run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weirlab.report import plots
+from weirlab.report.labels import Variant
 from weirlab.report.plots import HUES
-from weirlab.report.words import Variant
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST
@@ -24,7 +24,7 @@ CDF_AT = np.concatenate([np.linspace(0, 0.99, 199), np.linspace(0.99, 0.9999, 25
 
 @dataclass(frozen=True)
 class Series:
-    """Series for the plots of one run: times in s from its start, bins by their middles; NaN where nothing was."""
+    """Data of the plots of one run: times in s from its start, bins by their middles; NaN where nothing was."""
 
     delay_t_s: np.ndarray
     delay_ms: np.ndarray
@@ -37,7 +37,7 @@ class Series:
 
 
 def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
-    """The finished runs by variant, with what the plots need read from their samples."""
+    """The finished runs by variant, with the plots' series read from their samples."""
     by_label: dict[str, dict[int, RunResult]] = {}
     for run in summary.runs:
         by_label.setdefault(run.variant, {})[run.seed] = run

@@ -4,9 +4,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weirlab.report.words import NOTHING as NO_FIGURE
-from weirlab.report.words import count, paper_figure, shown
-from weirlab.topologies.edge.across import (
+from weirlab.report.labels import NOTHING as NO_FIGURE
+from weirlab.report.labels import count, paper_figure, shown
+from weirlab.topologies.edge.cross_run_stats import (
     CROSS_METRICS,
     NOTHING,
     UNICAST,
@@ -17,8 +17,8 @@ from weirlab.topologies.edge.across import (
     over_receivers,
     over_sizes,
 )
-from weirlab.topologies.edge.asked import MET, answers
 from weirlab.topologies.edge.report.paper import paper_points
+from weirlab.topologies.edge.requirements import MET, answers
 
 Line = tuple[str, list[tuple[str, str]]]
 HEADS = {
@@ -26,7 +26,7 @@ HEADS = {
     "unicast": ("goodput, ratio", "time, s more"),
     "sizes": ("time, s for 1 MB", "R² of time over size", "variance of goodput"),
     "beta": ("asked again, 20 over 4", "best beta", "best inside, of the ends", "default, of the best"),
-    "asked": ("measured", "asked for", "the paper's", "met"),
+    "asked": ("measured", "target", "the paper's", "met"),
 }
 VARIANCE_NOTE = (
     "Huang et al. give four variances of goodput for four rounds with different numbers of devices, and do not say "
@@ -88,7 +88,7 @@ def over_beta_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[L
 
 
 def asked_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[Line]:
-    """Requirements on the runs, their figures, and whether they are met."""
+    """Targets, figures, and whether the targets are met."""
     found = answers(points)
     rates = {point.rate_mbit_s for point in points}
     lines = []

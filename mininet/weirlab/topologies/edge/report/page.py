@@ -1,23 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of the topology `edge`: one line a variant, what they say together, the plots."""
+"""The report of the topology `edge`: targets, plots, comparisons of runs, one line a variant."""
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from weirlab.report import markup
-from weirlab.report.terminal import print_checks
-from weirlab.report.words import anywhere, estimated, paper_figure, shown
-from weirlab.store.documents import read_json
+from weirlab.report import results
+from weirlab.report.labels import anywhere, estimated, paper_figure, shown
+from weirlab.report.model import Block, Cell, Column, Figure, Folded, Paragraph, Report, Row, Section, Table, Term
 from weirlab.store.folder import ResultsFolder, Summary
-from weirlab.topologies.edge.across import Point, points_of
-from weirlab.topologies.edge.asked import answers, as_documents
+from weirlab.topologies.edge.cross_run_stats import Point, points_of
 from weirlab.topologies.edge.metrics import METRICS
 from weirlab.topologies.edge.report.compare import (
     ASKED_NOTE,
@@ -28,8 +20,9 @@ from weirlab.topologies.edge.report.compare import (
     paper_figure_of,
     tables,
 )
+from weirlab.topologies.edge.report.labels import checks, run_counts, spec_in_words, way_in_words
 from weirlab.topologies.edge.report.plots import all_plots
-from weirlab.topologies.edge.report.words import check_lines, in_words, run_counts, way_in_words
+from weirlab.topologies.edge.requirements import answers, as_documents
 
 COLUMNS = (
     ("goodput_mean_mbit_s", "goodput, Mbit/s", 3),
@@ -60,11 +53,6 @@ BY_SEED = (
 )
 
 
-def specs_of(folder: ResultsFolder, summary: Summary) -> dict[str, dict[str, Any]]:
-    """Each variant's spec, as the lab was told it."""
-    return {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
-
-
 def points(specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> list[Point]:
     return points_of(specs, ((run.variant, run.seed, run.metrics) for run in summary.runs))
 
@@ -74,43 +62,44 @@ def columns(summary: Summary) -> list[tuple[str, str, int]]:
     return [column for column in COLUMNS if anywhere(summary, column[0])]
 
 
-def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> None:
-    """Print the figures, what they say together, and the checks."""
-    paper = folder.meta["scenario"]["paper"]
-    console.print(escape(run_counts(summary)))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("mean over seeds ± 95 %", no_wrap=True)
-    for _, text, _ in columns(summary):
-        table.add_column(escape(text), justify="right")
-    for label in summary.variants:
-        table.add_row(escape(label), *(_with_small(*cell) for cell in cells_of(summary, paper, label)))
-    console.print(table)
-    every = points(specs_of(folder, summary), summary)
-    for corner, heads, lines in [*asked(every, paper), *tables(every, paper)]:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column(corner, no_wrap=True)
-        for head in heads:
-            table.add_column(escape(head), justify="right")
-        for name, cells in lines:
-            table.add_row(escape(name), *(_with_small(*cell) for cell in cells))
-        console.print(table)
-    print_checks(console, check_lines(summary))
+def report(folder: ResultsFolder, summary: Summary, drawn: bool) -> Report:
+    """Targets, plots if `drawn`, comparisons between runs, the figures of each variant, the checks."""
+    facts, specs = folder.meta["scenario"], results.specs_of(folder, summary)
+    paper, every = facts["paper"], points(specs, summary)
+    targets = lines_table("figure", HEADS["asked"], asked_lines(every, paper))
+    found: list[Block] = [
+        Section(
+            "Targets",
+            [targets, *([Paragraph(ASKED_NOTE, faint=True), results.set_in(answers)] if targets.rows else [])],
+        ),
+        *(
+            Section(heading, [Figure(heading, text, svg)])
+            for _, heading, text, svg in (all_plots(every, paper) if drawn else ())
+        ),
+    ]
+    if together := tables(every, paper):
+        comparisons = [lines_table(*one) for one in together]
+        found.append(Section("Comparisons of runs", [*comparisons, Paragraph(caption(every, paper), faint=True)]))
+    lines = [(label, list(cells_of(summary, paper, label))) for label in summary.variants]
+    variants = lines_table(results.CORNER, [text for _, text, _ in columns(summary)], lines)
+    found += [
+        Section("Figures", [Paragraph(results.interval_note(paper), faint=True), variants]),
+        _settings(specs),
+        results.by_seed(BY_SEED, summary),
+        *results.closing(folder.meta, checks(summary), METRICS),
+    ]
+    return results.report(facts, run_counts(summary), found)
 
 
-def asked(every: Sequence[Point], paper: Mapping[str, Any]) -> list[tuple[str, Sequence[str], list[Line]]]:
-    """The table of what was asked, if the runs say something of it."""
-    lines = asked_lines(every, paper)
-    return [("what was asked", HEADS["asked"], lines)] if lines else []
+def lines_table(corner: str, heads: Sequence[str], lines: Sequence[Line]) -> Table:
+    rows = [Row(name, [Cell(text, small) for text, small in cells]) for name, cells in lines]
+    return Table([Column(head) for head in heads], rows, corner)
 
 
 def asked_documents(folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
-    """Requirements and results, case by case, for `--json`."""
+    """Targets of each case, for `--json`."""
     paper = folder.meta["scenario"]["paper"]
-    return as_documents(answers(points(specs_of(folder, summary), summary)), partial(paper_figure_of, paper))
-
-
-def _with_small(text: str, small: str) -> str:
-    return f"{escape(text)}\n[dim]{escape(small)}[/dim]" if small else escape(text)
+    return as_documents(answers(points(results.specs_of(folder, summary), summary)), partial(paper_figure_of, paper))
 
 
 def cells_of(summary: Summary, paper: Mapping[str, Any], label: str) -> Iterable[tuple[str, str]]:
@@ -119,49 +108,14 @@ def cells_of(summary: Summary, paper: Mapping[str, Any], label: str) -> Iterable
         yield shown(estimated(summary, label, metric), decimals), paper_figure(paper, label, metric)
 
 
-def page(folder: ResultsFolder, summary: Summary) -> str:
-    """The whole HTML document."""
-    facts, specs = folder.meta["scenario"], specs_of(folder, summary)
-    paper, every = facts["paper"], points(specs, summary)
-    lines = check_lines(summary)
-    cells = partial(cells_of, summary, paper)
-    rows = [(label, list(cells(label))) for label in summary.variants]
-    together, wanted = tables(every, paper), asked(every, paper)
-    found = [
-        *markup.heading(facts),
-        f"<p>{html.escape(run_counts(summary))}</p>",
-        markup.failed_checks(lines),
-        "<h2>What was asked, and what came out</h2>" if wanted else "",
-        *(markup.plain_table("", heads, there) for _, heads, there in wanted),
-        f"<p class=dim>{html.escape(ASKED_NOTE)}</p>" if wanted else "",
-        *(f"<h2>{heading}</h2>{markup.drawing(text, drawn)}" for _, heading, text, drawn in all_plots(every, paper)),
-        "<h2>What the runs say together</h2>" if together else "",
-        *(markup.plain_table(corner, heads, there) for corner, heads, there in together),
-        f"<p class=dim>{html.escape(caption(every, paper))}</p>" if together else "",
-        "<h2>Figures</h2>",
-        f"<p class=dim>{html.escape(_note(paper))}</p>",
-        markup.plain_table("", [text for _, text, _ in columns(summary)], rows),
-        _what_ran(specs),
-        markup.by_seed([column for column in BY_SEED if anywhere(summary, column[0])], summary),
-        markup.checks(lines),
-        markup.repeat(folder.meta),
-        markup.definitions(METRICS),
-    ]
-    return markup.document(facts["title"], found)
-
-
-def _note(paper: Mapping[str, Any]) -> str:
-    text = "Mean over seeds ± half the width of its 95 % interval (Student's t)."
-    return f"{text} {paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}" if paper else text
-
-
-def _what_ran(specs: Mapping[str, Mapping[str, Any]]) -> str:
-    """Tree, links and ways: folded, since results come first."""
+def _settings(specs: Mapping[str, Mapping[str, Any]]) -> Folded:
+    """Tree, links and ways to carry the file."""
     ways: dict[str, str] = {}
     for label, spec in specs.items():
         ways.setdefault(label.split(",")[0], way_in_words(spec))
-    common: Sequence[str] = in_words(list(specs.values()))
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in common)
-    rows = "".join(f"<dt>{html.escape(way)}</dt><dd>{html.escape(text)}</dd>" for way, text in ways.items())
-    summary = "What ran: links, switches, and each way to carry the file"
-    return f"<details><summary>{summary}</summary><ul>{items}</ul><dl>{rows}</dl></details>"
+    terms = [Term(way, text) for way, text in ways.items()]
+    return results.settings(
+        "Settings: links, switches, and each way to carry the file",
+        results.common(list(map(spec_in_words, specs.values()))),
+        terms,
+    )

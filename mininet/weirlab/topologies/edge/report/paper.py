@@ -17,5 +17,5 @@ POINTS: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {
 
 
 def paper_points(paper: Mapping[str, Any], axis: str, metric: str) -> tuple[tuple[float, float], ...]:
-    """Points of this curve in the scenario's paper; nothing if it is another paper, or none."""
+    """The paper's points of this curve; none if the scenario names another paper, or none."""
     return POINTS.get((axis, metric), ()) if paper.get("short") == HUANG else ()

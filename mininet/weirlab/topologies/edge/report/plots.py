@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from weirlab.report.plots import DASHES, MARKERS, STAND_INS, STYLE, log_ticks, svg
-from weirlab.topologies.edge.across import Point, alike
+from weirlab.topologies.edge.cross_run_stats import Point, alike
 from weirlab.topologies.edge.report.compare import kilobytes
 from weirlab.topologies.edge.report.paper import HUANG, paper_points
 
@@ -27,7 +27,7 @@ CAPTIONS = {
         "95 % interval; a line for each file size.",
     ),
     "sent": (
-        "What the publisher sent, over receivers",
+        "Bytes from the publisher, over receivers",
         "Bytes that left the publisher over the file's size, mean over seeds with its 95 % interval; 1 is one copy "
         "without headers. Both axes are logarithmic.",
     ),
@@ -39,11 +39,11 @@ CAPTIONS = {
     ),
     "beta": (
         "Beta",
-        "What is asked for again, and goodput, over beta, in smoothed response times: mean over seeds with its 95 % "
+        "Repeated Interests and goodput, over beta, in smoothed response times: mean over seeds with its 95 % "
         "interval; a line for each loss. The paper's share that is asked for again is at 20 a quarter of that at 4.",
     ),
     "merged": (
-        "Who merged what",
+        "Interests merged by each switch",
         "Packets at each switch, mean over seeds; whiskers: each part's 95 % interval. Above: Interests that came, "
         "by what became of them. Below: Data that came, and the copies that were sent of it.",
     ),
@@ -122,7 +122,7 @@ def _figure(columns: int = 1, height: float = 3.4, **more: Any) -> tuple[Figure,
 
 
 def _legend(figure: Figure, ax: Axes) -> None:
-    """The legend above, in as many columns as the figure has room for."""
+    """The legend above, in as many columns as fit the figure."""
     handles, labels = ax.get_legend_handles_labels()
     if handles:
         columns = int(figure.get_figwidth() / LEGEND_COLUMN_INCHES)

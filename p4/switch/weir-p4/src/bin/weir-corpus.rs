@@ -133,7 +133,7 @@ impl Totals {
     }
 }
 
-/// The message without what is one program's own.
+/// The message without the parts that are one program's own.
 fn class(message: &str) -> String {
     let text = message.splitn(4, ':').nth(3).unwrap_or(message);
     let mut out = String::new();
@@ -246,7 +246,7 @@ impl P4c {
     }
 }
 
-/// A file for what p4c says: a pipe that nobody reads would hold it up.
+/// A file for p4c's output: a pipe that nobody reads would hold it up.
 fn tempfile(name: &str) -> Result<(PathBuf, std::fs::File), String> {
     let path = std::env::temp_dir().join(format!("weir-corpus-{}.txt", std::process::id()));
     let file = std::fs::File::create(&path).map_err(|e| format!("{name}: {}: {e}", path.display()))?;

@@ -285,7 +285,7 @@ pub enum Instruction {
     FailWith {
         a: Cell,
     },
-    /// Steps of this state, or of a turn of this loop.
+    /// Steps of this state, or of an iteration of this loop.
     ParserStep {
         cost: u32,
     },
@@ -445,7 +445,7 @@ pub enum FieldOut {
         offset: u32,
         left: u8,
     },
-    /// Writes what was joined.
+    /// Writes the joined value.
     Bytes(u8),
     Wide {
         offset: u32,
@@ -513,7 +513,7 @@ pub type Data = Vec<(Source, u32, Option<Cell>)>;
 pub struct HashCode {
     pub algo: HashAlgorithm,
     /// For a checksum: cells whose place is known, and how far left their values stand within 16 bits, and the bits
-    /// that they take; `data` holds what comes behind them.
+    /// that they take; `data` holds the bytes behind them.
     pub placed: Vec<(Cell, u8)>,
     pub placed_bits: u32,
     pub data: Data,
@@ -599,7 +599,7 @@ pub struct TableCode {
     pub profile: Option<usize>,
     /// The direct meter, and where its color goes.
     pub meter: Option<(usize, Option<Source>)>,
-    /// Whether a hit does more than count: it is metered, or its time is recorded.
+    /// Whether a match does more than count: it is metered, or its time is recorded.
     pub observes_hits: bool,
     pub idle_timeout: bool,
     pub hit: Cell,

@@ -55,7 +55,8 @@ pub(crate) fn truth(v: bool) -> Val {
     Val::S(v as u128)
 }
 
-/// An operation on values of any width: what [`Instruction`] does where 64 bits are enough, and the rule it is tested by.
+/// An operation on values of any width: the counterpart of [`Instruction`] where 64 bits are enough, and the rule it is
+/// tested by.
 pub fn binary(op: Operator, w: u32, x: Val, y: Val) -> Val {
     match op {
         Operator::Add => x.add(y, w),

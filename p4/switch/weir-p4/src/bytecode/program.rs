@@ -97,7 +97,7 @@ pub struct ConstEntry {
     pub keys: Vec<KeyMatch>,
     /// The largest wins.
     pub priority: i64,
-    /// The action that a hit runs.
+    /// The action of a matching entry.
     pub action: ActionCall,
     /// Whether controllers cannot change or remove it.
     pub is_const: bool,
@@ -121,7 +121,7 @@ pub struct Table {
     pub entries: Vec<ConstEntry>,
     /// Whether all entries are the program's own.
     pub const_entries: bool,
-    /// The program's property of this name; what controllers send is not affected.
+    /// The program's property of this name; controllers' values are not affected.
     pub largest_priority_wins: bool,
     /// Entries that controllers may add.
     pub size: u64,
@@ -131,7 +131,7 @@ pub struct Table {
     pub counter: Option<usize>,
     /// Index of the direct meter in [`Program::meters`].
     pub meter: Option<usize>,
-    /// Whether entries may have an idle timeout (`support_timeout = true`); only then the time of a hit is recorded.
+    /// Whether entries may have an idle timeout (`support_timeout = true`); only then the time of a match is recorded.
     pub idle_timeout: bool,
     pub(crate) hit: Slot,
     pub(crate) action_run: Slot,
@@ -188,7 +188,7 @@ pub struct MeterDecl {
 pub struct ProfileDecl {
     /// Name as controllers know it.
     pub name: String,
-    /// Members that it has room for.
+    /// Limit of members.
     pub size: u64,
     /// Algorithm and width for a selector.
     pub selector: Option<(HashAlgorithm, u32)>,

@@ -98,7 +98,7 @@ impl Widths {
         self.level(&slots, w);
     }
 
-    /// Levels what an expression reads behind run-time indices.
+    /// Levels the slots that an expression reads behind run-time indices.
     fn uses(&mut self, e: &Expression) {
         match e {
             Expression::Const(_) | Expression::Load(_) => {}

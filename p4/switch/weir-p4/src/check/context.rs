@@ -95,8 +95,8 @@ impl<'a> Context<'a> {
         self.err(span, format!("unsupported: {what}"))
     }
 
-    /// Counts steps of compiling; an error when there have been too many. It is reported once, by whoever asks first:
-    /// what counts without asking, as [`Context::emit`] does, may have used up the last.
+    /// Counts steps of compiling; an error when there have been too many. It is reported once, by the first check: a
+    /// count without a check, as in [`Context::emit`], may have used up the last.
     pub fn spend(&mut self, steps: usize, span: Span) -> Checked<()> {
         self.steps = self.steps.saturating_add(steps as u64);
         if self.steps <= COMPILE_STEPS {

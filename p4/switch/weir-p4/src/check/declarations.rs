@@ -63,7 +63,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Checks a declaration for its errors only; what it makes is thrown away.
+    /// Checks a declaration for its errors only; its result is thrown away.
     fn check_only(&mut self, f: impl FnOnce(&mut Self) -> Checked<()>) -> Checked<()> {
         // Number of copied items.
         let all =

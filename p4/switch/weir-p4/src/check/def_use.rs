@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Warnings of reads that have no value: of variables that no path has assigned, and of headers that were made invalid.
-//! An approximation over the syntax tree that prefers silence: what any branch, call or loop may have assigned is taken
-//! as assigned.
+//! An approximation over the syntax tree that prefers silence: a variable that any branch, call or loop may have
+//! assigned is taken as assigned.
 use super::prelude::*;
 use crate::syntax::diagnostics::Diagnostics;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ impl Known {
 enum Assigned {
     /// The variable in which the place is, and the place if it has a fixed path.
     Place(String, Option<String>),
-    /// Whatever an action or a table can reach.
+    /// All that an action or a table can reach.
     All,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Notes {
 pub(crate) struct ExternNote {
     pub span: Span,
     pub annos: Vec<ast::Annotation>,
-    /// First type argument: what a register or value set holds.
+    /// First type argument: the type of a register's or value set's elements.
     pub data: Option<Ty>,
     /// Last type argument: the index, where v1model has a type for it.
     pub index: Option<Ty>,

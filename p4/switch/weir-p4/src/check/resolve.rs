@@ -139,7 +139,7 @@ impl<'a> Context<'a> {
             TypeDef::Generic(g) => g.type_params.len(),
             TypeDef::Extern(e) => e.type_params.len(),
         };
-        // Types of package parameters may go without arguments; they are matched by what is passed.
+        // Types of package parameters may go without arguments; they are inferred from the arguments.
         let bare = args.is_empty() && !matches!(def, TypeDef::Generic(_));
         if args.len() != wants && !bare {
             let m = format!("`{name}` takes {wants} type arguments, not {}", args.len());
@@ -182,7 +182,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Replaces matched type parameters by what they were matched with.
+    /// Replaces matched type parameters by their matches.
     pub fn subst(&self, t: &Ty) -> Ty {
         match t {
             Ty::Var(n) => match self.vars.get(*n) {

@@ -156,7 +156,7 @@ impl fmt::Display for Ty {
 }
 
 impl Ty {
-    /// Without `type` names and serializable enums' names: what the value is made of.
+    /// Without `type` names and serializable enums' names: the value's underlying type.
     pub fn base(&self) -> &Ty {
         match self {
             Ty::New(n) => n.under.base(),

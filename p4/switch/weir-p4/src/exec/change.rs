@@ -10,7 +10,7 @@ pub enum ChangeError {
     Exists(String),
     /// It does not fit the program.
     Invalid(String),
-    /// There is no room for it.
+    /// The limit is reached.
     Full(String),
 }
 

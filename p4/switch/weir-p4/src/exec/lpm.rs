@@ -345,7 +345,7 @@ impl Lpm {
         }
         let (from, size) = extent(slot.child);
         let (items, bits) = (&self.items[from..from + size], below(key, depth));
-        // The same four steps for sizes up to four: what is asked twice does no harm.
+        // The same four steps for sizes up to four: repeated steps do no harm.
         let mut rank = (0..MOST / 2).map(|i| items[i & (size - 1)].match_rank(bits)).fold(0, u32::max);
         if size == MOST {
             rank = items[MOST / 2..].iter().map(|x| x.match_rank(bits)).fold(rank, u32::max);

@@ -25,7 +25,7 @@ impl MeterCell {
         let Some(rates) = self.rates else { return 0 };
         let elapsed_us = now_us.saturating_sub(self.start_us) as f64;
         let need = if kind == CountKind::Packets { 1 } else { bytes };
-        // The peak rate first; the committed one is looked at only by what passes it.
+        // The peak rate first; the committed one is checked only for packets that pass it.
         for i in [1, 0] {
             let due = (elapsed_us * rates[i].0) as u64;
             self.tokens[i] = self.tokens[i].saturating_add(due.saturating_sub(self.given[i])).min(rates[i].1);

@@ -23,7 +23,7 @@ impl Packet {
         self.buffer.capacity() > 0
     }
 
-    /// Puts `bytes` in place of what was there; allocates only when the buffer has never held as many.
+    /// Puts `bytes` in place of the old content; allocates only when the buffer has never held as many.
     pub fn fill(&mut self, bytes: &[u8]) {
         if self.buffer.len() < HEADROOM_BYTES {
             self.buffer.resize(HEADROOM_BYTES, 0);

@@ -170,7 +170,7 @@ impl State {
         self.counters[c].fill((0, 0));
     }
 
-    /// Time since an entry was hit, inserted, or given another idle timeout.
+    /// Time since an entry was matched, inserted, or given another idle timeout.
     pub fn idle_us(&self, e: &EntryState, now_us: u64) -> u64 {
         now_us.saturating_sub(e.last_hit_us.max(self.started_us))
     }

@@ -45,12 +45,12 @@ pub(crate) struct Quick {
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct EntryState {
-    /// Packets that hit it.
+    /// Packets that matched it.
     pub packets: u64,
     /// Bytes of these packets.
     pub bytes: u64,
     pub(crate) quick: Option<Quick>,
-    /// The largest wins; only tables with ternary, range or optional keys look at it.
+    /// The largest wins; only tables with ternary, range or optional keys use it.
     pub priority: i64,
     /// In the order of the table's keys, without selectors.
     pub keys: Vec<KeyMatch>,
@@ -58,7 +58,7 @@ pub struct EntryState {
     pub action: EntryAction,
     /// Its cell of the table's direct meter.
     pub meter: MeterCell,
-    /// Time of the last hit; kept only by tables with idle timeouts.
+    /// Time of the last match; kept only by tables with idle timeouts.
     pub last_hit_us: u64,
     /// Whether controllers cannot change or remove it.
     pub is_const: bool,
@@ -121,7 +121,7 @@ pub struct TableState {
     fields: Vec<KeyField>,
     words: usize,
     index: Index,
-    /// Entries by their match and priority, where the index does not tell.
+    /// Entries by their match and priority, where the index does not have them.
     by_match: Map<Box<[u64]>>,
     /// Action of a packet that matches no entry.
     pub default: EntryAction,
@@ -343,7 +343,7 @@ impl TableState {
             Index::Lpm(_) | Index::Ordered(_) => self.by_match.get(&self.identity(keys, priority)),
         };
         let at = *at?;
-        // Words alone do not tell a range from a mask, nor a key of the wrong kind.
+        // Words alone do not distinguish a range from a mask, nor a key of the wrong kind.
         let same = self.entries[at as usize].as_ref().is_some_and(|e| e.keys == keys);
         same.then(|| self.id(at))
     }
@@ -496,7 +496,7 @@ impl TableState {
         Ok(())
     }
 
-    /// Changes what runs when nothing matches.
+    /// Changes the default action.
     ///
     /// # Errors
     /// The default is constant, or the action does not fit.

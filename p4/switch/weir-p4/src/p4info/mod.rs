@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! P4Info (P4Runtime 1.4, p4/config/v1/p4info.proto) as plain structs: what a controller may know of a program, by
+//! P4Info (P4Runtime 1.4, p4/config/v1/p4info.proto) as plain structs: the interface of a program for controllers, by
 //! the ids that p4c gives the same program, and for each object where it lies in [`crate::bytecode::program::Program`].
 //!
 //! Conversion to protobuf messages is the server's; [`P4Info::text`] writes the protobuf text format that p4c writes.
@@ -437,7 +437,7 @@ pub struct ValueSet {
     pub preamble: Preamble,
     /// In the order of [`crate::bytecode::program::ValueSetDecl::widths`].
     pub match_fields: Vec<MatchField>,
-    /// Members that it has room for.
+    /// Limit of members.
     pub size: u64,
     /// Index in [`crate::bytecode::program::Program::value_sets`].
     pub ir_index: usize,

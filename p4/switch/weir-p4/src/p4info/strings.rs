@@ -31,11 +31,11 @@ struct Known {
 pub enum Refused {
     /// The string cannot stand for a number of this type.
     Wrong(String),
-    /// There is no room for another string.
+    /// The limit of strings is reached.
     Full(String),
 }
 
-/// Whether a P4Info says the same does not depend on what controllers have said since.
+/// Whether a P4Info says the same does not depend on controllers' later strings.
 impl PartialEq for Strings {
     fn eq(&self, other: &Strings) -> bool {
         (&self.name, self.largest) == (&other.name, other.largest)
@@ -93,7 +93,7 @@ impl Strings {
         Ok(Val::S(n))
     }
 
-    /// As [`Strings::number`], for who only asks: `None` for a string that has no number, which gets none by it.
+    /// As [`Strings::number`], without assigning: `None` for a string that has no number, which gets none by it.
     ///
     /// # Errors
     /// The string is none.

@@ -75,7 +75,7 @@ impl Diagnostics {
         self.push(Diagnostic { warning: false, span, message: message.into(), help: None })
     }
 
-    /// Records an error with a line that says what would be right.
+    /// Records an error with a line that gives the right form.
     pub fn error_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) -> Reported {
         self.push(Diagnostic { warning: false, span, message: message.into(), help: Some(help.into()) })
     }
@@ -108,7 +108,7 @@ impl Diagnostics {
         let _ = writeln!(out, "{file}:{line}:{col}: {kind}: {}", d.message);
         let line_text = self.line(d.span);
         if !line_text.is_empty() {
-            // Of a long line, what stands around the place.
+            // Of a long line, the text around the place.
             let from = (col as usize - 1).saturating_sub(MAX_COLUMNS / 2);
             let text: String = line_text.chars().skip(from).take(MAX_COLUMNS).collect();
             // Tabs are repeated in the caret line so that it lines up in any terminal.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Characters to tokens. `>` is never glued to what follows, so that `a<b<c>>` needs no special care; the parser
+//! Characters to tokens. `>` is never glued to the next character, so that `a<b<c>>` needs no special care; the parser
 //! joins `>>`, `>=` and `>>=` from tokens that touch.
 use crate::syntax::diagnostics::Span;
 use num_bigint::BigInt;
@@ -41,7 +41,7 @@ const PUNCT: &[&str] = &[
     "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "@", "#",
 ];
 
-/// Splits `text` of file number `file` into tokens. Never fails: what is no token becomes [`TokenKind::Bad`].
+/// Splits `text` of file number `file` into tokens. Never fails: text that is no token becomes [`TokenKind::Bad`].
 pub fn lex(file: u32, text: &str) -> Vec<Token> {
     let mut lexer = Lexer {
         file,

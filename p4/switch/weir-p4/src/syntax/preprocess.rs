@@ -110,7 +110,7 @@ pub fn preprocess(name: &str, text: &str, files: Files<'_>, macros: &Macros, dia
         work: 0,
         full: false,
     };
-    // The program is the first source: what has no place of its own is said of it.
+    // The program is the first source: errors without a place of their own are reported for it.
     let file = preprocessor.diags.add_source(name, text);
     preprocessor.file("command line", &format!("#define __TARGET_BMV2__ 1\n{}", macros.text), None);
     let end = preprocessor.source(file, name, text, None);

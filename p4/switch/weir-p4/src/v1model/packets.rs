@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets between the stages of the switch, and what the stages report.
+//! Packets between the stages of the switch, and reports of the stages.
 use crate::bytecode::operators::Slot;
 use crate::exec::interpreter::{DigestData, Effects};
 use crate::exec::packet::Packet;
@@ -47,7 +47,7 @@ impl Arriving {
 }
 
 /// A packet between ingress and egress. The caller sets the four queue members when it queues and unqueues, and gives
-/// what it does not send on to [`Switch::discard`].
+/// packets that it does not send on to [`Switch::discard`].
 #[derive(Clone, Debug)]
 pub struct Queued {
     /// Where it is to go out.

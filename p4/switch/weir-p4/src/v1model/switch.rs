@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! simple_switch's order of things around the program: parser to deparser, and what becomes of the packet in
-//! between. Pure: the caller owns time, ports and queues. [`Switch::ingress`] gives packets to queue,
-//! [`Switch::egress`] takes one from the queue; [`Switch::process`] joins them by queues that never wait.
+//! simple_switch's order of things around the program: parser to deparser, and the packet's path in between. Pure: the
+//! caller owns time, ports and queues. [`Switch::ingress`] gives packets to queue, [`Switch::egress`] takes one from
+//! the queue; [`Switch::process`] joins them by queues that never wait.
 use crate::bytecode::code::{Code, NARROW};
 use crate::bytecode::lower::lower;
 use crate::bytecode::operators::Slot;
@@ -26,8 +26,8 @@ pub struct Switch {
     code: Arc<Code>,
     frame: Vec<u64>,
     scratch: Scratch,
-    /// First slot of what a packet carries between blocks and how many there are: the three structs lie next to each
-    /// other. The same in the wide frame.
+    /// First slot of a packet's state between blocks and how many there are: the three structs lie next to each other.
+    /// The same in the wide frame.
     slots: Range<usize>,
     wide: Range<usize>,
     /// Buffers to use again.
@@ -57,7 +57,7 @@ impl Switch {
         Switch { program, state, drop_port: DROP_PORT, code, frame, scratch, slots, wide, packets, carried }
     }
 
-    /// Steps that packets have taken since this was asked last.
+    /// Steps that packets have taken since the last call.
     pub fn spent(&mut self) -> u64 {
         std::mem::take(&mut self.scratch.spent)
     }
@@ -149,7 +149,7 @@ impl Switch {
         }
     }
 
-    /// Clears user and standard metadata but for what a field list keeps.
+    /// Clears user and standard metadata but for the fields of a field list.
     fn reset_metadata(&mut self, kept: Vec<(Slot, Val)>, kind: InstanceType) {
         let (meta, std) = (self.program.meta, self.program.std);
         self.clear(meta.0..meta.0 + meta.1);
@@ -341,7 +341,7 @@ impl Switch {
         let (port, ingress_port) = (q.port, q.carried.ingress_port);
         self.discard(q);
         if let Some(list) = effects.recirculate {
-            // As in BMv2 it is whole again, whatever `truncate` said.
+            // As in BMv2 it is whole again, in spite of `truncate`.
             let kept = self.kept(list);
             out.again = Some(Arriving { packet, port: ingress_port, kind: InstanceType::Recirculated, kept });
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! p4/pid_delay.p4 as the bottleneck of a line, in virtual time: what the AQM holds, what it counts, what it reports.
+//! p4/pid_delay.p4 as the bottleneck of a line, in virtual time: its delay, its counters, its reports.
 use crate::common::{PACKET_BYTES, add, packet, profile, program};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -256,7 +256,7 @@ fn a_queue_that_lost_its_packets_starts_again() {
 fn losses_at_the_tail_are_told_from_drops() {
     let mut line = Line::new(10);
     let (fates, _) = line.constant(SECOND_US, 3 * SECOND_US, 800, 0);
-    // The last are lost too: no packet behind them tells of it.
+    // The last are lost too: no packet behind them shows it.
     let last: Vec<Fate> = (0..30).map(|_| line.offer(3 * SECOND_US, &packet(1, 0))).collect();
     assert_eq!(last[29], Fate::Tail);
     let fates: Vec<Fate> = fates.into_iter().chain(last).collect();

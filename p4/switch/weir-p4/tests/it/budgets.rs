@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs of a few lines that would take all time or memory: each is refused, by the name of what is too much.
+//! Programs of a few lines that would take all time or memory: each is refused, by the name of the limit.
 use std::fmt::Write as _;
 use weir_p4::bytecode::CALL_DEPTH;
 

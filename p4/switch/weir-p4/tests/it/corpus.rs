@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `weir-corpus` command, with a shell script in p4c's place: what counts here is how verdicts are compared.
+//! The `weir-corpus` command, with a shell script in p4c's place: under test is the comparison of verdicts.
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ fn folder(name: &str) -> PathBuf {
     at
 }
 
-/// Exit code and all that was printed; `p4c` is what stands in p4c's place.
+/// Exit code and output; `p4c` is the stand-in for p4c.
 fn run(folder: &Path, p4c: Option<&str>, args: &[&str]) -> (Option<i32>, String) {
     let bin = folder.with_extension("bin");
     std::fs::create_dir_all(&bin).expect("a folder");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs with mistakes in tests/diagnostics, and what the front end says to them. After a wanted change run with
-//! WEIR_BLESS=1 and read the difference.
+//! Programs with mistakes in tests/diagnostics, and the front end's errors. After a wanted change run with WEIR_BLESS=1
+//! and read the difference.
 use std::path::Path;
 
 #[test]

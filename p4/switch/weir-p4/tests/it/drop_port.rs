@@ -15,7 +15,7 @@ fn copies() -> Arc<Program> {
     Arc::new(weir_p4::compile("copies.p4", &text, &[]).unwrap_or_else(|d| panic!("{d:?}")))
 }
 
-/// The port that a packet with this first byte leaves by, and what was dropped in ingress and in egress.
+/// The port that a packet with this first byte leaves by, and the drops in ingress and in egress.
 fn send(program: &Arc<Program>, drop_port: u32, what: u8) -> (Option<u32>, u32, u32) {
     let mut s = Switch::new(program.clone(), 1);
     s.drop_port = drop_port;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interests without end from some ports, while another port asks for what there is (docs/design/icn.md, "Quota"): how many
-//! of the other's are answered. Virtual time; an Interest that is refused, or whose entry is gone when its Data comes, is
-//! not asked again.
+//! Interests without end from some ports, while another port asks for existing data (docs/design/icn.md, "Quota"): how
+//! many of the other's are answered. Virtual time; an Interest that is refused, or whose entry was removed when its
+//! Data comes, is not asked again.
 use crate::common::program;
 use crate::common::tables::{DATA, ENTRIES_DISPLACED, INTEREST, NAMES, Name, UP, cells, forward_names};
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ fn held(switch: &Switch) -> usize {
     (0..PIT_CELLS).filter(|&i| asked(i)).count()
 }
 
-/// Data for what was asked and is due; how much of it got to the other port.
+/// Data that is asked for and due; returns its amount at the other port.
 fn answer(switch: &mut Switch, due: &mut VecDeque<(u64, u32)>, now_us: u64, notes: &mut Notes) -> u32 {
     let mut answered = 0;
     while let Some(&(at_us, segment)) = due.front().filter(|(at_us, _)| *at_us <= now_us) {
@@ -93,7 +93,7 @@ fn keeps_its_goodput(flood: &Flood) -> Seen {
     let seen = run(flood);
     println!("{} of {ASKS} answered, {} entries, {:?}", seen.answered, seen.held_most, seen.names);
     assert!(seen.answered * 100 >= ASKS * 95, "{} of {ASKS} answered: {:?}", seen.answered, seen.names);
-    // All that a port asked is forgotten once in 20 s, also what died long before.
+    // All that a port asked is forgotten once in 20 s, also entries that died long before.
     let (went_on, quotas) = (seen.names[FORWARDED] - u64::from(ASKS), PORT_QUOTA * flood.ports.len() as u64);
     assert!((quotas..=2 * quotas).contains(&went_on), "{went_on} of the flood went on");
     seen

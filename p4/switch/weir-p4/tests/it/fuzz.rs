@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The front end never panics, whatever the text; nor does the interpreter on what the front end accepts.
+//! The front end never panics, whatever the text; nor does the interpreter on programs that the front end accepts.
 use crate::common::{cells, program, tables};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

@@ -53,7 +53,7 @@ static FIELDS: LazyLock<Vec<(&str, usize)>> = LazyLock::new(|| [&[("op", 1)], PA
 
 const OPS: &[&str] = &["update", "departure", "tau", "decide", "arrival", "decide_low"];
 
-/// The header's fields as numbers; what is signed stands as its two's complement.
+/// The header's fields as numbers; signed ones stand as its two's complement.
 #[derive(Clone)]
 struct Probe(Vec<u64>);
 

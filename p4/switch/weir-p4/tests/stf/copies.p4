@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first byte says what becomes of the packet: clone, resubmit, recirculate, multicast, drop, truncate.
+// The first byte selects the packet's fate: clone, resubmit, recirculate, multicast, drop, truncate.
 #include <core.p4>
 #define V1MODEL_VERSION 20200408
 #include <v1model.p4>

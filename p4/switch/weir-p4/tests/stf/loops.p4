@@ -29,7 +29,7 @@ control I(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {
             3: { for (bit<8> i in (list<bit<8>>){ 1, h.h.a, h.h.b }) { n = n + i; h.h.a = 100; h.h.b = 200; } }
             // The variable may be written: the next turn of a range or list takes the next value all the same.
             4: { for (bit<8> i in 1 .. 4) { i = i + 10; n = n + i; } }
-            // In the form of three parts the condition sees what the body wrote.
+            // In the form of three parts the condition sees the body's writes.
             5: { for (bit<8> i = 0; i < h.h.b; i = i + 1) { i = i + 1; h.h.b = h.h.b - 1; n = n + 1; } }
             // `continue` runs the update, `break` does not.
             6: {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first byte says what is asked of a packet that goes round or is copied: what is left of `truncate` then, and
+// The first byte selects the treatment of a packet that goes round or is copied: the effect of `truncate` then, and
 // which port the parser of a copy sees.
 #include <core.p4>
 #include <v1model.p4>

@@ -121,7 +121,7 @@ fn run(options: &Options) -> Result<u64, String> {
                 at = (at + n) % frames.count;
                 pace.iter_mut().for_each(|p| p.sent += n as u64);
             }
-            // The far end's queue is full, which is what an overload is.
+            // The far end's queue is full, as in an overload.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => std::thread::yield_now(),
             Err(e) => return Err(told(e)),
         }

@@ -22,8 +22,8 @@ const INJECTED_PACKETS: usize = 1024;
 /// (frames that arrive, controllers) waiting.
 const PASSES: usize = 256;
 
-/// Steps of the program in one turn, between two looks at everything else: some milliseconds, and the packet that is
-/// being run.
+/// Steps of the program in one iteration, between two checks of everything else: some milliseconds, and the packet that
+/// is being run.
 const TURN_STEPS: u64 = 4_000_000;
 
 /// Cost of a received frame beside its program, in steps, and of each sent frame. A step is about a nanosecond; rings
@@ -141,11 +141,11 @@ pub struct Device {
     pub drop_port: u32,
     /// Packets that went no further.
     pub drops: Drops,
-    /// Events for which there was no room.
+    /// Events that did not fit.
     pub events_lost: u64,
     /// By port number.
     pub port_counters: BTreeMap<u32, PortCounters>,
-    /// Ports that are up, as the I/O last said.
+    /// Ports that are up, as last reported by the I/O.
     pub ports_up: BTreeMap<u32, bool>,
     events: Option<mpsc::Sender<Event>>,
     again: VecDeque<Arriving>,
@@ -192,17 +192,17 @@ impl Device {
         self.seed
     }
 
-    /// Whether packets have had their share of this turn, which [`Device::poll`] ends.
+    /// Whether packets have had their share of this iteration, which [`Device::poll`] ends.
     pub fn is_tired(&self) -> bool {
         self.spent >= TURN_STEPS
     }
 
-    /// The work for all frames so far: steps of programs, and what it costs to receive and send, in steps.
+    /// The work for all frames so far: steps of programs, and the cost of receiving and sending, in steps.
     pub fn work(&self) -> u64 {
         self.work
     }
 
-    /// Opens the road to controllers: at most [`EVENTS`] wait, what does not fit is counted in `events_lost`.
+    /// Opens the queue of events to controllers: at most [`EVENTS`] wait, others are counted in `events_lost`.
     pub fn subscribe(&mut self) -> mpsc::Receiver<Event> {
         let (sender, receiver) = mpsc::channel(EVENTS);
         self.events = Some(sender);
@@ -217,7 +217,7 @@ impl Device {
         }
     }
 
-    /// Tells the device what time it is, in nanoseconds since it started.
+    /// Sets the device's time, in nanoseconds since it started.
     pub fn tick(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
     }
@@ -286,7 +286,7 @@ impl Device {
         }
     }
 
-    /// Lets out what is due; gives the time at which it wants to be called again.
+    /// Sends the packets that are due; gives the time at which it wants to be called again.
     pub fn poll(&mut self, now_ns: u64, out: &mut dyn Sink) -> Option<u64> {
         self.tick(now_ns);
         // Received frames have had their share; packets from controllers and queued ones have their own.
@@ -322,7 +322,7 @@ impl Device {
 
     fn enqueue(tm: &mut TrafficManager<Queued>, switch: &mut Switch, q: Queued, now_ns: u64) {
         let (port, priority, length) = (q.port, usize::from(q.priority), u64::from(q.length));
-        // The traffic manager has counted what it refuses.
+        // The traffic manager has counted the rejected packets.
         if let Err((_, refused)) = tm.enqueue(port, priority, length, q, now_ns) {
             switch.discard(refused);
         }
@@ -336,7 +336,8 @@ impl Device {
         }
     }
 
-    /// Egress for what is due, then what is to be parsed again, until nothing is left or others had to wait enough.
+    /// Egress for packets that are due, then packets to be parsed again, until none is left or others had to wait
+    /// enough.
     fn run(&mut self, out: &mut dyn Sink) {
         for _ in 0..PASSES {
             if self.is_tired() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A line for each change that a controller asks for: who, what, when, and what became of it, as JSON. Lines, files and
-//! what may be said of refusals are bounded, so that nobody can fill a disk by asking.
+//! A line for each change that a controller asks for: client, change, time, and result, as JSON. Lines, files and
+//! reports of refusals are bounded, so that nobody can fill a disk by asking.
 use super::lock::lock;
 use super::proto::p4::v1::{Update, entity::Entity, update::Type};
 use crate::files;
@@ -16,7 +16,7 @@ use tonic::Status;
 use tracing::{error, warn};
 use weir_p4::p4info::{P4Info, Preamble};
 
-/// Kinds of updates that a line tells apart; further ones are counted together.
+/// Kinds of updates that a line distinguishes; further ones are counted together.
 const MOST_KINDS: usize = 16;
 /// Of a message in a line, and of a name.
 const MESSAGE_CHARS: usize = 300;
@@ -27,14 +27,14 @@ const REFUSALS_PER_S: u64 = 10;
 const REFUSALS_BURST: u64 = 100;
 const REFUSALS_CLIENTS: usize = 64;
 
-/// A change, or one that was refused. `at_unix_ms` and what was left out are added when it is written.
+/// A change, or one that was refused. `at_unix_ms` and the number of left-out lines are added when it is written.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Entry {
     /// The subject of the client's certificate; empty without one.
     pub who: String,
     /// Address and port of the client.
     pub from: String,
-    /// The call, or what was sent on a stream.
+    /// The call, or the message on a stream.
     pub call: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub role: String,
@@ -112,7 +112,7 @@ fn find(info: &P4Info, id: u32) -> Option<&Preamble> {
     all.into_iter().find(|p| p.id == id)
 }
 
-/// The id of what an update is about, or what it is called where there is none.
+/// The id of an update's object, or its name where there is none.
 fn about(update: &Update) -> std::result::Result<u32, &'static str> {
     let of_table = |entry: Option<&super::proto::p4::v1::TableEntry>| entry.map_or(0, |e| e.table_id);
     match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {

@@ -116,7 +116,7 @@ impl ControllerState {
         }
     }
 
-    /// Removes what was attached to an entry, and gives it.
+    /// Removes and returns the note of an entry.
     pub fn take_note(&mut self, table: usize, id: EntryId) -> Option<Note> {
         self.notes[table].remove(&id)
     }

@@ -2,7 +2,7 @@
 //! Locks that outlive a panic.
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A panic while it was held has ended what was being done, not the server.
+/// A panic while it was held has ended that work, not the server.
 pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,8 +26,9 @@ mod write;
 pub use audit::Audit;
 pub use pipeline::{STATE_BYTES, check_state};
 pub use server::{InitialPipeline, Listening, Running, ServeConfig, listen};
-pub use service::{API_VERSION, fuzz};
+pub use service::{API_VERSION, fuzz, fuzz_config, fuzz_stream};
 pub use transport::access::Access;
+pub use transport::body::fuzz as fuzz_body;
 pub use transport::tls::{Pem, Tls};
 
 /// Formats of a file of P4Info.

@@ -19,10 +19,10 @@ use tonic::transport::server::TcpIncoming;
 use tracing::{error, warn};
 use weir_p4::bytecode::program::Program;
 
-/// Connections at most; each of them has what may wait on it.
+/// Connections at most; each of them has its own queue.
 const MAX_CONNECTIONS: usize = 512;
 const MAX_REQUESTS_PER_CONNECTION: u32 = 32;
-/// A controller that is silent for as long as both together is gone.
+/// A controller that is silent for as long as both together is closed.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lets an upload of megabytes flow without a round trip for each 64 kB.
@@ -63,7 +63,7 @@ pub struct InitialPipeline {
 
 /// A server that runs until this is dropped.
 pub struct Running {
-    /// Where it listens; the port is the real one when 0 was asked for.
+    /// Where it listens; the port is the real one when 0 was given.
     pub addr: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -87,10 +87,10 @@ pub struct Listening {
     addr: SocketAddr,
 }
 
-/// Takes the address, with what rights that needs: to serve needs none.
+/// Takes the address, with the rights that it needs: to serve needs none.
 ///
 /// # Errors
-/// Says what can't be had: the address, the certificate.
+/// Names the missing resource: the address, the certificate.
 pub fn listen(config: ServeConfig) -> Result<Listening, String> {
     let cannot = |e: &dyn std::fmt::Display| format!("P4Runtime server on {}: {e}", config.addr);
     let mut builder = tonic::transport::Server::builder()
@@ -112,10 +112,10 @@ pub fn listen(config: ServeConfig) -> Result<Listening, String> {
 }
 
 impl Listening {
-    /// Starts the server; `audit` is where changes are told.
+    /// Starts the server; `audit` is where changes are reported.
     ///
     /// # Errors
-    /// Says what can't be had: a thread, or the program's P4Info.
+    /// Names the missing resource: a thread, or the program's P4Info.
     pub fn serve(
         self,
         handle: Handle,

@@ -161,7 +161,7 @@ fn a_sweep_finds_each_idle_entry_once_a_timeout_in_bounded_pieces() {
     };
     assert_eq!(sweep(&state, 5 * MS), (0, Some(20 * MS)));
     assert_eq!(sweep(&state, 25 * MS - 1), (0, Some(1)));
-    // One was hit meanwhile.
+    // One was matched meanwhile.
     let id = state.tables[t.ir_index].entries().next().unwrap().0;
     state.tables[t.ir_index].entry_mut(id).unwrap().last_hit_us = 15 * MS;
     assert_eq!(sweep(&state, 25 * MS), (ENTRIES / 2 - 1, Some(10 * MS)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet thread: waits for frames, departures, jobs, signals and changes of links, and never spins.
-//! The clock is read once a turn and after each job, not once a packet.
+//! The packet thread: waits for frames, departures, jobs, signals and changes of links, and never spins. The clock is
+//! read once per iteration and after each job, not once a packet.
 mod clock;
 mod queue_reader;
 mod share;
@@ -49,7 +49,7 @@ impl Loop<'_> {
     /// Runs until a signal ends it.
     ///
     /// # Errors
-    /// When the kernel refuses what the loop lives by.
+    /// When a system call of the loop fails.
     pub fn run(&mut self) -> Result<()> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let links = system::link_changes()?;
@@ -67,7 +67,7 @@ impl Loop<'_> {
         let mut next_ns = None;
         let mut job_time = JobTime::default();
         loop {
-            // A device that wants to go on at once is asked again after a look at everything else.
+            // A device that wants to go on at once is called again after a check of everything else.
             let at_once = next_ns.is_some_and(|at: u64| at <= self.device.now_ns()) || recheck;
             let timeout = at_once.then(Timespec::default);
             match epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
@@ -133,7 +133,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Does what signals ask for; true: to end.
+    /// Handles signals; true: to end.
     fn handle_signals(&mut self) -> bool {
         while let Some(signal) = system::next_signal(self.signals) {
             match signal {

@@ -34,8 +34,8 @@ impl QueueConfig {
         Ok(specs)
     }
 
-    /// Starts a thread that reads the limits again whenever it is asked, and has the packet thread set them; none is
-    /// changed unless all can be. A file system that does not answer keeps only this thread waiting.
+    /// Starts a thread that reads the limits again on request, and has the packet thread set them; none is changed
+    /// unless all can be. A file system that does not answer keeps only this thread waiting.
     ///
     /// # Errors
     /// There is no thread to be had.

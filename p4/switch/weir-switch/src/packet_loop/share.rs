@@ -3,10 +3,10 @@
 
 /// Of the time that passes while frames wait, jobs get one part in so many.
 const PARTS: u64 = 20;
-/// Most time that is saved up for jobs; also what they get in a turn without frames.
+/// Most time that is saved up for jobs; also their time in an iteration without frames.
 const SAVED_MOST_NS: i64 = 100_000;
 
-/// The time that jobs have. A job may take more than there is: what comes after it then waits for longer.
+/// The time that jobs have. A job may take more than there is: the next then waits for longer.
 #[derive(Debug, Default)]
 pub struct JobTime {
     left_ns: i64,
@@ -14,7 +14,7 @@ pub struct JobTime {
 }
 
 impl JobTime {
-    /// A turn begins.
+    /// An iteration begins.
     pub fn turn(&mut self, now_ns: u64) {
         let passed_ns = i64::try_from(now_ns.saturating_sub(self.turn_ns) / PARTS).unwrap_or(i64::MAX);
         self.turn_ns = now_ns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames as they would have been on a wire: what the kernel or the sender left to hardware is done here.
+//! Frames as they would have been on a wire: the work left to hardware by the kernel or the sender is done here.
 use crate::system::{Offload, ROOM, RingFrame};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,18 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One interface: whether it can be a port, its sockets, and what is wrong with it in words.
+//! One interface: whether it can be a port, its sockets, and its faults in words.
 use crate::system::{self, Link};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 
 /// Size limit of a slower interface's own queue.
 const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
 
-/// Makes this switch the only one on an interface of this network namespace.
-pub fn claim(index: u32) -> Result<UnixListener> {
-    let name = format!("weir-switch/{index}");
-    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+/// The first of 0x400 protocols that no frame on the wire has: numbers below 0x600 are lengths there (IEEE 802.3 3.2.6).
+const NEVER_RECEIVED: u16 = 0x100;
+/// Identifiers of a lock that are tried: another program's fanout group can have the first.
+const IDENTIFIERS: u32 = 8;
+/// Distance of two of them, away from those of other interfaces.
+const STEP: u32 = 0x1f3d;
+
+/// Makes this switch the only one on an interface of this network namespace, until the socket is closed. A fanout group of
+/// one member (packet(7)) is the lock: it takes CAP_NET_RAW, so that no other local user can hold it, and no file. Protocol and
+/// identifier together are the interface's number.
+///
+/// # Errors
+/// `AddrInUse`: another switch has the interface.
+pub fn claim(index: u32) -> Result<OwnedFd> {
+    let socket = system::packet_socket()?;
+    system::bind(&socket, 0, NEVER_RECEIVED + (index >> 16) as u16 % 0x400)?;
+    for n in 0..IDENTIFIERS {
+        match system::join_alone(&socket, index.wrapping_add(n * STEP) as u16) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => return Err(ErrorKind::AddrInUse.into()),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (),
+            joined => return joined.map(|()| socket),
+        }
+    }
+    Err(Error::other("no fanout group is free for the lock of this interface"))
 }
 
 pub fn send_to(link: Link) -> Result<OwnedFd> {

@@ -15,16 +15,15 @@ use frame::{Unusable, restore};
 use interface::{claim, explain, look, send_to};
 use std::io::Result;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 use tracing::{error, info, warn};
 
 /// Frames taken from one port before the others have their turn.
 const BATCH: usize = 64;
-/// Work for one port's frames before the others have theirs, as [`Device::work`] counts it: about what [`BATCH`] frames
-/// take that are forwarded once. Of frames that cost more, such as broadcasts to many ports, there are fewer.
+/// Work for one port's frames before the others have theirs, as [`Device::work`] counts it: about the work of [`BATCH`]
+/// frames that are forwarded once. Of frames that cost more, such as broadcasts to many ports, there are fewer.
 const BATCH_STEPS: u64 = 180_000;
-/// No bound: what is left in a ring that is given up.
+/// No bound: the rest of a ring that is given up.
 const ALL: (usize, u64) = (usize::MAX, u64::MAX);
 
 /// Frames that came to a port and were not taken.
@@ -44,7 +43,7 @@ struct Receiver {
     ring: Ring,
     link: Link,
     /// Keeps a second switch from the interface; the kernel forgets it with the process.
-    claim: UnixListener,
+    claim: OwnedFd,
 }
 
 struct Interface {
@@ -54,9 +53,9 @@ struct Interface {
     drops: ReceiveDrops,
     capture: Option<Pcap>,
     warned_segments: bool,
-    /// Steps that its frames took beyond what they were due, which later turns pay for.
+    /// Steps that its frames took beyond their share, which later turns pay for.
     debt_steps: u64,
-    /// Why it could not be had when it was looked at last, which has been said.
+    /// Why it could not be had at the last check, which has been logged.
     missed: Option<String>,
 }
 
@@ -136,7 +135,7 @@ impl Ports {
         let held = self.interfaces[at].receiver.as_ref().is_some_and(same);
         let new_claim = if held { None } else { Some(claim(link.index)?) };
         let (ring, socket) = (Ring::open(link, self.ring_bytes)?, send_to(link)?);
-        // All that can take long is done: between these two what comes is in neither ring.
+        // All that can take long is done: between these two a frame is in neither ring.
         self.interfaces[at].receiver.as_ref().map(|r| r.ring.stop()).transpose()?;
         ring.start(link)?;
         self.count_ring_drops(at);
@@ -147,7 +146,7 @@ impl Ports {
         Ok(old_ring)
     }
 
-    /// Gives up interface `at`, once what came before is read.
+    /// Gives up interface `at`, once earlier frames are read.
     fn detach(&mut self, at: usize, device: &mut Device, now_ns: u64) {
         self.count_ring_drops(at);
         if let Some(mut receiver) = self.interfaces[at].receiver.take() {
@@ -174,7 +173,7 @@ impl Ports {
         self.interfaces[at].receiver.as_ref().map(|r| r.ring.fd())
     }
 
-    /// Looks at all interfaces again and tells the device which ports are up. Gives those whose [`Ports::fd`] is new.
+    /// Checks all interfaces again and sets the device's ports that are up. Returns those whose [`Ports::fd`] is new.
     pub fn recheck(&mut self, device: &mut Device, now_ns: u64) -> Vec<usize> {
         let mut renewed = Vec::new();
         for at in 0..self.interfaces.len() {
@@ -307,7 +306,7 @@ impl Ports {
             .collect()
     }
 
-    /// Sends what waits and writes what was captured.
+    /// Sends the waiting frames and writes the captured ones.
     pub fn flush(&mut self) {
         self.senders.flush();
         if self.epoch_ns.is_some() {

@@ -89,7 +89,7 @@ impl Senders {
         });
     }
 
-    /// Sends what waits.
+    /// Sends the waiting frames.
     pub fn flush(&mut self) {
         for at in self.waiting.drain(..) {
             self.senders[at].flush();

@@ -46,7 +46,7 @@ pub fn set_packet_option<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Resul
     set(fd.as_raw_fd(), libc::SOL_PACKET, name, value)
 }
 
-/// Buffer for what is sent, past the system's limit when allowed.
+/// Send buffer, past the system's limit when allowed.
 pub fn set_send_buffer(fd: &OwnedFd, bytes: libc::c_int) -> Result<()> {
     set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
         .or_else(|_| set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
@@ -62,6 +62,23 @@ pub fn bind(fd: &OwnedFd, index: u32, protocol: u16) -> Result<()> {
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address is complete and lives as long as the call.
     checked(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) }).map(drop)
+}
+
+/// `struct fanout_args` of linux/if_packet.h on a little-endian machine.
+#[repr(C)]
+struct Fanout {
+    id: u16,
+    kind: u16,
+    max_members: u32,
+}
+
+/// Makes a bound packet socket the only member of a fanout group of this network namespace.
+///
+/// # Errors
+/// `ENOSPC`: another socket of the same protocol is the member. `EINVAL`: it is a group of another kind.
+pub fn join_alone(fd: &OwnedFd, id: u16) -> Result<()> {
+    let group = Fanout { id, kind: libc::PACKET_FANOUT_LB as u16, max_members: 1 };
+    set_packet_option(fd, libc::PACKET_FANOUT, &group)
 }
 
 /// Makes an interface take frames for other stations too, for as long as the socket is open.
@@ -102,7 +119,7 @@ pub struct Link {
     pub mtu: u32,
     /// It is up, and so is the other end.
     pub up: bool,
-    /// The kernel's number for what kind of frames it carries, `ARPHRD_...`.
+    /// The kernel's number of its link type, `ARPHRD_...`.
     pub hardware: u16,
 }
 
@@ -146,10 +163,10 @@ pub fn link_changes() -> Result<OwnedFd> {
     }
 }
 
-/// Reads and forgets what waits on a socket.
+/// Reads and drops the queue of a socket.
 pub fn discard(fd: &OwnedFd) {
     let mut buffer = [0u8; 8192];
-    // SAFETY: the buffer is as long as said. ENOBUFS (messages were lost) is as good as a message here.
+    // SAFETY: the buffer has the given length. ENOBUFS (messages were lost) is as good as a message here.
     while unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) } > 0
         || Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS)
     {}

@@ -46,8 +46,8 @@ pub fn become_user(name: &str) -> std::result::Result<(), String> {
     change(uid, gid).map_err(|e| format!("user {name}: {e}; to become another user takes root"))
 }
 
-/// Gives up what another user than root was started with beyond [`KEPT`], as a service manager's ambient capabilities.
-/// Root keeps what it has: without [`become_user`] nothing else changes for it. To be called while there is one thread.
+/// Gives up the capabilities of another user than root beyond [`KEPT`], as a service manager's ambient capabilities.
+/// Root keeps its own: without [`become_user`] nothing else changes for it. To be called while there is one thread.
 ///
 /// # Errors
 /// There are other threads, or the kernel does not let this process change.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// One frame in a [`Ring`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct RingFrame<'a> {
-    /// Room of [`ROOM`] bytes, then the frame; what was cut off is missing.
+    /// Room of [`ROOM`] bytes, then the frame; a cut-off part is missing.
     pub bytes: &'a mut [u8],
     /// Length on the wire.
     pub length: usize,
@@ -118,7 +118,7 @@ impl Ring {
         bind(&self.fd, link.index, libc::ETH_P_ALL as u16)
     }
 
-    /// Takes in no more; what is there can still be read. Unlike unbinding it does not wait in the kernel, so that
+    /// Takes in no more; frames there can still be read. Unlike unbinding it does not wait in the kernel, so that
     /// another ring can go on where this one ends.
     pub fn stop(&self) -> Result<()> {
         let mut nothing = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traffic manager: what waits between ingress and egress. Pure; time is nanoseconds since the switch started.
+//! The traffic manager: the queues between ingress and egress. Pure; time is nanoseconds since the switch started.
 //!
 //! Each port has a link and one queue a priority (a higher number goes first). A queue's own rate, in packets/s, is
 //! BMv2's: packets have their turns at least 1/rate apart, each priority by itself. The link's rate, in bit/s, is shared
@@ -122,7 +122,7 @@ struct Queue<T> {
 struct Port<T> {
     settings: PortSettings,
     queues: Vec<Queue<T>>,
-    /// When the link has sent what it has been given.
+    /// When the link has sent the packet it has been given.
     link_free_ns: u64,
     /// The time under which the port is in the calendar; other times found there are out of date.
     due_ns: Option<u64>,
@@ -158,7 +158,7 @@ fn duration_ns(amount: u64, rate: u64) -> u64 {
     u64::try_from((u128::from(amount) * u128::from(NS_PER_S)).div_ceil(u128::from(rate))).unwrap_or(u64::MAX)
 }
 
-/// When what was to end at `end_ns` ends at another rate; 0 is no limit.
+/// End at another rate of a packet that was to end at `end_ns`; 0 is no limit.
 fn sooner(end_ns: u64, now_ns: u64, old_rate: u64, new_rate: u64) -> u64 {
     let left_ns = end_ns.saturating_sub(now_ns);
     if left_ns == 0 || old_rate == new_rate {
@@ -197,7 +197,7 @@ impl<T> TrafficManager<T> {
         })
     }
 
-    /// The limits of `port`, or of the ports that nothing was said of.
+    /// The limits of `port`, or of the ports without limits of their own.
     pub fn settings(&self, port: Option<u32>) -> &PortSettings {
         let known = port.and_then(|p| self.ports.get(p as usize)?.as_ref());
         known.map_or(&self.default, |p| &p.settings)
@@ -341,7 +341,7 @@ impl<T> TrafficManager<T> {
         None
     }
 
-    /// Throws away what waits; gives its number.
+    /// Drops the queue; returns the number of packets.
     pub fn purge(&mut self) -> u64 {
         self.calendar.clear();
         let mut purged = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! p4/programs/pid_delay_l4s.p4 behind the traffic manager's two priorities, in virtual time: who waits how long, who
-//! gets how much of the line, who is hit.
+//! p4/programs/pid_delay_l4s.p4 behind the traffic manager's two priorities, in virtual time: delay, share of the line,
+//! and marks of each band.
 use crate::common::{PACKET_BYTES, add, packet, profile, program};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -100,7 +100,7 @@ impl Line {
         switch.state.register_get(r, index).expect("the cell is there").low()
     }
 
-    /// Lets out what is due until then.
+    /// Sends the packets that are due until then.
     fn run(&mut self, until_ns: u64) {
         while let Some(at_ns) = self.next_ns.filter(|t| *t <= until_ns) {
             self.poll(at_ns);
@@ -218,7 +218,7 @@ fn scalable_flows_wait_less_and_share_the_line_with_classic_ones() {
         assert!((1.0 / 3.0..3.0).contains(&ratio), "a flow of L gets {ratio} times what one of C gets");
         assert!(used > 0.9, "{used} of the line");
     }
-    // Without any marks L takes what its rate allows.
+    // Without any marks L takes as much as its rate allows.
     let none = COUPLING.map(|(name, v)| {
         (name, if name == "ramp_least_us" { 0xff_ffff } else { v * u64::from(name != "coupling_q16") })
     });
@@ -261,7 +261,7 @@ fn c_is_not_starved_by_a_flood_of_l() {
 
 #[test]
 fn marks_and_drops_come_with_the_coupled_probabilities() {
-    // L's own law marks nothing: what is seen is k U alone.
+    // L's own law marks nothing: the marks are of k U alone.
     let uncoupled_ramp = COUPLING.map(|(name, v)| (name, if name == "ramp_least_us" { 0xff_ffff } else { v }));
     let count = 10_000u64;
     for (u, low_marked, low_dropped) in [(0.2, 0.4, 0.0), (0.4, 0.8, 0.0), (0.5, 1.0, 0.25), (0.0, 0.0, 0.0)] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optimistic path selection (Tan Eq. 19): what little is known of counts in a path's favour.
+//! Optimistic path selection (Tan Eq. 19): uncertainty counts in a path's favour.
 
 use super::confidence::Confidence;
 use crate::choice::config::ChoiceConfig;

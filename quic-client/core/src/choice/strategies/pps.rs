@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pessimistic path selection (Tan Eq. 20): what little is known of counts against a path.
+//! Pessimistic path selection (Tan Eq. 20): uncertainty counts against a path.
 
 use super::confidence::Confidence;
 use crate::choice::config::ChoiceConfig;

@@ -20,8 +20,8 @@ impl Delivered {
         Delivered { acked_bytes, lost_bytes, elsewhere_bytes }
     }
 
-    /// Bytes acknowledged since, of packets of the path in use. quiche counts all paths together: what is no longer in flight on
-    /// the others was theirs.
+    /// Bytes acknowledged since, of packets of the path in use. quiche counts all paths together: a decrease in flight
+    /// on the others is theirs.
     pub fn since(self, before: Delivered) -> u64 {
         let lost = self.lost_bytes.saturating_sub(before.lost_bytes);
         let theirs = before.elsewhere_bytes.saturating_sub(self.elsewhere_bytes);

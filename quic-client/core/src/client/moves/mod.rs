@@ -5,7 +5,7 @@
 //! - `standstill`: a download that a move stopped;
 //! - `stay`: a server that answers on one path only;
 //! - `carried`: which path carried the bytes that are read;
-//! - `delivered`: what was acknowledged of an upload on the path in use.
+//! - `delivered`: acknowledged bytes of an upload on the path in use.
 
 mod delivered;
 mod goodput;

@@ -12,7 +12,8 @@
 //! the rate that the other had then. Of the paths that were never tried, the one with the least round-trip time comes
 //! first.
 //!
-//! There is no I/O and no clock here: [`Steer`] is informed of what arrived on which path, and asked for a decision.
+//! There is no I/O and no clock here: [`Steer`] is informed of the bytes that arrived on each path, and asked for a
+//! decision.
 
 use crate::choice::PathId;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Cost limit of all trials of a download, as a share of the time it is expected to take.
 pub const BUDGET_SHARE: f64 = 0.05;
-/// A path is kept after its trial if it carried this share of what the other did: another move would cost more.
+/// A path is kept after its trial if it carried this share of the other's bytes: another move would cost more.
 const KEEP_SHARE: f64 = 0.95;
 /// A path is clearly better than another that carries this much less.
 const CLEARLY: f64 = 1.25;
@@ -141,7 +142,7 @@ struct Run {
     spent: Duration,
     /// A move that was decided and is to be reported as made.
     wanted: Option<PathId>,
-    /// The path that the latest move of ours left.
+    /// The path that the our latest move left.
     left: Option<PathId>,
     /// Measured in this run.
     measured: BTreeMap<PathId, f64>,
@@ -325,8 +326,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// Paths that carry `rates` (bytes/s), a download of `bytes`, in steps of a millisecond. A sender starts a path
-    /// with ten packets and doubles; what is on the way when the connection moves still comes, but is not counted here.
-    /// Gives the time it took and the paths it was on, in order.
+    /// with ten packets and doubles; packets on their way when the connection moves still come, but is not counted
+    /// here. Gives the time it took and the paths it was on, in order.
     fn download(rates: &[f64], rtts_ms: &[u64], bytes: u64, told: bool) -> (Duration, Vec<u32>) {
         let start = Instant::now();
         let others = |active: usize| -> Vec<Other> {
@@ -426,8 +427,8 @@ mod tests {
     }
 
     proptest! {
-        // However paths are: no more is lost by trials than the budget allows, beside what a sender's ramp costs in
-        // one extension; and on equal paths as much.
+        // On any paths trials lose no more than the budget allows, beside the cost of a sender's ramp in one extension;
+        // and on equal paths as much.
         #[test]
         fn trials_cost_at_most_their_budget(
             rates in prop::collection::vec(1e5f64..1e7, 2..5),

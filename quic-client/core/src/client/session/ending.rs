@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tasks that end: their sums, what the strategy learns from them, and their event.
+//! Tasks that end: their sums, the strategy's samples of them, and their event.
 
 use super::Session;
 use super::task::Chosen;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Session`]: what happens in a turn of one connection. Its other parts: `starting`, `transfer` and `ending` for
+//! [`Session`]: one connection in an event-loop iteration. Its other parts: `starting`, `transfer` and `ending` for
 //! tasks, `routes`, `path_events` and `moving` for paths.
 
 mod ending;
@@ -283,7 +283,7 @@ impl Session {
         scratch: &mut [u8],
         body: &mut dyn Body,
     ) -> Result<(), quiche::h3::Error> {
-        // Read first: a task that ends makes room for the next, whose request then leaves in the same turn.
+        // Read first: a task that ends makes room for the next, whose request then leaves in the same iteration.
         match alpn {
             Alpn::H3 => {
                 let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };

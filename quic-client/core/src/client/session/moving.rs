@@ -69,7 +69,7 @@ impl Session {
         Some(left.saturating_add(follow.saturating_mul(each)))
     }
 
-    /// When [`Session::ask_anew`] has something to look at.
+    /// When [`Session::ask_anew`] has work.
     pub(super) fn patience_ends(&self) -> Option<Instant> {
         let routes = self.routes.as_ref()?;
         let pto = routes.paths.pto_since_move(&self.conn.quic);
@@ -91,7 +91,7 @@ impl Session {
             return Ok(());
         }
         for old in streams {
-            // No room for another stream: try again at the next turn.
+            // The stream limit is reached: try again in the next iteration.
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
             let Some(Running { chosen, request: given_up, progress, .. }) = self.running.remove(&old) else { continue };
             // An error means that it is shut already.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of a session's paths, and what the strategy learns from them.
+//! Changes of a session's paths, and the strategy's samples of them.
 
 use super::Session;
 use super::task::Chosen;
@@ -28,7 +28,7 @@ impl Session {
         self.path_event(id, "added", None, now);
     }
 
-    /// The address of a path is gone for good.
+    /// The address of a path was removed for good.
     pub fn remove_path(&mut self, path: PathId) {
         if let Some(routes) = &mut self.routes {
             routes.paths.remove(path);
@@ -102,7 +102,7 @@ impl Session {
     pub(super) fn watch_paths(&mut self, now: Instant, means: &mut Means<'_>) {
         let Some(routes) = &mut self.routes else { return };
         routes.paths.expecting(!self.running.is_empty(), now);
-        // A path just lost is challenged in this turn.
+        // A path just lost is challenged in this iteration.
         let mut asked = !routes.silent.is_empty();
         while let Some((at, path)) = routes.chooser.next_probe().filter(|(at, _)| *at <= now) {
             routes.chooser.probing(path, now);

@@ -27,7 +27,7 @@ pub struct Routes {
     pub(super) goodput: GoodputByPath,
     /// Whether the server answers on another path than it is asked on.
     pub(super) stay: Stay,
-    /// Whether a running download or upload may move; that needs a strategy that counts what it gains.
+    /// Whether a running download or upload may move; that needs a strategy that prices moves.
     pub(super) steered: bool,
     pub(super) steer: Steer,
     /// A move that `steer` asked for.
@@ -38,7 +38,7 @@ pub struct Routes {
 
 /// A path that went silent during a task. It is dead, or only late, and is challenged at once. If it answers before
 /// that validation is given up (three probe timeouts), it was late: its failure is undone, and a task that left it
-/// becomes a sample of it, with its whole completion time. So a strategy counts an RTT spike by what it cost the task,
+/// becomes a sample of it, with its whole completion time. So a strategy counts an RTT spike by its cost to the task,
 /// whether the task waited or moved.
 pub(super) struct Silent {
     pub(super) path: PathId,

@@ -139,7 +139,7 @@ impl Session {
         chosen
     }
 
-    /// Puts a request on a new stream; `None`: there is no room for it yet.
+    /// Puts a request on a new stream; `None`: the stream limit is reached.
     pub(super) fn send_request(
         &mut self,
         h3: Option<&mut quiche::h3::Connection>,
@@ -172,7 +172,7 @@ impl Session {
         }
         match h3.send_request(&mut self.conn.quic, &headers, plan.action == Action::Download) {
             Ok(stream) => Ok(Some((stream, Request::new(plan.action, &plan.path, Vec::new(), plan.max_bytes)))),
-            // The server's limits leave no room yet.
+            // The server's limits allow none yet.
             Err(Error::StreamBlocked | Error::TransportError(quiche::Error::StreamLimit)) => Ok(None),
             Err(e) => Err(e),
         }

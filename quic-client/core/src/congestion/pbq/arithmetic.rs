@@ -5,7 +5,7 @@
 
 use std::f64::consts::{LN_2, LOG2_E, SQRT_2};
 
-/// (ln 2)^n / n!, the series of 2^x. For |x| <= 1/2 what is left out is below 2^-54.
+/// (ln 2)^n / n!, the series of 2^x. For |x| <= 1/2 the rest is below 2^-54.
 const EXP2_SERIES: [f64; 14] = [
     1.0,
     LN_2,

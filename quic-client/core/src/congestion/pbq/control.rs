@@ -74,7 +74,7 @@ struct OnPath {
     rtt_probe: Option<RttProbe>,
     /// Phase of a probe.
     phase: Phase,
-    /// The window in force while the queue is emptied.
+    /// The window while the queue is emptied.
     probe_window_bytes: Option<f64>,
     stall: Stall,
     heavy_loss: HeavyLoss,
@@ -126,14 +126,14 @@ impl Pbq {
         }
     }
 
-    /// Eq. 4's exponent for what the policy gave at a window of so many packets.
+    /// Eq. 4's exponent for the policy's output at a window of so many packets.
     fn action(&self, drawn: f64, interval: &Interval, window_packets: f64) -> f64 {
         let bound = self.weights.action_bound;
         let action = drawn.clamp(-1.0, 1.0) * bound;
         let action = self.weights.fairness.map_or(action, |fairness| fairness.step(action, window_packets, bound));
         let growth = self.weights.growth;
         let half = interval.window_bytes / 2;
-        // The application ran out of data: the rate says what it sent, and not what the path can carry.
+        // The application ran out of data: the rate is that of the application, and not of the path.
         let ran_dry = interval.in_flight_bytes < half && interval.lost_bytes == 0;
         let used = interval.most_in_flight_bytes >= half;
         let least = if growth.stays_when_dry() && ran_dry { 0.0 } else { -bound };
@@ -145,7 +145,7 @@ impl Pbq {
     fn holder(&mut self, interval: &Interval, far_outside: Option<&'static str>) -> By {
         self.path.startup_over |= interval.startup_over;
         self.path.was_outside = far_outside.unwrap_or(self.path.was_outside);
-        // Startup looks like nothing else, and is BBR's in any case.
+        // Startup resembles nothing else, and is BBR's in any case.
         let guard = self.path.guard.as_mut().filter(|_| self.path.startup_over);
         let handed_over = guard.is_some_and(|guard| guard.hands_over(far_outside.is_some()));
         // The paper has no such rule.
@@ -204,14 +204,14 @@ impl Pbq {
         packets.clamp(*bounds.start(), *bounds.end()) * self.packet_bytes
     }
 
-    /// Puts in force what the policy gave.
+    /// Applies the policy's output.
     fn put_in_force(&mut self, asked: Asked, mean: f64) {
         let Asked { seen, measured, path_changed } = asked;
         let interval = seen.interval;
         let mut by = if path_changed { By::PathChanged } else { seen.by };
         let Drawn { noise, new } = self.noise.as_mut().map_or(Drawn { noise: 0.0, new: 0.0 }, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
-        // When the policy takes the window back it goes on from what is in force.
+        // When the policy takes the window back it goes on from the present window.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
         let action = match by {
             By::RttProbe | By::PathChanged => 0.0,
@@ -297,7 +297,7 @@ impl CongestionControl for Pbq {
         if probed || self.path.phase != Phase::Off {
             by = if by == By::Policy { By::RttProbe } else { by };
         }
-        // An interval of a probe says nothing of what the policy did.
+        // An interval of a probe is no evidence about the policy.
         if !probed {
             self.path.history.pop_front();
             self.path.history.push_back(self.weights.normalised(&measured));

@@ -59,7 +59,7 @@ impl Ceiling {
         Ceiling { bytes: window_bytes / 2.0, end_bytes: window_bytes }
     }
 
-    /// The window below it, and what it is in the next interval.
+    /// The window below it, and its value in the next interval.
     pub fn lower(self, window_bytes: f64) -> (f64, Option<Ceiling>) {
         let next = Ceiling { bytes: self.bytes * exp2(1.0 / DOUBLING_INTERVALS), ..self };
         (window_bytes.min(self.bytes), (next.bytes < self.end_bytes).then_some(next))

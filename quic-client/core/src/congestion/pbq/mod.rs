@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! PBQ (Zhang et al., Entropy 2023): a policy sets the congestion window after each interval, BBR paces.
-//! docs/design/pbq.md says what of it is the paper's.
+//! docs/design/pbq.md separates the paper's parts from ours.
 //!
 //! - `weights`: [`Weights`], a policy out of its file; `built_in`: [`built_in`], those that come with the programs;
-//! - `quantities` and `monitor`: what the policy sees, out of an interval;
-//! - `network` and `arithmetic`: what it decides, the same bits on each machine;
+//! - `quantities` and `monitor`: the policy's inputs, from an interval;
+//! - `network` and `arithmetic`: its output, the same bits on each machine;
 //! - `noise`: how it explores while it is trained;
 //! - `fairness`: how flows of one policy come to like windows;
 //! - `guard`, `stall` and `heavy_loss`: when the policy does not decide;

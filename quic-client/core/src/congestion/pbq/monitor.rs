@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Monitor`]: makes quantities of what happened in an interval (Zhang et al., "Monitoring Module").
+//! [`Monitor`]: computes an interval's quantities (Zhang et al., "Monitoring Module").
 
 use super::quantities::Measured;
 use crate::congestion::control::{Interval, RttSamples};

@@ -70,7 +70,7 @@ impl Network {
     /// Of layers, each as the weights of its units (one of each unit of the layer before) and their biases.
     ///
     /// # Errors
-    /// Shapes that don't fit: the layer, what it has and what would be right.
+    /// Shapes that don't fit: the layer, its shape and the right one.
     pub fn new(inputs: usize, layers: Vec<(Vec<Vec<f32>>, Vec<f32>)>, output: Output) -> Result<Network, String> {
         let last = layers.len().checked_sub(1).ok_or("layers: none, expected 1 to 4")?;
         let mut before = inputs;

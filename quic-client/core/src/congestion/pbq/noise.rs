@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Noise`]: what is added to actions to explore, by seed.
+//! [`Noise`]: noise on actions for exploration, by seed.
 
 use super::arithmetic::{exp, ln};
 use std::f64::consts::TAU;
 
-/// Normal numbers, the same for the same seed and connection on each machine. Each has `correlation` with the one before:
-/// a window that strays one way for a second shows what that is worth, and one that trembles shows nothing
+/// Normal numbers, the same for the same seed and connection on each machine. Each has `correlation` with the one
+/// before: a window that strays one way for a second shows its value, and one that trembles shows nothing
 /// (autoregressive policies, Korenkevych et al. 2019).
 #[derive(Debug, Clone)]
 pub struct Noise {
@@ -17,7 +17,7 @@ pub struct Noise {
 /// Random draw, in standard deviations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drawn {
-    /// The noise: normal, with what is left of the one before in it.
+    /// The noise: normal, correlated with the one before.
     pub noise: f64,
     /// Its new part, as a standard normal number.
     pub new: f64,
@@ -53,7 +53,7 @@ impl Noise {
 /// A normal distribution of actions around a mean that the network gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Deviation {
-    /// Of what is new in each action.
+    /// Of the new part of each action.
     log_new: f64,
     /// The standard deviation.
     pub value: f64,
@@ -68,7 +68,7 @@ impl Deviation {
         Deviation { log_new, value: exp(log), correlation }
     }
 
-    /// Natural logarithm of the density of an action, given those before, by what is new in its noise.
+    /// Natural logarithm of the density of an action, given those before, by the new part of its noise.
     pub fn log_density(&self, new: f64) -> f64 {
         -0.5 * (new * new) - self.log_new - 0.5 * ln(TAU)
     }
@@ -102,7 +102,7 @@ mod tests {
         let square = drawn.iter().map(|d| d.noise * d.noise).sum::<f64>() / 200_000.0;
         let next = drawn.windows(2).map(|d| d[0].noise * d[1].noise).sum::<f64>() / 200_000.0;
         let apart = drawn.windows(2).map(|d| d[0].noise * d[1].new).sum::<f64>() / 200_000.0;
-        // Five standard errors of 10,000 numbers that tell of nothing else.
+        // Five standard errors of 10,000 numbers that show nothing else.
         assert!((square - 1.0).abs() < 0.07 && (next / square - 0.9).abs() < 0.01, "{square} {next}");
         assert!(apart.abs() < 0.012, "{apart}");
         assert_eq!(drawn[0].noise, (1.0f64 - 0.9 * 0.9).sqrt() * drawn[0].new);

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Measured {
     /// The largest packet.
     pub packet_bytes: f64,
-    /// The window in force at the end.
+    /// The window at the end.
     pub window_bytes: f64,
     /// True length.
     pub interval_s: f64,
@@ -69,7 +69,7 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity { name: "surplus_share", of: surplus_share },
 ];
 
-// Little's law: a path of no queue holds what leaves it in its least round-trip time. Lost bytes left it too.
+// Little's law: a path of no queue holds the bytes that leave it in its least round-trip time. Lost bytes left it too.
 fn surplus_share(m: &Measured) -> f64 {
     let left_bytes_s = ratio(m.rate_bytes_s, 1.0 - m.loss_share);
     ratio(m.in_flight_bytes.min(m.window_bytes) - left_bytes_s * m.rtt_least_s, m.window_bytes)

@@ -5,8 +5,9 @@
 //! queue grows with it. BBR has the same trouble and the same remedy (ProbeRTT); as there, flows that saw the queue
 //! empty at the same time look again at the same time.
 //!
-//! A path that became longer looks like a queue: the policy shrinks its window, and nothing gets shorter. So a flow that
-//! carries much less than before looks early, and what it can't shorten by leaving is taken for the path.
+//! A path that became longer resembles a queue: the policy shrinks its window, and nothing gets shorter. So a flow that
+//! carries much less than before probes early, and a round trip that it can't shorten by leaving is taken for the
+//! path's.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub struct Probing {
     pub after: Duration,
     /// For so many intervals.
     pub intervals: u32,
-    /// The window is this share of what the path holds without a queue.
+    /// The window is this share of the path's content without a queue.
     pub share: f64,
 }
 
@@ -57,13 +58,13 @@ pub struct Past {
 pub enum Phase {
     /// The policy's window, by its decisions.
     Off,
-    /// The window is this share of what the path holds.
+    /// The window is this share of the path's content.
     Holding(f64),
-    /// The window that there was before: what is measured is still of the probe.
+    /// The window that there was before: measurements are still of the probe.
     Settling,
 }
 
-/// When the window is held down, and what that has shown.
+/// When the window is held down, and the result of that.
 #[derive(Debug, Clone)]
 pub struct RttProbe {
     probing: Probing,
@@ -81,7 +82,7 @@ pub struct RttProbe {
 }
 
 impl RttProbe {
-    /// At the start the least round-trip time is what was just measured.
+    /// At the start the least round-trip time is the one just measured.
     pub fn new(probing: Probing) -> RttProbe {
         RttProbe {
             probing,
@@ -97,8 +98,8 @@ impl RttProbe {
         }
     }
 
-    /// An interval is over: what holds now, and in seconds a round-trip time that turned out to be the path's own,
-    /// though a shorter one is known.
+    /// An interval is over: the phase from now on, and in seconds a round-trip time that turned out to be the path's
+    /// own, though a shorter one is known.
     pub fn on_interval(&mut self, past: &Past) -> (Phase, Option<f64>) {
         let least_s = past.least_of_these_s.unwrap_or(f64::INFINITY);
         let seen = least_s <= past.least_s * (1.0 + NEAR);
@@ -142,7 +143,7 @@ impl RttProbe {
         let stayed = self.before_s.is_finite() && self.since_s >= self.before_s * (1.0 - SHORTER);
         let longer = self.early && stayed && self.since_s.is_finite() && self.since_s > known_s * (1.0 + NEAR);
         (self.phase, self.idle_for, self.slow_intervals) = (Phase::Off, Duration::ZERO, 0);
-        self.unseen_for = Duration::ZERO; // what was seen now is the least there is
+        self.unseen_for = Duration::ZERO; // the least is the one just measured
         longer.then_some(self.since_s)
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Stall`]: nothing came back for so long that what is known of the path may no longer hold (RFC 9002 7.6).
+//! [`Stall`]: nothing came back for so long that the path's state may no longer hold (RFC 9002 7.6).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 const PROBE_TIMEOUTS: u32 = 3;
 /// A probe timeout in smoothed round-trip times, with the variation that a first sample gives (RFC 9002 5.3, 6.2.1).
 const PROBE_TIMEOUT_RTTS: u32 = 3;
-/// RFC 9000 18.2: what a peer's acknowledgement may wait, by default.
+/// RFC 9000 18.2: a peer's longest acknowledgement delay, by default.
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// Time without acknowledgements while packets were in flight.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The most that a file may have, in bytes.
 pub const MOST_BYTES: usize = 1 << 20;
-/// The least window that may be a bound (RFC 9002 7.2), and the greatest (what quiche's BBR allows itself), in packets.
+/// The least window that may be a bound (RFC 9002 7.2), and the greatest (quiche's BBR's limit), in packets.
 const WINDOW_PACKETS: (u32, u32) = (2, 20_000);
 const MAGIC: &str = "weir-pbq-weights";
 const VERSION: &str = "1";
@@ -38,7 +38,7 @@ impl Profile {
     }
 }
 
-/// Why a weights file is refused. Each says what is wrong, where, and what would be right.
+/// Why a weights file is refused. Each gives fault, place and the right form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
     /// It has another first line.

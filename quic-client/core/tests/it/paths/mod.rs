@@ -108,7 +108,7 @@ fn a_path_that_dies_in_mid_transfer_costs_a_stall_of_three_timeouts_at_most() {
     }
 }
 
-// Both implementations of congestion control in quiche find what a move left in flight, and need the patches for it.
+// Both implementations of congestion control in quiche find packets that a move left in flight, and need the patches for it.
 #[test]
 fn what_was_in_flight_on_the_path_that_was_left_is_sent_again() {
     use quiche::CongestionControlAlgorithm::{Bbr2Gcongestion, CUBIC, Reno};
@@ -275,7 +275,7 @@ fn lost_probes_are_sent_again() {
     }
 }
 
-// quiche alone, for the manager leaves a cold path be: acknowledgements of what flows on path 0 say nothing of it.
+// quiche alone, for the manager leaves a cold path be: acknowledgements of data on path 0 say nothing of it.
 #[test]
 fn a_challenge_without_an_answer_fails_under_traffic_too() {
     let links = [Link::delay(20).rate(20), Link::delay(20).down(0, 600_000)];
@@ -479,7 +479,8 @@ struct Case {
     seed: u64,
 }
 
-/// Whatever paths do, no wrong byte arrives, and all bytes do once one path stays up; else what is known of the failure.
+/// With any behaviour of paths no wrong byte arrives, and all bytes do once one path stays up; else the failure's
+/// details.
 ///
 /// The other paths end only once the server holds a connection ID for each path: without one it can't answer there (RFC
 /// 9000 5.1.1 and 9.5), and it can get one only on a path where it can answer. It has to have them in a minute.
@@ -492,7 +493,7 @@ fn transfer_through(case: Case) -> Result<(), String> {
     }
     let standby = if case.cold { Standby::Cold } else { Standby::Validated };
     let mut sim = Sim::new(&links, 3, standby, Allow::default(), case.seed);
-    // A handshake that losses and outages hold up for half a minute is not what is asked about here.
+    // A handshake that losses and outages hold up for half a minute is not under test here.
     if !sim.run(30_000 * MS, |s| s.client.is_established()) {
         return Ok(());
     }

@@ -15,7 +15,7 @@ const SERVER: &str = "10.9.9.9:4433";
 /// The stateless reset token of the server's first connection ID. Those of the others are their numbers.
 pub const HANDSHAKE_TOKEN: u128 = 1 << 100;
 
-/// One way of one path: what it does to a datagram.
+/// One way of one path: its effect on a datagram.
 #[derive(Clone)]
 pub struct Link {
     /// Each way.
@@ -54,7 +54,7 @@ pub struct Allow {
     /// It thinks this long before it answers.
     pub think: Duration,
     pub cc: quiche::CongestionControlAlgorithm,
-    /// It sends again what was in flight on a path that was left; quiche by itself does not.
+    /// It sends again the data in flight on a path that was left; quiche by itself does not.
     pub resend: bool,
 }
 
@@ -77,7 +77,7 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-/// One request: what came of it.
+/// One request and its result.
 #[derive(Debug, Default)]
 pub struct Task {
     pub bytes: u64,
@@ -128,7 +128,7 @@ pub fn spec(path: u32) -> PathSpec {
     PathSpec { id: PathId(path), name: format!("wan{path}"), local: local(path), peer: server() }
 }
 
-/// Payload: each byte tells its place and its stream.
+/// Payload: each byte shows its offset and its stream.
 fn byte(stream: u64, offset: u64) -> u8 {
     (offset.wrapping_mul(31) ^ (offset >> 8) ^ stream) as u8
 }
@@ -171,7 +171,7 @@ fn identity() -> (boring::x509::X509, boring::pkey::PKey<boring::pkey::Private>)
 }
 
 impl Sim {
-    /// Paths numbered from 0; the connection opens on path 0. `known`: how many of them the client is told of.
+    /// Paths numbered from 0; the connection opens on path 0. `known`: how many of them the client knows.
     pub fn new(links: &[Link], known: u32, standby: Standby, allow: Allow, seed: u64) -> Sim {
         let now = clock::start();
         let client_scid = quiche::ConnectionId::from_ref(&[0xc0; 16]).into_owned();
@@ -250,7 +250,7 @@ impl Sim {
         self.flying.insert((arrival, self.order), Flying { to_server, from, to, bytes });
     }
 
-    /// Asks for `bytes`; the request leaves in this turn.
+    /// Asks for `bytes`; the request leaves in this iteration.
     pub fn ask(&mut self, bytes: u64) -> u64 {
         let id = 4 * self.tasks.len() as u64;
         self.tasks.insert(id, Task { bytes, ..Task::default() });
@@ -379,7 +379,7 @@ impl Sim {
             let (_, mut f) = self.flying.pop_first().unwrap();
             let info = quiche::RecvInfo { from: f.from, to: f.to };
             let quic = if f.to_server { &mut self.server } else { &mut self.client };
-            // An error closes the connection; tests look at that.
+            // An error closes the connection; tests check that.
             let _ = quic.recv(&mut f.bytes, info);
             if !f.to_server {
                 self.paths.heard(f.to, now);

@@ -405,7 +405,7 @@ fn without_weights_everything_is_left_to_bbr() {
 }
 
 proptest! {
-    // Whatever an interval says: a window of whole packets within its bounds, and a decision that can be written down.
+    // For any interval: a window of whole packets within its bounds, and a decision that can be written down.
     #[test]
     fn any_intervals(
         numbers in prop::collection::vec((any::<[u32; 5]>(), 0u64..20_000_000_000, 0u32..5_000_000, any::<bool>()), 1..40),
@@ -454,7 +454,7 @@ fn the_queue_is_emptied_to_see_the_least_rtt() {
     let (policy, probe) = (By::Policy, By::RttProbe);
     assert_eq!(names, [policy, policy, probe, probe, probe, probe, policy], "{rows:?}");
     assert!(rows[2].1 < rows[1].1 && rows[2].1 == rows[3].1 && rows[2].2 == 0.0, "{rows:?}");
-    // The window is what it was at once; the policy goes on when what it is told is of that window.
+    // The window is what it was at once; the policy goes on when the reports are of that window.
     assert!(rows[4].1 == rows[1].1 && rows[5].1 == rows[1].1 && rows[6].1 >= rows[1].1, "{rows:?}");
 }
 

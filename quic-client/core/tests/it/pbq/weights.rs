@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The weights file: what fits is read, everything else is refused with what is wrong.
+//! The weights file: valid ones are read, all others rejected with the fault.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -98,7 +98,7 @@ impl Context<'_> {
         self.requested.find(&self.interfaces, Reach::of(peer))
     }
 
-    /// Writes down what a congestion control decided.
+    /// Writes down a decision of a congestion control.
     fn note_decision(&mut self, decision: &Decision, flow: u64) -> Result<(), Fault> {
         if let Some(events) = &mut self.events {
             let t_us = self.timebase.us(decision.seen.interval.now);
@@ -110,7 +110,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Writes down what a session decided.
+    /// Writes down a decision of a session.
     fn write_events(&mut self, session: &mut Session) -> Result<(), Fault> {
         let flow = Some(session.plan.flow);
         for (at, event) in session.take_events() {
@@ -295,7 +295,7 @@ impl Flow {
         true
     }
 
-    /// Receives what waits at the socket of a path.
+    /// Receives the datagrams that wait at the socket of a path.
     pub fn receive(&mut self, path: PathId, context: &mut Context<'_>, now: Instant) {
         let Some(session) = self.attempts.on_path(path).or(self.session.as_mut()) else { return };
         let Some(PathSocket { socket, .. }) = self.sockets.iter().find(|s| s.id == path) else { return };
@@ -366,7 +366,7 @@ impl Flow {
         }
     }
 
-    /// Gives back what it holds, once it is over: sockets, its part of the memory budget, and an incomplete output file.
+    /// Frees its resources, once it is over: sockets, its part of the memory budget, and an incomplete output file.
     ///
     /// # Errors
     /// A socket can't be taken out of the wait.

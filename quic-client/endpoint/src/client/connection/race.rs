@@ -278,7 +278,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Sends what the other attempts have to send, and the ends of those that are given up.
+    /// Sends the packets of the other attempts, and the ends of those that are given up.
     pub(super) fn send_beside(&mut self, context: &mut Context<'_>, now: Instant) {
         let mut losers = std::mem::take(&mut self.attempts.losers);
         losers.iter_mut().for_each(|session| session.end(Outcome::Stopped, now));

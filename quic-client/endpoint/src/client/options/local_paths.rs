@@ -159,7 +159,8 @@ impl RequestedPaths {
     /// Checks at the start that everything named exists, and returns the address families that can be used.
     ///
     /// # Errors
-    /// The first `--path` that does not exist, with a list of what does; two that are the same interface and address.
+    /// The first `--path` that does not exist, with a list of those that do; two that are the same interface and
+    /// address.
     pub fn check(&self, interfaces: &[Interface]) -> Result<Families, Fault> {
         let mut families = Families { v4: true, v6: true, link_local: true, option: String::new(), code: PATHS };
         let mut limit = |option: &str, v4: bool, v6: bool, link_local: bool| {

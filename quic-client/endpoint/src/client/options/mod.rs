@@ -21,8 +21,7 @@ use weir_core::window::budget::LEAST_BYTES;
 use weir_io::address::ZonedIp;
 use weir_io::outputs::same_file;
 
-/// Sends requests over QUIC and reports what the network did to them. Each flow is a connection of its own with one
-/// request or many.
+/// Sends requests over QUIC and reports their results. Each flow is a connection of its own with one request or many.
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
 /// lost before it was up; 4 no agreement on TLS, protocol or version; 5 timeout, also of --max-time and --read-timeout; 6
@@ -115,7 +114,7 @@ pub struct Options {
     /// Trust the certificates in this PEM file instead of the system's
     #[arg(long, value_name = "FILE", help_heading = "Connection")]
     pub ca: Option<PathBuf>,
-    /// Label the flows, counting up from this number, and tell the server the labels (adds ?flow=L to the path)
+    /// Label the flows, counting up from this number, and send the server the labels (adds ?flow=L to the path)
     #[arg(long, value_name = "L", help_heading = "Results")]
     pub flow_label: Option<u64>,
     /// Write decisions and the end of each request to this file, one JSON object a line (- for standard output)
@@ -179,7 +178,7 @@ fn not_a_duration(text: &str, least: &str) -> String {
 }
 
 impl Options {
-    /// Refuses options that contradict each other in what they write, or that have no effect.
+    /// Refuses options that contradict each other in their outputs, or that have no effect.
     ///
     /// # Errors
     /// The first contradiction.
@@ -208,7 +207,7 @@ impl Options {
         Ok(())
     }
 
-    /// The number of flows: each URL is asked at least once.
+    /// The number of flows: each URL is requested at least once.
     ///
     /// # Errors
     /// Too few flows for the URLs or for `--open-at-us`, or too many requests for `--output`.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use url::{Host, Url};
 use weir_io::address::{ZonedIp, with_zone};
 
-/// The server of a flow and what to ask it for.
+/// The server of a flow and its resource.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// Host, for the certificate.

@@ -64,9 +64,11 @@ const SIGNAL: u64 = 2;
 const MOST_MEMBERS: usize = 500;
 /// Members that share a connection to the publisher, which takes 64 streams of each at once.
 const MEMBERS_OF_UPLINK: usize = 50;
+/// Interval at which known manifests age. One is requested again after at most twice that.
+const AGE_EVERY: Duration = Duration::from_secs(1800);
 const UNREACHABLE: &str = "the publisher can't be reached from this edge server";
 
-/// A connection to the publisher. `asks`: whose each thing is that is asked for there, by its number.
+/// A connection to the publisher. `asks`: the members of its requests, by number.
 struct Uplink {
     client: Client,
     asks: BTreeMap<u64, MemberId>,
@@ -84,6 +86,7 @@ struct Loop<'a> {
     backoff: Backoff,
     reachable_at: Option<Instant>,
     sharing: Sharing<MemberId>,
+    age_at: Instant,
     /// Last number given to an uplink or a request.
     numbers: u64,
     waiter: Waiter,
@@ -98,7 +101,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?.concat();
     let identity = options.serving.identity()?;
     let group = Server::open(options.serving.listen, options.serving.tickets()?, || tls::server(&identity))?;
-    // A file that can't be read, or should not be here, is said now, not when the first subscriber comes.
+    // A file that can't be read, or should not be here, is reported now, not when the first subscriber comes.
     let trust = trust(options.ca.as_deref(), options.insecure);
     tls::client(trust.ca)?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
@@ -118,6 +121,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         backoff: Backoff::new(RECONNECT),
         reachable_at: None,
         sharing: Sharing::default(),
+        age_at: Instant::now() + AGE_EVERY,
         numbers: 0,
         waiter,
         handed_on: 0,
@@ -148,6 +152,10 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
 impl Loop<'_> {
     fn turn(&mut self, now: Instant) -> Result<(), Fault> {
         self.group.receive(now)?;
+        if now >= self.age_at {
+            self.age_at = now + AGE_EVERY;
+            self.sharing.age();
+        }
         // Messages of this iteration leave with it, on either side.
         loop {
             self.serve(now)?;
@@ -284,8 +292,8 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// A member is none of the publisher's any longer. Of one that was not heard any more nothing is said: it may be a
-    /// member elsewhere.
+    /// A member is none of the publisher's any longer. Of one that was not heard any more nothing is reported: it may
+    /// be a member elsewhere.
     fn unask(&mut self, member: MemberId, how: Leave) {
         let Some((id, ask)) = self.members.remove(&member) else { return };
         let Some(up) = self.uplinks.get_mut(&id) else { return };
@@ -296,7 +304,7 @@ impl Loop<'_> {
         }
     }
 
-    /// A connection to the publisher with room for a member more. None: there is no way to it.
+    /// A connection to the publisher with a free stream for one more member. None: the publisher can't be reached.
     fn uplink(&mut self, now: Instant) -> Result<Option<u64>, Fault> {
         if let Some((id, _)) = self.uplinks.iter().find(|(_, up)| up.asks.len() < MEMBERS_OF_UPLINK) {
             return Ok(Some(*id));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One manifest for all members of an object at an edge server: the first asks the publisher for it, the others for keys
-//! alone, and are told the manifest from here. Pure: what is to be asked and told comes back as [`Act`]s.
+//! One manifest for all members of an object at an edge server: the first asks the publisher for it, the others for
+//! keys alone, and get the manifest from here. Pure: requests and answers are returned as [`Act`]s.
 
 use crate::objects::object::keys::GroupKey;
 use crate::objects::object::lines::{ANY_VERSION, Answer, Request};
@@ -8,7 +8,7 @@ use crate::objects::object::manifest::Manifest;
 use crate::objects::object::sign::Signature;
 use std::collections::BTreeMap;
 
-/// Keys that are kept for a member while there is no manifest to tell with them: as many as a group has at once.
+/// Keys that are kept for a member while there is no manifest to send with them: as many as a group has at once.
 const MOST_KEPT_KEYS: usize = 64;
 
 /// Action for the caller.
@@ -16,7 +16,7 @@ const MOST_KEPT_KEYS: usize = 64;
 pub enum Act<M> {
     /// Ask the publisher for this member. An earlier request for it is not wanted any longer.
     Ask(M, Request),
-    /// Tell a member.
+    /// Answer a member.
     Tell(M, Answer),
 }
 
@@ -25,11 +25,11 @@ pub enum Act<M> {
 enum State {
     /// It asks in its own words, for the manifest or with one that it has.
     Asks,
-    /// It is to be told the manifest from here.
+    /// It is to get the manifest from here.
     Spared,
     /// The publisher has answered; the manifest of this version is to come.
     Waits { version: String, begin: u32, keys: Vec<GroupKey> },
-    /// It is a member; of this version, if that was told from here.
+    /// It is a member; of this version, if that was sent from here.
     Joined(Option<String>),
 }
 
@@ -41,6 +41,8 @@ struct Member {
 
 #[derive(Debug)]
 struct Signed {
+    /// Since before the last [`Sharing::age`].
+    is_old: bool,
     version: String,
     manifest: String,
     signature: Signature,
@@ -91,6 +93,14 @@ impl<M: Copy + Ord> Sharing<M> {
         vec![Act::Ask(member, asked)]
     }
 
+    /// To be called from time to time: a manifest that was here the time before is forgotten, and the next member asks for it.
+    /// Subscribers refuse old ones, and its publisher signs it anew.
+    pub fn age(&mut self) {
+        for shared in self.objects.values_mut() {
+            shared.signed.take_if(|signed| std::mem::replace(&mut signed.is_old, true));
+        }
+    }
+
     /// The first of those who ask for the same object as the same member.
     pub fn same(&self, request: &Request) -> Option<M> {
         request.member?;
@@ -98,7 +108,7 @@ impl<M: Copy + Ord> Sharing<M> {
         self.members.iter().find(|(_, m)| same(m)).map(|(id, _)| *id)
     }
 
-    /// The publisher said this for a member. An error is the last that it says.
+    /// The publisher answered this for a member. An error is its last answer.
     pub fn answer(&mut self, member: M, answer: Answer) -> Vec<Act<M>> {
         let Some(found) = self.members.get_mut(&member) else { return Vec::new() };
         let name = found.request.get.clone();
@@ -138,7 +148,7 @@ impl<M: Copy + Ord> Sharing<M> {
                     shared.asker = None;
                 }
                 if let Some(version) = version {
-                    shared.signed = Some(Signed { version, manifest: manifest.clone(), signature });
+                    shared.signed = Some(Signed { is_old: false, version, manifest: manifest.clone(), signature });
                 }
                 let mut acts = vec![Act::Tell(member, Answer::Welcome { manifest, signature, begin, keys })];
                 acts.extend(self.tell_those_who_wait(&name));
@@ -223,7 +233,8 @@ mod tests {
     fn welcome(number: u8, begin: u32) -> Answer {
         let (name, layout) = (Name::new(NAME).unwrap(), Layout::of(1000));
         let top = vec![[7; 32]; layout.map_or(0, |l| l.hashes(l.levels)) as usize];
-        let manifest = Manifest { name, version: version(number), layout, top, publisher: [9; 32], repair: None };
+        let manifest =
+            Manifest { name, version: version(number), layout, top, publisher: [9; 32], repair: None, issued_s: None };
         Answer::Welcome { manifest: manifest.text().unwrap(), signature: [number; 64], begin, keys: keys(1) }
     }
 
@@ -246,8 +257,22 @@ mod tests {
         sharing.get(3, request());
         assert_eq!(sharing.answer(3, begin(5, 30)), [Act::Tell(3, welcome(5, 30))]);
         assert_eq!(sharing.answer(3, Answer::Keys(keys(3))), [Act::Tell(3, Answer::Keys(keys(3)))]);
-        // Told again on another connection, it is keys.
+        // Repeated on another connection, it is keys.
         assert_eq!(sharing.answer(3, begin(5, 40)), [Act::Tell(3, Answer::Keys(keys(1)))]);
+    }
+
+    #[test]
+    fn an_old_manifest_is_asked_for_again() {
+        let mut sharing = Sharing::default();
+        sharing.get(1, request());
+        sharing.answer(1, welcome(5, 0));
+        sharing.age();
+        assert_eq!(sharing.get(2, request()), [Act::Ask(2, spared())]);
+        sharing.age();
+        assert_eq!(sharing.get(3, request()), [Act::Ask(3, request())]);
+        // Until it is here, others wait for it.
+        assert_eq!(sharing.answer(2, begin(5, 20)), []);
+        assert_eq!(sharing.answer(3, welcome(5, 0)), [Act::Tell(3, welcome(5, 0)), Act::Tell(2, welcome(5, 20))]);
     }
 
     #[test]
@@ -298,8 +323,8 @@ mod tests {
     }
 
     proptest! {
-        /// A publisher that answers what is asked, in any order, while members come and go and the object changes: nobody
-        /// is left without an answer, and nobody is told of a version but the one of the keys that come with it.
+        /// A publisher that answers what is asked, in any order, while members come and go and the object changes:
+        /// nobody is left without an answer, and no member gets a version but the one of the keys that come with it.
         #[test]
         fn all_are_answered(steps in prop::collection::vec((0u8..8, 0u8..12), 0..200)) {
             let mut sharing = Sharing::default();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One wait per turn for the interface, the group channel and signals; one object after the other.
+//! One wait per iteration for the interface, the group channel and signals; one object after the other.
 
 use super::Options;
 use super::known_publishers::{Accepted, KnownPublishers};
 use super::output::{Output, beside_it};
 use super::report::{Fetched, Reporter};
 use crate::commands::group::{Client, ClientEvent};
-use crate::commands::options::{complain, face, receive, resolve, shown, trust};
+use crate::commands::options::{complain, face, receive, resolve, shown, trust, unix_s};
 use crate::face::{Face, PacketSocket};
 use crate::names::Name;
 use crate::objects::object::lines::Answer;
 use crate::objects::object::manifest::{Manifest, hex};
-use crate::objects::object::sign::{PublicKey, Purpose, is_signed};
+use crate::objects::object::sign::{PublicKey, Purpose, Signature, is_signed};
 use crate::objects::subscriber::{Counts, Fetch, Outcome, Settings};
 use crate::packet::{Kind, nack};
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ impl Loop<'_> {
     /// Returns the fault that kept an object from being complete.
     ///
     /// # Errors
-    /// A fault that keeps all other objects from it too: the interface is gone, for example.
+    /// A fault that keeps all other objects from it too: the interface was removed, for example.
     fn fetch(&mut self, name: &Name, current: &mut Current, began: Instant) -> Result<Option<Fault>, Fault> {
         self.group.get(OBJECT, name, began)?;
         let mut tick = began + TICK;
@@ -284,15 +284,19 @@ impl Loop<'_> {
             Answer::Keys(keys) | Answer::Begin { keys, .. } => keys,
             // On another connection, of a server that does not know what is there already.
             Answer::Welcome { manifest: text, signature, keys, .. } if current.is_some() => {
-                let known = current.as_ref().is_some_and(|(_, _, manifest)| {
-                    let signed = is_signed(&manifest.publisher, Purpose::Manifest, text.as_bytes(), &signature);
-                    signed && Manifest::parse(&text).is_ok_and(|m| m.version == manifest.version)
-                });
-                if !known {
-                    let why = "the publisher offers something else under this name now; ask for it again";
-                    return Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {why}"))));
+                let Some((_, _, manifest)) = current else { return Ok(None) };
+                match offer(manifest, &text, &signature) {
+                    Offer::Same => keys,
+                    // The fetch goes on with the keys that it has.
+                    Offer::Earlier => {
+                        complain(&format!("{name}: a server replays an earlier manifest, which is ignored"));
+                        return Ok(None);
+                    }
+                    Offer::Other => {
+                        let why = "the publisher offers something else under this name now; ask for it again";
+                        return Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {why}"))));
+                    }
                 }
-                keys
             }
             Answer::Welcome { manifest: text, signature, begin, keys } => {
                 let wrong = |why: String| Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {why}"))));
@@ -311,6 +315,13 @@ impl Loop<'_> {
                 if expected != manifest.publisher {
                     let not = self.options.publisher.map_or_else(|| hex(&expected), |_| "--publisher".to_owned());
                     return wrong(format!("signed by {}, not by {not}", hex(&manifest.publisher)));
+                }
+                let max_age_s = self.options.max_age;
+                if max_age_s > 0 && manifest.is_older_than(max_age_s, unix_s()) {
+                    let age = manifest.issued_s.map_or("at an unknown time".to_owned(), |issued_s| {
+                        format!("{} s ago", unix_s().saturating_sub(issued_s))
+                    });
+                    return wrong(format!("the manifest was signed {age}; --max-age is {max_age_s}"));
                 }
                 if let Err(fault) = self.check_known(&manifest) {
                     return Ok(Some(fault));
@@ -417,6 +428,26 @@ impl Loop<'_> {
     }
 }
 
+/// A manifest that a server offers, beside the one of an object that is being fetched.
+#[derive(Debug, PartialEq, Eq)]
+enum Offer {
+    /// Of the same version.
+    Same,
+    /// The publisher has replaced it since.
+    Earlier,
+    /// Of another version, or not the publisher's.
+    Other,
+}
+
+fn offer(current: &Manifest, text: &str, signature: &Signature) -> Offer {
+    let signed = is_signed(&current.publisher, Purpose::Manifest, text.as_bytes(), signature);
+    match Manifest::parse(text) {
+        Ok(offered) if signed && offered.version == current.version => Offer::Same,
+        Ok(offered) if signed && offered.is_replaced_by(current) => Offer::Earlier,
+        _ => Offer::Other,
+    }
+}
+
 /// Fault of an outcome; `None` if it is a success.
 fn fault_of(name: &Name, outcome: &Outcome, fetch: &Fetch, options: &Options, lost_group: bool) -> Option<Fault> {
     let (skipped, wrong) = (fetch.counts.skipped, fetch.wrong_of_late());
@@ -456,6 +487,31 @@ fn fault_of(name: &Name, outcome: &Outcome, fetch: &Fetch, options: &Options, lo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::object::sign::SigningKey;
+
+    #[test]
+    fn an_earlier_manifest_of_another_version_is_a_replay() {
+        let key = SigningKey::generate().unwrap();
+        let signed = |version: &str, issued_s| Manifest {
+            name: Name::new("/a/b").unwrap(),
+            version: version.repeat(16),
+            layout: None,
+            top: Vec::new(),
+            publisher: key.public(),
+            repair: None,
+            issued_s,
+        };
+        let current = signed("1", Some(1000));
+        let offered = |manifest: &Manifest, key: &SigningKey| {
+            let text = manifest.text().unwrap();
+            offer(&current, &text, &key.sign(Purpose::Manifest, text.as_bytes()).unwrap())
+        };
+        assert_eq!(offered(&signed("0", Some(999)), &key), Offer::Earlier);
+        assert_eq!(offered(&signed("0", None), &key), Offer::Earlier);
+        assert_eq!(offered(&signed("0", Some(1001)), &key), Offer::Other);
+        assert_eq!(offered(&signed("1", Some(999)), &key), Offer::Same);
+        assert_eq!(offered(&signed("0", Some(999)), &SigningKey::generate().unwrap()), Offer::Other);
+    }
 
     #[test]
     fn no_object_is_written_over_another() {

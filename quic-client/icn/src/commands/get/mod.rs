@@ -60,13 +60,16 @@ pub struct Options {
     /// weir/known_publishers in $XDG_STATE_HOME, or in ~/.local/state]
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
     known_publishers: Option<PathBuf>,
+    /// Take no manifest that was signed longer ago than this, in seconds (0: any age)
+    #[arg(long, default_value_t = 86_400, value_name = "S", help_heading = "Trust")]
+    max_age: u64,
     /// Begin anew: don't go on with OUTPUT.part
     #[arg(long)]
     restart: bool,
     /// Ask again for what was not answered after so many smoothed response times (1 to 100)
     #[arg(long, default_value_t = 8.0, value_parser = beta, value_name = "N", help_heading = "Asking again")]
     beta: f64,
-    /// Count nothing as lost for a gap: the timer alone tells
+    /// Count nothing as lost for a gap: by the timer alone
     #[arg(long, help_heading = "Asking again")]
     no_gaps: bool,
     /// Ask again for what was lost itself, though the publisher has repair symbols in its place (publish --repair)

@@ -24,7 +24,7 @@ struct Kept {
 }
 
 const FORMAT: u32 = 1;
-/// A list longer than this is no list of ours.
+/// A list longer than this is not from us.
 const MOST_KEPT_BYTES: u64 = 64 << 20;
 
 /// A destination.
@@ -230,6 +230,7 @@ mod tests {
             top: Vec::new(),
             publisher: [0; 32],
             repair: None,
+            issued_s: None,
         }
     }
 
@@ -319,7 +320,7 @@ mod tests {
                 assert_eq!(fs::read(&victim).unwrap(), b"kept", "{link:?}");
             }
         }
-        // A list of ours, and a part that leads elsewhere.
+        // Our list, and a part that leads elsewhere.
         Output::open(&target, &manifest("1"), false).unwrap().0.save(&Segments::from_ranges([(0, 3)])).unwrap();
         fs::remove_file(&part).unwrap();
         std::os::unix::fs::symlink(&victim, &part).unwrap();

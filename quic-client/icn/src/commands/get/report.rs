@@ -43,7 +43,7 @@ pub struct Reporter {
     progress: bool,
 }
 
-/// Waits for content that are no shorter than this are told of: no timer is below it.
+/// Waits for content that are no shorter than this are reported: no timer is below it.
 const LEAST_STALL_US: u64 = 10_000;
 
 /// Progress of an object, and the time of the last.
@@ -53,7 +53,7 @@ struct Stalls {
 }
 
 impl Stalls {
-    /// So many segments are there and checked at this time; how long it stood still before, if that is to be told.
+    /// So many segments are there and checked at this time; how long it stood still before, if that is to be reported.
     fn at(&mut self, segments: u64, t_us: u64) -> Option<u64> {
         let (before, since_us) = *self.since.get_or_insert((segments, t_us));
         if segments == before {

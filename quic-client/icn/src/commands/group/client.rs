@@ -64,7 +64,7 @@ pub enum ClientEvent {
     Answer(u64, Answer),
     /// A line that is not understood: what is wrong with it.
     Wrong(u64, LineError),
-    /// There is no connection, and this was not answered in time; it is asked for no longer.
+    /// There is no connection, and this was not answered in time; the request is dropped.
     Unanswered(u64),
     /// There is no connection for now; others are tried.
     Lost(Fault),
@@ -137,7 +137,7 @@ struct Want {
     asked: Instant,
 }
 
-/// A server said something to what is asked for.
+/// A server answered a request.
 fn taken(wants: &mut BTreeMap<u64, Want>, id: u64, answer: Result<Answer, LineError>) -> ClientEvent {
     if let Some(want) = wants.get_mut(&id) {
         want.answered = true;
@@ -192,7 +192,7 @@ impl Client {
         let mut config = config(tls::client(trust.ca)?)?;
         config.verify_peer(!trust.insecure);
         config.enable_early_data();
-        // Without notices of addresses, silence alone tells that the way is dead.
+        // Without notices of addresses, only silence shows that the path is dead.
         let monitor = Monitor::new().ok();
         let mut this = Client {
             servers,
@@ -333,7 +333,7 @@ impl Client {
         self.links().for_each(|link| link.forget(id));
     }
 
-    /// Something by name tells that there should have been news: looks whether the way is dead.
+    /// Packets by name show that there should have been news: checks whether the path is dead.
     pub fn doubt(&mut self, now: Instant) {
         if let Some(link) = self.link.as_mut().filter(|l| l.is_up() && !l.is_moving())
             && now >= self.look
@@ -431,7 +431,7 @@ impl Client {
         Ok(())
     }
 
-    /// Other servers beside the one that is told of the new address, until one of them answers.
+    /// Other servers beside the one that learns the new address, until one of them answers.
     fn run_race(&mut self, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
         let Some(mut race) = self.race.take() else { return Ok(()) };
         let starts = self.first;

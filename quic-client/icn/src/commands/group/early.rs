@@ -7,8 +7,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Tickets tell their age, and BoringSSL takes early data with one that is at most a minute off. So a copy that is older than this
-/// is refused without being known.
+/// Tickets carry their age, and BoringSSL takes early data with one that is at most a minute off. So a copy that is
+/// older than this is refused without being known.
 const REMEMBERED: Duration = Duration::from_secs(150);
 /// So many flights are known at once. When there are more, none is early until some are forgotten.
 const MOST: usize = 1 << 14;
@@ -27,7 +27,7 @@ pub enum Fresh {
     Yes,
     /// It was.
     No,
-    /// There is no room to know.
+    /// The memory is full.
     Unknown,
 }
 

@@ -185,7 +185,7 @@ impl Link {
         }
     }
 
-    /// The same in doubt. Once until there is an answer: each packet would put the probe timeouts off, which are what tells.
+    /// The same in doubt. Once until there is an answer: each packet would put the probe timeouts off, the only signs.
     pub fn doubt(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.doubted, true) {
             self.ping(now);
@@ -225,8 +225,8 @@ impl Link {
         self.refused
     }
 
-    /// Whether the other side is gone, as far as can be told from here: it closed the connection, or does not answer, for
-    /// so many probe timeouts in a row (`most_probes`).
+    /// Whether the other side is dead, as far as is known here: it closed the connection, or does not answer, for so
+    /// many probe timeouts in a row (`most_probes`).
     pub fn is_dead(&self, now: Instant, most_probes: usize) -> bool {
         let over = self.quic.is_closed() || self.quic.is_draining();
         over || self.moving.is_some_and(|until| until <= now)
@@ -238,7 +238,7 @@ impl Link {
         self.moving.is_some()
     }
 
-    /// Takes in what arrived and sends what waits; `take` gets what the server said, and to which ask.
+    /// Takes in what arrived and sends what waits; `take` gets the server's answers, each with its request.
     ///
     /// # Errors
     /// The socket fails.

@@ -9,7 +9,7 @@ mod link;
 mod quota;
 mod race;
 mod server;
-mod tickets;
+pub(crate) mod tickets;
 
 pub use client::{Client, ClientCounts, ClientEvent, RECONNECT, Target, Trust};
 pub use quota::{Quota, QuotaExceeded, QuotaLimits};
@@ -32,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Connection IDs that each side has of the other: who moves takes another one (RFC 9000 9.5).
 const SPARE_IDS: u64 = 4;
-/// The code with which a stream is reset whose member was not heard any more (an edge server's; QUIC's own timer tells of
+/// The code with which a stream is reset whose member was not heard any more (an edge server's; QUIC's own timer ends
 /// all others).
 const SILENT: u64 = 1;
 /// The code with which a stream is stopped that broke the protocol.
@@ -43,7 +43,7 @@ const SLOW: u64 = 3;
 const PAYLOAD_BYTES: usize = 1200;
 /// UDP payloads taken, also from peers that send larger ones.
 const RECEIVED_PAYLOAD_BYTES: usize = 1350;
-/// Datagrams taken in a turn: others have their turn too.
+/// Limit of datagrams per iteration: others are served too.
 const DATAGRAMS_A_TURN: usize = 64;
 
 fn config(ctx: SslContextBuilder) -> Result<quiche::Config, Fault> {

@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn who_moved_takes_the_place_that_it_had_and_no_other() {
         let mut quota = Quota::new(LIMITS);
-        // Where there is room, the earlier one keeps its place: it may still be there.
+        // Below the limit, the earlier one keeps its place: it may still be there.
         assert_eq!(quota.take((1, 0), source(1), None), Ok(None));
         assert_eq!(quota.take((2, 0), source(1), Some((1, 0))), Ok(None));
         // A full source is helped by its own alone.

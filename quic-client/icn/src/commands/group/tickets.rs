@@ -70,9 +70,13 @@ impl TicketSecret {
         if about.mode() & OTHERS != 0 {
             return Err(wrong("others may read or write it; take that from them: chmod 600"));
         }
-        let text = fs::read_to_string(path).map_err(at)?;
-        let secret = from_hex(text.trim_end());
-        secret.map(TicketSecret).ok_or_else(|| wrong("expected 64 hexadecimal digits, as weir-icn makes it"))
+        let text = fs::read(path).map_err(at)?;
+        TicketSecret::parse(&text).ok_or_else(|| wrong("expected 64 hexadecimal digits, as weir-icn makes it"))
+    }
+
+    /// From the content of a file.
+    fn parse(text: &[u8]) -> Option<TicketSecret> {
+        from_hex(std::str::from_utf8(text).ok()?.trim_end()).map(TicketSecret)
     }
 
     fn keys(&self, period: u64) -> Result<Keys, ErrorStack> {
@@ -122,6 +126,25 @@ impl TicketSecret {
                 }
             });
         }
+    }
+}
+
+/// Any bytes as the file of the secret, as the name of a ticket's key and as the time that it comes at.
+pub(crate) fn fuzz(data: &[u8]) {
+    if let Some(secret) = TicketSecret::parse(data) {
+        let text = String::from_utf8_lossy(data);
+        assert_eq!(hex(&secret.0), text.trim_end().to_ascii_lowercase());
+    }
+    let Some((head, rest)) = data.split_first_chunk::<32>() else { return };
+    let Some((name, rest)) = rest.split_first_chunk::<16>() else { return };
+    let now_s = u64::from_le_bytes(rest.first_chunk().copied().unwrap_or_default());
+    let secret = TicketSecret(*head);
+    let found = |name, now_s| secret.find(name, now_s).expect("the TLS library").map(|(_, old)| old);
+    assert_eq!(found(name, now_s), None, "a key out of nowhere");
+    let made = secret.keys(now_s / PERIOD_S).expect("the TLS library").name;
+    assert_eq!(found(&made, now_s), Some(false));
+    if let Some(later_s) = now_s.checked_add(PERIOD_S) {
+        assert_eq!(found(&made, later_s), Some(true));
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Directory {
     name: Name,
 }
 
-/// Version of a file's content, as far as the file system tells.
+/// Version of a file's content, as far as the file system shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stamp {
     bytes: u64,
@@ -58,7 +58,7 @@ impl Directory {
     /// Opens the file of this name.
     ///
     /// # Errors
-    /// Why there is none, fit to be told to a stranger: what the folder has besides is not said.
+    /// Why there is none, fit for a stranger: other contents of the folder are not named.
     pub fn find(&self, name: &Name) -> Result<(Opened, Stamp), String> {
         let none = || format!("{name}: there is no such object");
         let below = name.text().strip_prefix(self.name.text()).and_then(|rest| rest.strip_prefix('/'));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One wait per turn for the interface, the group channel, standard input and signals.
+//! One wait per iteration for the interface, the group channel, standard input and signals.
 
 use super::Options;
 use super::directory::{Directory, Opened, Stamp};
@@ -7,7 +7,7 @@ use super::hashing::{Done, Hashing};
 use super::live::{Input, Part};
 use super::members::Members;
 use crate::commands::group::{Leave, MemberId, Server, ServerEvent};
-use crate::commands::options::{complain, face, receive, to_json};
+use crate::commands::options::{complain, face, receive, to_json, unix_s};
 use crate::face::{Face, PacketSocket};
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, Request};
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         let mut bytes = [0; 32];
         boring::rand::rand_bytes(&mut bytes).map(|()| bytes)
     };
-    let mut publisher = Publisher::new(options.name.clone(), signer, options.memory, options.broadcast, draw);
+    let mut publisher = Publisher::new(options.name.clone(), signer, options.memory, options.broadcast, draw, unix_s);
     if options.repair {
         publisher = publisher.with_repair();
     }

@@ -143,7 +143,7 @@ impl Members {
         self.members.get(&(object, Who::Token(token?))).map(|m| m.since)
     }
 
-    /// A stream that has a place is a member's; `since` is the first epoch that it was told the key of.
+    /// A stream that has a place is a member's; `since` is the first epoch whose key it got.
     pub fn add(&mut self, stream: MemberId, object: ObjectId, token: Option<Token>, since: u16) {
         if !self.streams.contains_key(&stream) {
             return;

@@ -58,7 +58,7 @@ fn key_of(header: &Header, segment: u32) -> Key {
     (header.prefix, header.name, segment)
 }
 
-/// An Interest of ours that is out.
+/// One of our outstanding Interests.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     /// When it was passed on last.
@@ -69,7 +69,7 @@ struct Pending {
     until: Instant,
     /// When it is to be passed on again.
     again_at: Option<Instant>,
-    /// It was passed on again: its answer's time tells nothing (Karn).
+    /// It was passed on again: its answer's time is no sample (Karn).
     unclear: bool,
 }
 
@@ -127,7 +127,7 @@ impl Cache {
         assert!(self.later.len() <= self.pending.len(), "{} to pass on later", self.later.len());
     }
 
-    /// Another's Interest came: what there is, is answered; for the rest an Interest of ours goes out.
+    /// Another's Interest came: what there is, is answered; for the rest our own Interest goes out.
     pub fn interest(&mut self, header: &Header, now: Instant, mut send: impl FnMut(&Header, &[u8])) {
         while let Some(&(until, key)) = self.by_time.first()
             && until <= now

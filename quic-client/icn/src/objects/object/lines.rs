@@ -80,7 +80,7 @@ pub enum Answer {
         /// The group's keys.
         keys: Vec<GroupKey>,
     },
-    /// It is a member now, and said that it has the manifest from somebody else.
+    /// It is a member now, and has the manifest from somebody else.
     Begin {
         /// The version that the manifest must be of.
         version: String,
@@ -139,7 +139,7 @@ impl Request {
         let RequestText { get, member, have } = serde_json::from_slice(line)?;
         let token =
             |text: &String| from_hex(text).ok_or_else(|| LineError("member is not 32 hexadecimal digits".into()));
-        // Its values have bounded lengths, so that whoever hands it on can add a member.
+        // Its values have bounded lengths, so that an edge server can add a member.
         if have.as_deref().is_some_and(|have| have != ANY_VERSION && !is_version(have)) {
             return Err(LineError("have is neither a version nor *".into()));
         }

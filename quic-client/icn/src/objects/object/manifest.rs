@@ -30,6 +30,8 @@ pub struct Manifest {
     pub publisher: PublicKey,
     /// Repair symbols for its content, if any.
     pub repair: Option<Repair>,
+    /// When it was signed, in seconds since 1970. `None`: by a publisher of before there were such times.
+    pub issued_s: Option<u64>,
 }
 
 /// Why a text is no manifest.
@@ -52,6 +54,8 @@ struct Text {
     // Objects without it have the text that they had before there was such a thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     repair: Option<Repair>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    issued: Option<u64>,
 }
 
 /// Bytes in hexadecimal digits.
@@ -99,7 +103,19 @@ impl Manifest {
             top: self.top.iter().map(|h| hex(h)).collect(),
             publisher: hex(&self.publisher),
             repair: self.repair,
+            issued: self.issued_s,
         })
+    }
+
+    /// Whether it was signed before another of the same name, which has replaced it.
+    pub fn is_replaced_by(&self, other: &Manifest) -> bool {
+        self.name == other.name && self.version != other.version && self.issued_s < other.issued_s
+    }
+
+    /// Whether it was signed more than `most_s` seconds ago, or at an unknown time. A clock that is behind the publisher's makes
+    /// no manifest too old.
+    pub fn is_older_than(&self, most_s: u64, now_s: u64) -> bool {
+        self.issued_s.is_none_or(|issued_s| now_s.saturating_sub(issued_s) > most_s)
     }
 
     /// Reads a text that others sent.
@@ -144,7 +160,7 @@ impl Manifest {
             (Some(_), None) => return Err(wrong("repair: a live stream has none".to_owned())),
             (Some(repair), Some(layout)) => repair.check(layout).map_err(wrong)?,
         }
-        Ok(Manifest { name, version: t.version, layout, top, publisher, repair: t.repair })
+        Ok(Manifest { name, version: t.version, layout, top, publisher, repair: t.repair, issued_s: t.issued })
     }
 }
 
@@ -163,6 +179,7 @@ mod tests {
             top: vec![[7; 32]; hashes],
             publisher: [9; 32],
             repair: None,
+            issued_s: None,
         }
     }
 
@@ -222,11 +239,26 @@ mod tests {
         assert_eq!(repair.text().unwrap(), expected[..expected.len() - 1].to_owned() + added);
     }
 
+    #[test]
+    fn only_a_later_one_of_another_version_replaces_it() {
+        let issued = |version: &str, issued_s| Manifest { version: version.into(), issued_s, ..manifest(None) };
+        let new = issued("1", Some(1000));
+        assert!(issued("0", Some(999)).is_replaced_by(&new) && issued("0", None).is_replaced_by(&new));
+        for other in [issued("1", Some(1)), issued("0", Some(1000)), issued("0", Some(1001))] {
+            assert!(!other.is_replaced_by(&new), "{other:?}");
+        }
+        for (now_s, old) in [(0, false), (1060, false), (1061, true)] {
+            assert_eq!(new.is_older_than(60, now_s), old, "{now_s}");
+        }
+        assert!(issued("0", None).is_older_than(u64::MAX, 0));
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read(bytes in prop::option::of(0u64..1 << 38), repair: bool) {
+        fn what_is_written_is_read(bytes in prop::option::of(0u64..1 << 38), repair: bool, issued_s: Option<u64>) {
             let mut m = manifest(bytes);
             m.repair = m.layout.and_then(Repair::offered).filter(|_| repair);
+            m.issued_s = issued_s;
             prop_assert_eq!(Manifest::parse(&m.text().unwrap()), Ok(m));
         }
 

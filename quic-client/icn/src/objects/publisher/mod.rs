@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 
 /// Members that leave within this time cost one new key together.
 const REKEY_EVERY: Duration = Duration::from_secs(1);
-/// Anyone can come and leave again: so many new keys at once, then one more in each of these times. Caches and members keep
-/// 64, and there are 2^15. A file's content is the same under each of them, and whoever comes back gets it.
+/// Anyone can come and leave again: so many new keys at once, then one more in each of these times. Caches and members
+/// keep 64, and there are 2^15. A file's content is the same under each of them, and a member that comes back gets it.
 const REKEYS_LIVE: (f64, Duration) = (32.0, Duration::from_secs(15));
 const REKEYS_FILE: (f64, Duration) = (4.0, Duration::from_secs(60));
 /// Objects offered at once; without members the one that was asked for least recently goes.
@@ -47,18 +47,23 @@ const WAITING_BLOCKS: u32 = 2048 / CHILDREN as u32 + 1;
 const FIRST_EPOCHS: u16 = 1 << 15;
 /// A live stream goes on as another one in time: some keys are left for those who still fetch its end.
 const LAST_EPOCH: u16 = u16::MAX - 16;
+/// A manifest that was signed longer ago than this is signed anew for the next member: subscribers refuse old ones.
+const REISSUE_S: u64 = 3600;
 /// Where a group is, is the highest segment that was asked for no longer ago than this.
 const RECENTLY: Duration = Duration::from_millis(500);
 
 /// For names and segments that there never were. Right subscribers ask for such only when a file was replaced, and need
 /// eight Nacks to believe it.
 const FILE_REFUSALS: Refusals = Refusals::new(256.0, 100.0);
-/// For segments of live streams: right subscribers ask for what is gone when they fell behind.
+/// For segments of live streams: right subscribers ask for lost segments when they fell behind.
 const LIVE_REFUSALS: Refusals = Refusals::new(1024.0, 1000.0);
 
 /// Of Interests that ask past all memories (flag `FRESH`): each is sealed anew, and on a bridge no switch has a quota for them. Beyond,
 /// they are answered as others are.
 const FRESH: Refusals = Refusals::new(256.0, 100.0);
+
+/// No subscriber asks again sooner. A stranger's lifetime may be shorter.
+const LEAST_LIFETIME: Duration = Duration::from_millis(10);
 
 /// Where a file's content comes from.
 pub trait Content {
@@ -72,7 +77,7 @@ pub trait Content {
 /// Why an object can't be offered.
 #[derive(Debug, thiserror::Error)]
 pub enum OfferError {
-    /// Its name has no room for what packets add to it.
+    /// Its name is too long for the suffix in packets.
     #[error("{0}")]
     Name(#[from] NameError),
     /// Other objects with members fill the memory.
@@ -142,6 +147,7 @@ pub struct Publisher {
     /// Of files that are offered from now on; `None`: no repair symbols.
     repairs: Option<Repairs>,
     draw: Box<dyn FnMut() -> Result<[u8; 32], ErrorStack>>,
+    clock: Box<dyn Fn() -> u64>,
     /// Counters so far.
     pub counts: Counts,
 }
@@ -151,13 +157,14 @@ pub type Packet = (Header, Vec<u8>);
 
 impl Publisher {
     /// Offers nothing yet. It answers for `name` and what is below it. `sealed_bytes` is for segments that are kept sealed, `draw` gives 32 bytes that nobody can
-    /// predict. On a `broadcast` segment, where each packet reaches all, a segment that was just sent is not sent again.
+    /// predict, `clock` the seconds since 1970. On a `broadcast` segment, where each packet reaches all, a segment that was just sent is not sent again.
     pub fn new(
         name: Name,
         key: SigningKey,
         sealed_bytes: u64,
         broadcast: bool,
         draw: impl FnMut() -> Result<[u8; 32], ErrorStack> + 'static,
+        clock: impl Fn() -> u64 + 'static,
     ) -> Publisher {
         Publisher {
             name,
@@ -173,6 +180,7 @@ impl Publisher {
             broadcast,
             repairs: None,
             draw: Box::new(draw),
+            clock: Box::new(clock),
             counts: Counts::default(),
         }
     }
@@ -192,7 +200,7 @@ impl Publisher {
     /// the same: then only the place it is read from changes, and members and keys stay.
     ///
     /// # Errors
-    /// There is no room, or the name is too long.
+    /// The limit is reached, or the name is too long.
     pub fn offer(
         &mut self,
         name: &Name,
@@ -201,21 +209,24 @@ impl Publisher {
         now: Instant,
     ) -> Result<ObjectId, OfferError> {
         let Indexed { layout, tree, sha256 } = indexed;
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             name: name.clone(),
             version: version_of(&sha256),
             layout: Some(layout),
             top: tree.top().to_vec(),
             publisher: self.key.public(),
             repair: self.repairs.as_ref().and_then(|_| Repair::offered(layout)),
+            issued_s: Some((self.clock)()),
         };
         if let Some(old) = self.find(name) {
-            if let Some(object) = self.objects.get_mut(&old)
-                && object.manifest == manifest.text()?
-            {
-                object.body = Body::File { layout, tree, content };
-                object.asked = now;
-                return Ok(old);
+            if let Some(object) = self.objects.get_mut(&old) {
+                if object.manifest == (Manifest { issued_s: Some(object.issued_s), ..manifest.clone() }.text()?) {
+                    object.body = Body::File { layout, tree, content };
+                    object.asked = now;
+                    return Ok(old);
+                }
+                // Later than the one it replaces, also where the clock was set back.
+                manifest.issued_s = manifest.issued_s.max(Some(object.issued_s.saturating_add(1)));
             }
             self.withdraw(old);
         }
@@ -236,6 +247,7 @@ impl Publisher {
             top: Vec::new(),
             publisher: self.key.public(),
             repair: None,
+            issued_s: Some((self.clock)()),
         };
         self.add(manifest, 2, Body::Live(Live::new(history_bytes)), now)
     }
@@ -260,6 +272,7 @@ impl Publisher {
         self.by_name.insert(manifest.name.clone(), id);
         let mut object = Object::new(manifest.name, text, signature, names, keys, body, now);
         object.repair = manifest.repair;
+        object.issued_s = manifest.issued_s.unwrap_or(0);
         self.objects.insert(id, object);
         Ok(id)
     }
@@ -293,7 +306,7 @@ impl Publisher {
         }
     }
 
-    /// Someone becomes a member; what to tell it.
+    /// Someone becomes a member; returns its answer.
     pub fn join(&mut self, id: ObjectId, now: Instant) -> Option<Answer> {
         self.enter(id);
         self.tell(id, None, None, now)
@@ -321,7 +334,22 @@ impl Publisher {
         if have.is_some_and(|version| object.names.is_of(version)) {
             return Some(Answer::Keys(keys));
         }
+        self.reissue(id);
+        let object = self.objects.get(&id)?;
         Some(Answer::Welcome { manifest: object.manifest.clone(), signature: object.signature, begin, keys })
+    }
+
+    /// Signs a manifest anew whose time is long past. If the TLS library fails, the earlier one stays.
+    fn reissue(&mut self, id: ObjectId) {
+        let now_s = (self.clock)();
+        let Some(object) = self.objects.get_mut(&id).filter(|o| o.issued_s.saturating_add(REISSUE_S) <= now_s) else {
+            return;
+        };
+        let Ok(manifest) = Manifest::parse(&object.manifest) else { return };
+        let Ok(text) = (Manifest { issued_s: Some(now_s), ..manifest }).text() else { return };
+        if let Ok(signature) = self.key.sign(Purpose::Manifest, text.as_bytes()) {
+            (object.manifest, object.signature, object.issued_s) = (text, signature, now_s);
+        }
     }
 
     /// A member leaves: what is sealed from soon on it can't open.
@@ -418,7 +446,7 @@ impl Publisher {
             && sealed.header.epoch == key.epoch
         {
             // Less than a response time ago: that is an eighth of a lifetime, with the default beta.
-            let time = time_of(interest.lifetime) / 10;
+            let time = time_of(interest.lifetime).max(LEAST_LIFETIME) / 10;
             let just = sealed.sent.is_some_and(|sent| now.saturating_duration_since(sent) < time);
             if self.broadcast && just {
                 return Given::JustSent;
@@ -589,7 +617,7 @@ impl std::fmt::Debug for Publisher {
     }
 }
 
-/// The time within which an Interest tells where a group is.
+/// The time within which an Interest shows where a group is.
 fn is_recent(then: Instant, now: Instant) -> bool {
     now.saturating_duration_since(then) < RECENTLY
 }

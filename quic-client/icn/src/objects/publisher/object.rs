@@ -46,6 +46,8 @@ pub struct Object {
     pub name: Name,
     pub manifest: String,
     pub signature: Signature,
+    /// When it was signed, in seconds since 1970.
+    pub issued_s: u64,
     pub names: LevelNames,
     pub keys: KeyRing,
     pub body: Body,
@@ -77,6 +79,7 @@ impl Object {
             name,
             manifest,
             signature,
+            issued_s: 0,
             names,
             keys,
             members: 0,

@@ -6,7 +6,8 @@ use super::*;
 
 fn publisher(first_block: u32, now: Instant) -> (Publisher, ObjectId, LevelNames) {
     let name = Name::new("/weir/radio").unwrap();
-    let mut publisher = Publisher::new(name.clone(), SigningKey::generate().unwrap(), 1 << 20, false, || Ok([7; 32]));
+    let mut publisher =
+        Publisher::new(name.clone(), SigningKey::generate().unwrap(), 1 << 20, false, || Ok([7; 32]), || 0);
     let id = publisher.offer_live(&name, 1 << 20, now).unwrap();
     let object = publisher.objects.get_mut(&id).unwrap();
     object.body = Body::Live(Live::behind(first_block, 1 << 20));

@@ -17,7 +17,7 @@ pub struct Ask {
     pub sent: Instant,
     /// When it is to be asked for again.
     pub again_at: Instant,
-    /// The answer's time tells nothing: it was asked before, or another asked (Karn).
+    /// The answer's time is no sample: it was asked before, or another asked (Karn).
     pub unclear: bool,
     /// Its Data did not pass the check.
     pub wrong: bool,
@@ -109,7 +109,7 @@ impl Asks {
         if at > now { None } else { self.remove(item) }
     }
 
-    /// The first ask behind which a gap tells of a loss, and when it does: not before the smoothed response time, since
+    /// The first ask behind which a gap shows a loss, and when it does: not before the smoothed response time, since
     /// answers come from several places (another's Interest, a cache) and may overtake each other. At the end of a file
     /// nothing is asked behind the last ones: they count as lost after twice that time (RFC 9002 6.2, RFC 8985 7).
     fn gap(&self, smoothed: Duration, ending: bool) -> Option<(Instant, Item)> {
@@ -121,7 +121,7 @@ impl Asks {
         }
     }
 
-    /// When a gap tells of a loss.
+    /// Time when a gap shows a loss.
     pub fn next_gap(&self, smoothed: Duration, ending: bool) -> Option<Instant> {
         self.gap(smoothed, ending).map(|(at, _)| at)
     }

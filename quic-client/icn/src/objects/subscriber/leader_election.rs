@@ -31,9 +31,9 @@ impl LeaderElection {
     }
 
     /// Another asked for what is new here, or for what was just asked for here. `lifetime`: how the lifetime of its
-    /// Interest compares with that of one from here. The shorter one leads: it is answered sooner, and both can tell. One
-    /// that follows waits one to two response times (`response`) for the next Interest, as long as it takes chance to
-    /// part those who follow (SRM; Floyd et al., 1997).
+    /// Interest compares with that of one from here. The shorter one leads: it is answered sooner, and both can see it.
+    /// One that follows waits one to two response times (`response`) for the next Interest, as long as it takes chance
+    /// to part those who follow (SRM; Floyd et al., 1997).
     pub fn heard(&mut self, lifetime: Ordering, response: Duration, now: Instant) {
         self.heard = Some(now);
         let follows = self.waits_until(now).is_some()

@@ -64,7 +64,7 @@ pub struct Repairs {
     gave_up: bool,
     /// Blocks of which wrong content was decoded, each time counted.
     spoiled: u32,
-    /// What came unasked was wrong: no more of it is taken.
+    /// An unasked symbol was wrong: no more of them are accepted.
     asked_only: bool,
 }
 
@@ -133,7 +133,7 @@ impl Repairs {
         }
     }
 
-    /// Content that was decoded is wrong. What came unasked is suspected first, since who forges it need not be on the way
+    /// Content that was decoded is wrong. Unasked symbols are suspected first, since who forges them need not be on the way
     /// of what is asked for; without any, the block is fetched as it is.
     pub fn spoiled(&mut self, block: u32) {
         let Some(b) = self.blocks.get_mut(&block) else { return };
@@ -243,7 +243,7 @@ impl Repairs {
         }
         let is_asked = b.asked.contains(&number);
         if self.symbols >= MOST_SYMBOLS {
-            // What came unasked takes no place from what was asked for.
+            // Unasked symbols take no place from requested ones.
             let other = self.blocks.iter().find(|(_, b)| !b.unasked.is_empty()).map(|(block, _)| *block);
             match other {
                 _ if !is_asked => return,

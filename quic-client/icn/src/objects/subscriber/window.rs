@@ -27,8 +27,8 @@ const QUEUE: Duration = Duration::from_millis(50);
 const LEAST_FOR: Duration = Duration::from_secs(10);
 /// Rounds without congestion after which the growth of a round doubles.
 const QUIET_ROUNDS: u32 = 4;
-/// RFC 9406 4.3: response times that have grown by an eighth since the round before, within these bounds, tell of a
-/// queue in slow start. ...
+/// RFC 9406 4.3: response times that have grown by an eighth since the round before, within these bounds, show a queue
+/// in slow start. ...
 const GREW: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(16));
 /// ... So many of a round must.
 const GROWN: u32 = 4;
@@ -47,8 +47,8 @@ pub struct Window {
     recovers_at: u64,
     round_ends: u64,
     round_least: Option<Duration>,
-    /// A round trip to the publisher, measured on another way. Another's Interest makes answers come sooner: what they
-    /// tell of the network is true for no less than this.
+    /// A round trip to the publisher, measured on another way. Another's Interest makes answers come sooner: their
+    /// estimate of the network is true for no less than this.
     round_trip: Duration,
     round_began: Option<Instant>,
     /// When something was answered last, and when it closed last.
@@ -56,7 +56,7 @@ pub struct Window {
     closed: Option<Instant>,
     round_most: Duration,
     last_round_most: Option<Duration>,
-    /// Response times of this round that tell of a queue.
+    /// Response times of this round that show a queue.
     grown: u32,
     waits: Option<Waits>,
     quiet_rounds: u32,
@@ -151,8 +151,8 @@ impl Window {
     }
 
     /// In slow start: whether a queue grows. It is seen before it is long. Another's Interest makes some answers come
-    /// sooner, so the longest times tell, not the shortest as in RFC 9406, and not without a round trip as they are alone.
-    /// Since they may be long by chance, the window stands still at first.
+    /// sooner, so the longest times count, not the shortest as in RFC 9406, and not without a round trip as they are
+    /// alone. Since they may be long by chance, the window stands still at first.
     fn look_for_a_queue(&mut self, time: Duration) {
         self.round_most = self.round_most.max(time);
         let Some(last) = self.last_round_most.filter(|_| self.size < self.threshold) else { return };

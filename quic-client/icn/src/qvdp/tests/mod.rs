@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The converters with a switch between them, in virtual time.
 
+mod forged;
 mod switch;
+mod unproven;
 mod world;
 
 use super::credit;
@@ -215,7 +217,7 @@ fn a_flood_for_no_session_is_answered_by_few() {
         assert_eq!(counts.nacks_sent, out.packets.len() as u64);
         assert_eq!(counts.nacks_sent + counts.nacks_withheld, 17 * u64::from(flood));
     }
-    // Openings that are none, and such for which there is no room, have another budget, which is bounded too.
+    // Openings that are none, and such beyond the limit, have another budget, which is bounded too.
     let (now, mut out) = (world.now, Out::default());
     for session in 1..=5000 {
         let (header, payload) = forged_opening(session, "/weir/hosts/greedy");
@@ -333,7 +335,7 @@ fn a_lost_segment_that_a_switch_refuses_is_asked_for_again_soon() {
         let (start, mut counts, web) = (Instant::now(), super::Counts::default(), name("/weir/web/s"));
         let mut receiver = Receiver::new(Config { reliable: true, ..Config::default() }, start);
         receiver.round_trip_was(40 * MS);
-        receiver.ask(start, &mut counts, &mut |_, _, _| {});
+        receiver.ask(start, usize::MAX, &mut counts, &mut |_, _, _| {});
         let (mut now, mut given) = (start + 40 * MS, 0);
         for segment in [0, 1, 2, 4, 5, 6, 7] {
             let data = Header::data(&web, segment, 0);
@@ -341,7 +343,7 @@ fn a_lost_segment_that_a_switch_refuses_is_asked_for_again_soon() {
         }
         for _ in 0..20 {
             let mut asked = Vec::new();
-            receiver.ask(now, &mut counts, &mut |first, holes, _| asked.push((first, holes)));
+            receiver.ask(now, usize::MAX, &mut counts, &mut |first, holes, _| asked.push((first, holes)));
             assert_eq!(asked.first(), Some(&(3, 0)), "{code}");
             let refusal = Header::nack(&Header::interest(&web, 3, 1), 3, code);
             receiver.nack(&refusal, now, &mut counts, &mut |_, _| given += 1);
@@ -385,7 +387,7 @@ fn brings_all_in_order(
 /// Segments that a receiver asks for at this time.
 fn asked(receiver: &mut Receiver, now: Instant) -> Vec<u64> {
     let mut found = Vec::new();
-    receiver.ask(now, &mut super::Counts::default(), &mut |first, holes, _| {
+    receiver.ask(now, usize::MAX, &mut super::Counts::default(), &mut |first, holes, _| {
         found.push(first);
         found.extend((0..16).filter(|i| holes >> i & 1 == 1).map(|i| first + 1 + i));
     });
@@ -403,7 +405,7 @@ fn what_rests_does_not_keep_others_back_for_ever() {
         let mut data = |receiver: &mut Receiver, segment, flags, now| {
             receiver.data(&Header::data(&web, segment, flags), b"datagram", now, &mut counts, &mut |_, _| {});
         };
-        // 64 are out, which were asked for at three times. Then a switch says that this is too much.
+        // 64 are out, which were asked for at three times. Then a switch refuses.
         for (segment, now) in [(0, start + 20 * MS), (1, start + 41 * MS)] {
             data(&mut receiver, segment, flags::WAITED, now);
             asked(&mut receiver, now);

@@ -122,7 +122,7 @@ impl Switch {
         let to = match () {
             () if name("/weir/web").covers(header.prefix) => Side::Server,
             () if name("/weir/hosts").covers(header.prefix) => Side::Client,
-            () => panic!("no route"),
+            () => return Verdict::Refused(nack::NO_ROUTE),
         };
         assert_ne!(to, from);
         let (number, key) = (self.set_of(header), (header.name, header.segment));

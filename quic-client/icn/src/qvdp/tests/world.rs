@@ -61,6 +61,8 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) start: Instant,
     pub(super) link: Link,
+    /// The server's packets are lost.
+    pub(super) lost_from_server: bool,
     random: fastrand::Rng,
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     sequence: u64,
@@ -87,6 +89,7 @@ impl World {
             now,
             start: now,
             link,
+            lost_from_server: false,
             random: fastrand::Rng::with_seed(seed),
             events: BinaryHeap::new(),
             sequence: 0,
@@ -121,7 +124,8 @@ impl World {
     /// One half of the way: from a host to the switch or from it to a host.
     fn carry(&mut self, host: Side, to_host: bool, bytes: Vec<u8>) {
         self.packets += 1;
-        if self.random.f64() < self.link.loss {
+        let lost = host == S && !to_host && self.lost_from_server;
+        if lost || self.random.f64() < self.link.loss {
             return;
         }
         let mut at = self.now + self.link.delay / 2;
@@ -234,7 +238,7 @@ impl World {
                 _ => panic!("{sent_ecn:?} became {ecn:?}"),
             }
             if side == S && first {
-                // The client's port is not told to the server: the tests' applications use one port at a time.
+                // The client's port is not sent to the server: the tests' applications use one port at a time.
                 let port = self.application_of.len() as u16 + 1;
                 self.application_of.insert(port, application);
             }

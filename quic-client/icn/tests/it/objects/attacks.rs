@@ -53,6 +53,7 @@ pub fn one_with(content: &[u8], repair: Option<Repair>) -> (Fetch, KeyRing, Disk
         top: tree.top().to_vec(),
         publisher: [0; 32],
         repair,
+        issued_s: None,
     };
     let now = Instant::now();
     let settings = Settings {

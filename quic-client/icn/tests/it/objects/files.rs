@@ -111,7 +111,7 @@ fn where_all_hear_each_other_one_asks_for_what_is_new_to_all() {
     let segments = FILE_BYTES.div_ceil(1440) as f64;
     for n in [2, 7] {
         for seed in 0..5 {
-            // They begin in the same moment, and computing takes no time: nothing but chance tells them apart.
+            // They begin in the same moment, and computing takes no time: only chance distinguishes them.
             let mut world = World::file(&content, on_air(seed), vec![Member { loss: 0.01, ..Member::default() }; n]);
             world.run(LONG);
             all_right(&world, &content);

@@ -2,24 +2,31 @@
 //! A publisher alone: files that are offered again, Interests that are not its own, and live streams.
 
 use super::world::{Memory, bytes, name};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_icn::names::Name;
 use weir_icn::objects::object::keys::{GroupKey, KeyRing};
 use weir_icn::objects::object::lines::Answer;
 use weir_icn::objects::object::manifest::Manifest;
 use weir_icn::objects::object::names::LevelNames;
-use weir_icn::objects::object::sign::SigningKey;
+use weir_icn::objects::object::sign::{Purpose, SigningKey, is_signed};
 use weir_icn::objects::publisher::{Index, ObjectId, Packet, Publisher};
 use weir_icn::packet::{Header, Kind, flags, nack, time_of};
 
 pub fn publisher(seed: u64) -> Publisher {
+    publisher_with(seed, false, || 1)
+}
+
+/// The same, on a broadcast segment or not, with a clock.
+fn publisher_with(seed: u64, broadcast: bool, clock: impl Fn() -> u64 + 'static) -> Publisher {
     let mut random = fastrand::Rng::with_seed(seed);
     let draw = move || {
         let mut secret = [0; 32];
         random.fill(&mut secret);
         Ok(secret)
     };
-    Publisher::new(Name::new("/weir/files").unwrap(), SigningKey::generate().unwrap(), 1 << 20, false, draw)
+    Publisher::new(Name::new("/weir/files").unwrap(), SigningKey::generate().unwrap(), 8 << 20, broadcast, draw, clock)
 }
 
 fn offer(publisher: &mut Publisher, content: &[u8], now: Instant) -> ObjectId {
@@ -145,4 +152,67 @@ fn segments_that_are_not_there_tell_nothing_of_the_group() {
     let (_, begin, _) = join(&mut publisher, id, now);
     let data = &ask(&mut publisher, &Header { segment: 10, ..interest }, now)[0].0;
     assert_eq!((begin, data.lifetime), (30, 20));
+}
+
+/// Interests with `FRESH` for 17 segments each, as a stranger may send on a bridge, where no switch has a quota for them.
+#[test]
+fn interests_past_all_caches_are_sealed_anew_at_a_bounded_rate() {
+    const SEGMENTS: u32 = 3400;
+    for broadcast in [false, true] {
+        let (mut publisher, mut now) = (publisher_with(1, broadcast, || 1), Instant::now());
+        let id = offer(&mut publisher, &bytes(SEGMENTS as usize * 1440, 1), now);
+        let (names, ..) = join(&mut publisher, id, now);
+        let interest = |i: u32, flags, lifetime| {
+            let segment = i * 17 % SEGMENTS;
+            Header { holes: 0xffff, flags, ..Header::interest(names.of(0).unwrap(), segment, lifetime) }
+        };
+        for i in 0..SEGMENTS / 17 {
+            assert_eq!(ask(&mut publisher, &interest(i, 0, 400), now).len(), 17);
+        }
+        let before = publisher.counts;
+        for i in 0..1500 {
+            now += Duration::from_millis(5);
+            ask(&mut publisher, &interest(i, flags::FRESH, 400), now);
+        }
+        let counts = publisher.counts;
+        let anew = (counts.data - counts.sealed_before) - (before.data - before.sealed_before);
+        // 256 at once, and 100 a second.
+        assert!((256..=256 + 751).contains(&anew), "{broadcast}: {anew} of {} sealed anew", counts.data - before.data);
+        // Of what was just sent to all nothing is sent again, whatever lifetime the stranger says.
+        now += Duration::from_secs(1);
+        let data = publisher.counts.data;
+        for _ in 0..1500 {
+            now += Duration::from_nanos(500);
+            ask(&mut publisher, &interest(0, 0, 1), now);
+        }
+        let sent = publisher.counts.data - data;
+        assert_eq!(sent, if broadcast { 17 } else { 17 * 1500 });
+    }
+}
+
+#[test]
+fn a_manifest_is_later_than_the_one_it_replaces_and_signed_anew_in_time() {
+    let clock = Rc::new(Cell::new(10_000));
+    let its_clock = clock.clone();
+    let (mut publisher, now) = (publisher_with(1, false, move || its_clock.get()), Instant::now());
+    let offered = |publisher: &mut Publisher, content: &[u8]| {
+        let id = offer(publisher, content, now);
+        let Some(Answer::Welcome { manifest: text, signature, .. }) = publisher.join(id, now) else {
+            panic!("no welcome")
+        };
+        let manifest = Manifest::parse(&text).unwrap();
+        assert!(is_signed(&manifest.publisher, Purpose::Manifest, text.as_bytes(), &signature));
+        (id, manifest)
+    };
+    let (id, first) = offered(&mut publisher, b"first");
+    assert_eq!(first.issued_s, Some(10_000));
+    clock.set(10_100);
+    assert_eq!(offered(&mut publisher, b"first"), (id, first.clone()));
+    // The clock was set back.
+    clock.set(5);
+    let (new, second) = offered(&mut publisher, b"second");
+    assert!(new != id && first.is_replaced_by(&second) && !second.is_replaced_by(&first));
+    clock.set(20_000);
+    let (same, later) = offered(&mut publisher, b"second");
+    assert_eq!((same, later.issued_s, &later.version), (new, Some(20_000), &second.version));
 }

@@ -63,7 +63,7 @@ fn watched(forges: Forges, late: Duration) -> (Fetch, bool) {
         }
         for (_, answer) in publisher.rekey(now).unwrap() {
             let Answer::Keys(keys) = answer else { panic!("{answer:?}") };
-            // Again what was told before, in another order.
+            // The earlier answers again, in another order.
             told.push((now + late, keys.iter().chain(before.iter().rev()).copied().collect()));
             before.extend(keys);
         }

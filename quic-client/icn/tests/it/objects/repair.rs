@@ -173,7 +173,7 @@ fn fetched_of(symbols: Symbols, segments: usize, losses: &[u32]) -> (Fetch, usiz
                 answer(10, (header, ring.seal(1, &header, node).unwrap().unwrap()));
             } else if interest.name == symbols_name.hash() {
                 let (block, symbol) = repair.symbol_of(segment);
-                // The same symbol again and again tells no more than once.
+                // The same symbol again and again counts once.
                 let symbol = if symbols == Symbols::TooFew { 0 } else { symbol };
                 let mut bytes = encoders[block as usize].symbol(symbol);
                 match symbols {

@@ -107,7 +107,7 @@ pub struct Setup {
     /// The publisher has repair symbols.
     pub repair: bool,
     pub beta: f64,
-    /// A gap tells of a loss, and not the timer alone.
+    /// A gap shows a loss, and not the timer alone.
     pub gaps: bool,
     /// When the publisher's link begins to stand still, how long it does, and how often.
     pub stalls: Option<(Duration, Duration, Duration)>,
@@ -209,7 +209,7 @@ fn publisher(seed: u64, broadcast: bool) -> (Publisher, [u8; 32]) {
         random.fill(&mut secret);
         Ok(secret)
     };
-    (Publisher::new(Name::new("/weir/files").unwrap(), key, 1 << 20, broadcast, draw), public)
+    (Publisher::new(Name::new("/weir/files").unwrap(), key, 1 << 20, broadcast, draw, || 1), public)
 }
 
 pub fn name() -> Name {

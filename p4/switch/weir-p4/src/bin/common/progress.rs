@@ -2,7 +2,7 @@
 //! Progress of a command, on a terminal only.
 use std::io::{IsTerminal, Write};
 
-/// Replaces what was shown last; nothing at the end.
+/// Replaces the last text; nothing at the end.
 pub fn progress(text: &str) {
     let mut err = std::io::stderr();
     if err.is_terminal() {

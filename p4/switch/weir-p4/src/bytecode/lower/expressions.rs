@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Expressions: what 64 bits are enough for, and what is not.
+//! Expressions: narrow ones of 64 bits, and wide ones.
 use super::fold::{constant, fold};
 use super::*;
 
@@ -56,7 +56,7 @@ impl<'p> Lower<'p> {
         let d = d.unwrap_or_else(|| self.temp());
         if !self.narrow(e) {
             let e = match e {
-                // Taking the low 64 bits is what the instruction does.
+                // Taking the low 64 bits is the instruction itself.
                 Expression::Slice(x, 0, 64) => self.wide_ex(x),
                 e => self.wide_ex(e),
             };
@@ -158,7 +158,7 @@ impl<'p> Lower<'p> {
         d
     }
 
-    /// Jumps when the condition is as said.
+    /// Jumps when the condition has the given value.
     pub(super) fn jump(&mut self, e: &Expression, to: Label, when: bool) {
         let e = &fold(e);
         match e {

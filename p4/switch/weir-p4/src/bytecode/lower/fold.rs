@@ -13,7 +13,7 @@ pub(super) fn nonzero(e: &Expression) -> Vec<Slot> {
     }
 }
 
-/// The low bits of a sum, difference, product or bitwise combination need only the low bits of what it is made from.
+/// The low bits of a sum, difference, product or bitwise combination need only the low bits of its operands.
 pub(super) fn low(e: Expression) -> Expression {
     let low_of = |e: &Expression| low(Expression::Slice(Box::new(e.clone()), 0, 64));
     let Expression::Slice(x, 0, w @ 1..=64) = &e else { return e };
@@ -36,7 +36,7 @@ pub(super) fn load(a: &Address) -> Expression {
     if a.dyns.is_empty() { Expression::Load(a.base) } else { Expression::LoadAt(Box::new(a.clone())) }
 }
 
-/// A constant's value; what needs more than 127 bits is only ever compared with small numbers.
+/// A constant's value; a value of more than 127 bits is only ever compared with small numbers.
 pub(super) fn constant(e: &Expression) -> u128 {
     match e {
         Expression::Const(Val::S(v)) => *v,
@@ -44,7 +44,7 @@ pub(super) fn constant(e: &Expression) -> u128 {
     }
 }
 
-/// Computes at once what is constant at the top of an expression.
+/// Folds the constant part at the top of an expression.
 pub(super) fn fold(e: &Expression) -> Expression {
     match e {
         Expression::Bin(op, w, ab) => match (fold(&ab.0), fold(&ab.1)) {

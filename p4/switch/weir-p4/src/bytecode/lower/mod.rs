@@ -39,9 +39,9 @@ struct Lower<'p> {
     loops: Vec<(Label, Label)>,
     /// Code that runs when a callee exits.
     pending: Vec<(Label, &'p Block)>,
-    /// The labels of what was pending.
+    /// The labels of the pending code.
     around: Vec<Label>,
-    /// Where the last label stands: what comes before it and what comes behind it are not one.
+    /// Where the last label stands: code before it and code behind it are not one block.
     fence: Pc,
     /// Slots that are known not to be zero.
     known: Vec<Slot>,
@@ -159,7 +159,7 @@ impl<'p> Lower<'p> {
 
     fn emit(&mut self, i: Instruction) {
         if let (Instruction::Move { d, a }, true) = (i, self.fence < self.code.ins.len() as Pc) {
-            // Neighbours that move to neighbours are one.
+            // Adjacent fields that move to adjacent places are one.
             match self.code.ins.last_mut() {
                 Some(Instruction::Moves { d: x, a: y, n }) if *x + *n == d && *y + *n == a => {
                     *n += 1;

@@ -379,7 +379,7 @@ impl Context<'_> {
             let help = "apply the table before, and keep its result in a variable";
             return self.err_help(r.path.span, "unsupported: a table applied in an action's argument", help);
         }
-        // The last statement is the call; what stands before it evaluates the arguments.
+        // The last statement is the call; the statements before it evaluate the arguments.
         let mut before = code;
         let after = match before.pop() {
             Some(Statement::Call(pre, _, post)) => {

@@ -58,7 +58,7 @@ impl Context<'_> {
         Ok(LValue { place: b.place, ty: Ty::Bit(w as u32), slice, saved: None })
     }
 
-    /// Reads back what an lvalue holds.
+    /// Reads back an lvalue's value.
     pub fn read_lvalue(&mut self, lv: &LValue) -> TypedValue {
         if let Some(v) = &lv.saved {
             return v.clone();

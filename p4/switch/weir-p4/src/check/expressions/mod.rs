@@ -30,8 +30,8 @@ fn deeper_than(e: &Expression, left: u32) -> bool {
 }
 
 impl Context<'_> {
-    /// An expression's value. However deep the source nests, the value does not: what comes later (copies, the
-    /// lowering, the end of a program on any thread) recurses along it, and copies it at each level.
+    /// An expression's value. However deep the source nests, the value does not: later steps (copies, the lowering, the
+    /// end of a program on any thread) recurse along it, and copy it at each level.
     pub fn expr(&mut self, e: &Expr, want: Option<&Ty>) -> Checked<TypedValue> {
         self.spend(1, e.span)?;
         let v = self.expr_of_any_depth(e, want)?;

@@ -3,7 +3,7 @@
 use crate::check::prelude::*;
 use std::collections::BTreeSet;
 
-/// Objects that packets can reach: tables, digests. The rest is not in P4Info, as p4c leaves out what it removes.
+/// Objects that packets can reach: tables, digests. The rest is not in P4Info, as p4c leaves out removed objects.
 pub(super) struct Reached<'p> {
     pub(super) program: &'p Program,
     /// Bodies of actions. Functions called in them are inlined in p4c's eyes.

@@ -109,7 +109,7 @@ impl Maker<'_, '_> {
         Ok(out)
     }
 
-    /// The type for controllers; what it names is entered into the type information.
+    /// The type for controllers; the named type is entered into the type information.
     pub(super) fn type_spec(&mut self, ty: &Ty, span: Span) -> Checked<TypeSpec> {
         Ok(match ty {
             Ty::Bool => TypeSpec::Bool,

@@ -45,7 +45,7 @@ impl<'a> Machine<'a> {
             return self.fail(self.code.errors.stack);
         };
         let bits = self.packet.len() * 8;
-        // BMv2 reads varbits of whole bytes only, and looks for errors in this order.
+        // BMv2 reads varbits of whole bytes only, and checks for errors in this order.
         if !var_bits.is_multiple_of(8) {
             return self.fail(self.code.errors.invalid_argument);
         }
@@ -162,7 +162,7 @@ impl<'a> Machine<'a> {
             cells[(x.len - by) * x.each..].fill(0);
         }
         for offset in &x.wide {
-            // Each element takes what lay `by` before or behind it.
+            // Each element takes the one that lay `by` before or behind it.
             for k in 0..x.len {
                 let to = if x.push { x.len - 1 - k } else { k };
                 let from = if x.push { to.checked_sub(by) } else { Some(to + by).filter(|f| *f < x.len) };

@@ -70,7 +70,7 @@ pub struct Scratch {
     /// Output of the deparser.
     pub head: BitWriter,
     data: BitWriter,
-    /// Tables whose actions run on a hit, and the color that their direct meter gave.
+    /// Tables whose actions run on a match, and the color that their direct meter gave.
     hits: Vec<(usize, u8)>,
     /// Steps taken since somebody asked.
     pub spent: u64,

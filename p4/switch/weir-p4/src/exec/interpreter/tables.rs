@@ -30,7 +30,7 @@ impl<'a> Machine<'a> {
                 if x.observes_hits && x.idle_timeout {
                     e.last_hit_us = self.now_us;
                 }
-                // As in BMv2 a hit is metered once and before the action, whether or not that reads the color.
+                // As in BMv2 a match is metered once and before the action, whether or not that reads the color.
                 if x.observes_hits
                     && let Some((m, to)) = x.meter
                 {
@@ -139,7 +139,7 @@ impl<'a> Machine<'a> {
             HashAlgorithm::Random => self.state.random(),
             algo => hash_of(algo, &self.scratch.data.bytes),
         };
-        // BMv2 knows nothing of the selector's width and takes 32 bits of what the algorithm gives.
+        // BMv2 knows nothing of the selector's width and takes 32 bits of the algorithm's result.
         let h = h & 0xffff_ffff;
         let members = self.state.profiles[profile].groups.get(&group).filter(|m| !m.is_empty())?;
         Some(members[(h % members.len() as u64) as usize])

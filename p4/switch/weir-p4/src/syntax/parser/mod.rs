@@ -73,7 +73,7 @@ const RESERVED: &[&str] = &[
     "void",
 ];
 
-/// Parses one translation unit. Errors are recorded in `diags`; what could be read is returned.
+/// Parses one translation unit. Errors are recorded in `diags`; the readable part is returned.
 pub fn parse(tokens: Vec<Token>, diags: &mut Diagnostics) -> Vec<Decl> {
     let mut p = Parser { t: tokens, i: 0, diags, depth: 0, blocks: 0, quiet: 0 };
     let mut decls = Vec::new();
@@ -205,7 +205,7 @@ impl Parser<'_> {
             return Ok(());
         }
         if p == ";" && self.i > 0 {
-            // Point behind what should have ended there, not at the next line's first word.
+            // Point behind the text that should have ended there, not at the next line's first word.
             let mut span = self.prev_span();
             span.col += span.len;
             span.len = 1;

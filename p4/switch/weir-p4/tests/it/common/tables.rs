@@ -137,7 +137,7 @@ impl Name {
 }
 
 /// Any bytes as a frame that gets past the first checks more often than not: the first ones choose each field among a
-/// few values, so that Interests meet and answers find them; what is left is payload. One of eight is a frame as it is.
+/// few values, so that Interests meet and answers find them; the rest is payload. One of eight is a frame as it is.
 pub fn name_frame(bytes: &[u8]) -> Vec<u8> {
     let b = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let (kind, choice) = ([INTEREST, INTEREST, INTEREST, DATA, DATA, NACK, 0, 0xff][usize::from(b(0) % 8)], b(1));

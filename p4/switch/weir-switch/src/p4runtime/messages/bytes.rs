@@ -75,7 +75,7 @@ fn canonical_signed(v: &Val, width: u32) -> Vec<u8> {
     bytes[from..].to_vec()
 }
 
-/// A `TypeSpec` with its names looked up: what a `P4Data` of it looks like.
+/// A `TypeSpec` with its names looked up: the form of its `P4Data`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Layout {
     Bits(u32),
@@ -129,7 +129,7 @@ impl Layout {
                 let t = types.new_types.get(name).ok_or_else(|| named("type", name))?;
                 match &t.representation {
                     Representation::Original(spec) => Layout::of(spec, types),
-                    // The number is the same on both sides, so what does not fit the program's bits is refused.
+                    // The number is the same on both sides, so a value that does not fit the program's bits is refused.
                     Representation::Translated(_, SdnType::Bits(_)) => Ok(Layout::Bits(t.bits)),
                     Representation::Translated(uri, SdnType::String) => {
                         Err(format!("type {name} is translated to strings ({uri}), which is not supported"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Errors as controllers see them: a canonical code, the field at fault, what is wrong with it.
+//! Errors as controllers see them: a canonical code, the field at fault, the fault.
 use crate::p4runtime::proto;
 use prost::Message as _;
 use tonic::{Code, Status};
@@ -132,7 +132,7 @@ fn header_bytes(c: char) -> usize {
     if c.is_ascii_graphic() && !"\"#%<>`?{}".contains(c) { 1 } else { 3 * c.len_utf8() }
 }
 
-/// A text that takes no more than so many bytes of a header; what is left out is said, in lines or in bytes.
+/// A text that takes no more than so many bytes of a header; the cut is reported, in lines or in bytes.
 pub fn cut(text: &str, most: usize) -> String {
     const TAIL: usize = 40;
     if in_header(text) <= most {
@@ -151,7 +151,7 @@ pub fn cut(text: &str, most: usize) -> String {
 }
 
 /// Status of a batch (P4Runtime 12.3): UNKNOWN with one `p4.v1.Error` for each element, or nothing when all went well.
-/// Errors are cut to what the client takes: first their texts, and when that is not enough the list of them ends early,
+/// Errors are cut to the client's limit: first their texts, and when that is not enough the list of them ends early,
 /// which the status's own text says.
 pub fn batch_status(what: &str, results: &[Res<()>], budget: StatusBudget) -> Result<(), Status> {
     let failed = results.iter().filter(|r| r.is_err()).count();

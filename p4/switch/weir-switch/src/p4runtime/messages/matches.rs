@@ -119,8 +119,8 @@ pub fn keys<'a>(
     keys_by(shapes, given, owner, &mut number)
 }
 
-/// As [`keys`], for who only asks: `None` when a string in it stands for no number, so that no entry has this key. The
-/// string gets none by it.
+/// As [`keys`], without assigning numbers: `None` when a string in it stands for no number, so that no entry has this
+/// key. The string gets none by it.
 pub fn keys_if_known<'a>(
     shapes: impl Iterator<Item = Shape<'a>> + Clone,
     given: &[FieldMatch],

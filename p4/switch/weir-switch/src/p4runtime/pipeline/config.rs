@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weir_p4::bytecode::program::Program;
 use weir_p4::p4info::{MatchField, MatchType};
 
-/// A program and what controllers were told of it.
+/// A program and its description for controllers.
 #[derive(Debug)]
 pub struct Config {
     pub program: Arc<Program>,

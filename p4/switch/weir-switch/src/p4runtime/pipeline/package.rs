@@ -84,7 +84,7 @@ fn unpack(bytes: &[u8]) -> Res<Package> {
         let Some(parts) = parts.filter(|p| !p.is_empty()) else {
             return Err(invalid(format!("{name} in the tar file must be a path below its root, without `..`")));
         };
-        total += entry.size();
+        total = entry.size().saturating_add(total);
         if total > MAX_BYTES || files.len() >= MAX_FILES {
             return Err(invalid(format!("the tar file has more than {MAX_FILES} files or {MAX_BYTES} bytes")));
         }
@@ -171,6 +171,17 @@ mod tests {
             builder.append(&header, content.as_bytes()).unwrap();
         }
         builder.into_inner().unwrap()
+    }
+
+    #[test]
+    fn sizes_that_overflow_their_sum_are_refused() {
+        let mut packed = tar(&[(MANIFEST, r#"{"format": 1, "main": "m.p4"}"#), ("m.p4", "")]);
+        let mut header = tar::Header::new_ustar();
+        header.as_mut_bytes().copy_from_slice(&packed[1024..1536]);
+        header.set_size(u64::MAX);
+        header.set_cksum();
+        packed[1024..1536].copy_from_slice(header.as_bytes());
+        assert!(package(&packed).is_err());
     }
 
     #[test]

@@ -26,7 +26,7 @@ struct Waiting {
     end: Option<Result<(), Status>>,
     /// Number of times that the reader has taken something.
     taken: u64,
-    /// The reader has gone.
+    /// The reader was closed.
     gone: bool,
     reader: Option<Waker>,
 }
@@ -111,7 +111,7 @@ impl Answer {
         self.until(|w| w.messages.is_empty(), patience, None).await
     }
 
-    /// Throws away what waits and ends the answer with a reason.
+    /// Drops the queue and ends the answer with a reason.
     pub fn give_up(&self, why: Status) {
         let reader = {
             let mut w = lock(&self.0.waiting);
@@ -162,7 +162,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// A message of about a third of the room.
+    /// A message of about a third of the budget.
     fn message() -> ReadResponse {
         let one = Entity { entity: Some(E::CounterEntry(CounterEntry { counter_id: u32::MAX, ..Default::default() })) };
         let each = ReadResponse { entities: vec![one.clone()] }.encoded_len();
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(all.len(), 21);
         assert!(all[..20].iter().all(|r| *r.as_ref().unwrap() == message()));
         assert_eq!(all[20].as_ref().unwrap_err().message(), "the end");
-        // It may have gone by then, with all that there was.
+        // It may be closed by then, with all its content.
         assert_ne!(filled.await.unwrap(), Err(Stopped::Stalled));
     }
 
@@ -217,7 +217,7 @@ mod tests {
         let soon = Some(Instant::now() + Duration::from_secs(1));
         while answer.put(message(), PATIENCE, soon).await.is_ok() {}
         answer.give_up(Status::aborted("others wait"));
-        // All that was put before but what there is room for.
+        // All earlier messages but those that fit.
         assert!(slow.await.unwrap() >= 6);
     }
 

@@ -31,7 +31,7 @@ impl Reader<'_> {
             && (f.metadata.is_empty() || note.is_some_and(|n| n.metadata == f.metadata))
     }
 
-    /// Entities of an item, a piece of them; gives what is left of it.
+    /// Entities of an item, a piece of them; returns the rest of it.
     pub fn emit(&self, item: Item, out: &mut Vec<Entity>) -> Option<Item> {
         let one = match item {
             Item::Entries(at, places, filter, want) => return self.emit_entries(at, places, filter, want, out),

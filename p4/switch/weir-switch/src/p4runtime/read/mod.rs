@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading: a request becomes a list of things to look at (`plan`), and each of these is looked at piece by piece
-//! (`emit`), so that packets are forwarded in between and no answer is ever in memory as a whole. Nothing is written
-//! meanwhile: places and ids stay. `answer` is the way of the pieces to the controller.
+//! Reading: a request becomes a list of items (`plan`), and each of these is read piece by piece (`emit`), so that
+//! packets are forwarded in between and no answer is ever in memory as a whole. Nothing is written meanwhile: places
+//! and ids stay. `answer` is the way of the pieces to the controller.
 pub mod answer;
 mod emit;
 pub mod idle;
@@ -34,7 +34,7 @@ pub struct Filter {
     metadata: Vec<u8>,
 }
 
-/// Something to look at; tables, arrays and so on by their index in P4Info. Ranges are what is left to look at.
+/// An item to read; tables, arrays and so on by their index in P4Info. Ranges are the rest to read.
 #[derive(Clone, Debug)]
 pub enum Item {
     Entries(usize, Range<usize>, Arc<Filter>, Want),

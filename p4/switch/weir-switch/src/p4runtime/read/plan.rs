@@ -238,7 +238,7 @@ impl Reader<'_> {
         Ok(Some(matches::keys_if_known(matches::table_shapes(t, ir), &e.r#match, &owner)?.unwrap_or_default()))
     }
 
-    /// The entries of a table to look at: all of them, unless the index tells the one that is meant.
+    /// The entries of a table to read: all of them, unless the index gives the one that is meant.
     fn chosen_entries(&self, t: &info::Table, ir: &ir::Table, at: usize, filter: Filter, want: Want) -> Item {
         let state = &self.state.tables[t.ir_index];
         let ordered = weir_p4::bytecode::program::needs_priority(ir);

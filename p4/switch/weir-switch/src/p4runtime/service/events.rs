@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use weir_p4::exec::DigestData;
 
 impl Service {
-    /// Passes on what the switch tells, until it ends.
+    /// Passes on the switch's events, until it ends.
     pub async fn pump(self: Arc<Self>, mut events: mpsc::Receiver<Event>) {
         loop {
             let next = lock(&self.digests).next_ns();

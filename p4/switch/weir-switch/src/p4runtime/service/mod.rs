@@ -9,7 +9,7 @@ mod read;
 mod stream;
 mod write;
 
-pub use fuzz::fuzz;
+pub use fuzz::{fuzz, fuzz_config, fuzz_stream};
 pub use grpc::{API_VERSION, Server};
 
 use super::audit::Audit;
@@ -49,7 +49,7 @@ struct Saved {
     controller: ControllerState,
 }
 
-/// Held by whoever writes, reads or replaces a program.
+/// Held while a request writes, reads or replaces a program.
 struct Pipelines {
     live: Option<Arc<Live>>,
     saved: Option<Box<Saved>>,
@@ -137,7 +137,7 @@ impl Service {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// For whoever changes something: reads that are under way end first, each of them soon.
+    /// For changes: reads that are under way end first, each of them soon.
     async fn change(&self) -> RwLockWriteGuard<'_, Pipelines> {
         struct Counted<'a>(&'a AtomicUsize);
         impl Drop for Counted<'_> {
@@ -150,7 +150,7 @@ impl Service {
         self.pipelines.write().await
     }
 
-    /// The pump goes by what the controller has written.
+    /// The pump goes by the controller's writes.
     fn take_digest_settings(&self, live: &Live) {
         let controller = lock(&live.controller);
         let mut digests = lock(&self.digests);

@@ -86,7 +86,7 @@ impl Service {
         Ok(batch_status("requests", &results, filling.budget))
     }
 
-    /// Answers one request: what is wrong with it, or why the Read ends here.
+    /// Answers one request: its error, or the reason why the Read ends here.
     async fn fill_one(
         &self,
         request: &pb::Entity,
@@ -187,7 +187,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Sends what has been gathered.
+    /// Sends the gathered entities.
     async fn send(&mut self) -> Result<(), Stopped> {
         let mut full = std::mem::take(&mut self.response);
         self.bytes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Digests gathered into lists, and what was sent kept until it is acknowledged (P4Runtime 9.8). Pure: time comes in.
+//! Digests gathered into lists, and sent lists kept until it is acknowledged (P4Runtime 9.8). Pure: time comes in.
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use weir_p4::value::Val;
 

@@ -10,7 +10,7 @@ use tonic::Status;
 pub const MAX_STREAMS: usize = 128;
 /// Messages that wait for a controller to take them at most.
 pub const QUEUE: usize = 1024;
-/// Places in that queue kept for what is not packets or digests.
+/// Places in that queue kept for other messages than packets and digests.
 const KEPT_FREE: usize = 64;
 
 /// Controllers' streams.
@@ -25,7 +25,7 @@ impl Hub {
         let message = StreamMessageResponse { update: Some(message) };
         let Some(out) = self.out.get(&id) else { return };
         if out.try_send(Ok(message)).is_err() {
-            // It has not read for so long that its queue is full, or it has gone: its stream ends here.
+            // It has not read for so long that its queue is full, or it is closed: its stream ends here.
             self.out.remove(&id);
         }
     }
@@ -36,7 +36,7 @@ impl Hub {
         }
     }
 
-    /// Packets and digests are for primaries; who does not read in time loses them.
+    /// Packets and digests are for primaries; a stream that is not read in time loses them.
     pub fn tell_primaries(&mut self, message: Tell) {
         let primaries: Vec<StreamId> = self.roles.primaries().collect();
         for id in primaries {

@@ -50,7 +50,7 @@ impl Roles {
         Roles { device_id, members: BTreeMap::new(), roles: BTreeMap::new() }
     }
 
-    /// A stream says which role it wants, and how much (5.3). Gives who must be told; an error ends the stream.
+    /// A stream says which role it wants, and how much (5.3). Returns the streams to notify; an error ends the stream.
     pub fn arbitrate(&mut self, stream: StreamId, m: &MasterArbitrationUpdate) -> Res<Notices> {
         let live = self.members.get(&stream);
         if m.device_id != self.device_id {
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(now, [(1, BACKUP, Some(high)), (2, BACKUP, Some(high)), (3, OK, Some(high))]);
         assert_eq!(r.check("", &Some(message(5))).unwrap_err().code, Code::PermissionDenied);
         assert!(r.check("", &Some(message(high))).is_ok());
-        // The primary leaves: nobody follows by itself, not even with what was the highest id before.
+        // The primary leaves: nobody follows by itself, not even with the highest id of before.
         assert_eq!(told(&r.leave(3)), [(1, NONE, Some(high)), (2, NONE, Some(high))]);
         assert_eq!(told(&r.arbitrate(1, &ask("", Some(6))).unwrap()), [(1, NONE, Some(high))]);
         let now = told(&r.arbitrate(2, &ask("", Some(high))).unwrap());

@@ -17,7 +17,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
-    /// Read, GetForwardingPipelineConfig, Capabilities, and a stream that is told who is primary.
+    /// Read, GetForwardingPipelineConfig, Capabilities, and a stream that reports the primary.
     Read,
     /// Write, packet-out, and to be primary.
     Write,
@@ -79,7 +79,7 @@ fn subject(certificate: &[u8]) -> Res<Vec<(&'static str, String)>> {
     Ok(found)
 }
 
-/// A subject as one text, in which no value can look like another attribute (RFC 4514 2.4).
+/// A subject as one text, in which no value can be mistaken for another attribute (RFC 4514 2.4).
 fn written(subject: &[(&'static str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in subject {
@@ -230,16 +230,16 @@ impl Caller {
         self.0.from
     }
 
-    /// A line of the audit about what it asks for.
+    /// A line of the audit about its request.
     pub fn entry(&self, call: &'static str) -> Entry {
         let from = self.from().map_or_else(String::new, |from| from.to_string());
         Entry { who: self.subject().into(), from, call, ..Default::default() }
     }
 
-    /// Refuses what needs a right that the caller has not.
+    /// Rejects requests that need a right that the caller has not.
     ///
     /// # Errors
-    /// PERMISSION_DENIED with what would be needed and what there is.
+    /// PERMISSION_DENIED with the needed rights and those there are.
     pub fn may(&self, what: &str, any_of: &[Right]) -> Res<()> {
         if any_of.iter().any(|right| self.0.rights.contains(right)) {
             return Ok(());

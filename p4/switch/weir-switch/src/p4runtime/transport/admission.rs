@@ -22,7 +22,7 @@ use tonic::body::Body;
 use tonic::codegen::{Body as HttpBody, BoxFuture, Bytes, Service, http};
 use tonic::server::NamedService;
 
-/// The largest message of calls that ask, or that stream: a packet-out or a list of what to read.
+/// The largest message of calls that ask, or that stream: a packet-out or a list of entities to read.
 const ASK_BYTES: usize = 512 << 10;
 /// Of Write. An update takes about 100 bytes: that is room for 4096 of them, the most in an atomic batch, with 256 bytes
 /// each. Decoded it may take 70 MB, if it is made for that.
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// So is one that is incomplete after so long: it takes bytes of the budget.
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// Kept by whoever works on a request, for as long as that takes, even if its client has gone.
+/// Kept while a request is worked on, for that time, even if its client has disconnected.
 #[derive(Clone)]
 pub struct Place {
     _turn: Arc<OwnedSemaphorePermit>,
@@ -242,7 +242,7 @@ impl<S: P4Runtime> Service<http::Request<Body>> for Admission<S> {
     }
 }
 
-/// An answer; until it is sent, or its client gone, its request is under way.
+/// An answer; until it is sent, or its client has disconnected, its request is under way.
 struct Held {
     inner: Body,
     _in_flight: Option<InFlightGuard>,

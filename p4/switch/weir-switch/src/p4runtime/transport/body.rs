@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A request's bytes before they are decoded: gathered whole, and looked at for what they would become. A field of a
-//! message takes two bytes on the wire and hundreds once it is decoded, so that fields are counted and not only bytes.
+//! A request's bytes before they are decoded: gathered whole, and checked for their decoded size. A field of a message
+//! takes two bytes on the wire and hundreds once it is decoded, so that fields are counted and not only bytes.
+use crate::p4runtime::proto::p4::config::v1::P4Info;
+use crate::p4runtime::proto::p4::v1 as pb;
 use http_body::{Body as HttpBody, Frame};
+use prost::Message as _;
 use std::convert::Infallible;
+use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 use tonic::codegen::Bytes;
@@ -82,7 +86,7 @@ impl BufferedMessage {
         Ok(BufferedMessage { bytes: bytes.into(), taken: false, _budget: taken })
     }
 
-    /// The message without gRPC's header; what is cut off or compressed is nothing here, and refused by who decodes it.
+    /// The message without gRPC's header; a truncated or compressed one is empty here, and rejected by the decoder.
     pub fn message(&self) -> &[u8] {
         announced(&self.bytes).and_then(|n| self.bytes.get(PREFIX_BYTES..PREFIX_BYTES + n)).unwrap_or_default()
     }
@@ -117,7 +121,7 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The next field of a message: its number, its wire type, and what is in it if that is bytes or a message.
+/// The next field of a message: its number, its wire type, and its content if that is bytes or a message.
 fn next<'a>(rest: &mut &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
     let tag = varint(rest)?;
     let length = match tag & 7 {
@@ -147,16 +151,34 @@ fn each(message: &[u8], number: u64, mut look: impl FnMut(&[u8]) -> Result<(), S
     Ok(())
 }
 
-/// Whether a WriteRequest stays in its budget.
-///
-/// # Errors
-/// RESOURCE_EXHAUSTED with how many updates there are; INVALID_ARGUMENT for groups.
-pub fn check_write(message: &[u8]) -> Result<(), Status> {
+/// Number of updates that a WriteRequest has once it is decoded, if it can be.
+fn updates(message: &[u8]) -> Result<usize, Status> {
     let mut updates = 0;
     each(message, 4, |_| {
         updates += 1;
         Ok(())
     })?;
+    Ok(updates)
+}
+
+/// Bytes of the P4Info in a SetForwardingPipelineConfigRequest. Each occurrence of a message is merged with those before.
+fn p4info_bytes(message: &[u8]) -> Result<usize, Status> {
+    let mut bytes = 0;
+    each(message, 5, |config| {
+        each(config, 1, |p4info| {
+            bytes += p4info.len();
+            Ok(())
+        })
+    })?;
+    Ok(bytes)
+}
+
+/// Whether a WriteRequest stays in its budget.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED with how many updates there are; INVALID_ARGUMENT for groups.
+pub fn check_write(message: &[u8]) -> Result<(), Status> {
+    let updates = updates(message)?;
     if updates > MOST_UPDATES {
         let m = format!("updates: {updates} in one Write; the most are {MOST_UPDATES}: send fewer at a time");
         return Err(Status::resource_exhausted(m));
@@ -169,14 +191,7 @@ pub fn check_write(message: &[u8]) -> Result<(), Status> {
 /// # Errors
 /// RESOURCE_EXHAUSTED with the size of its P4Info; INVALID_ARGUMENT for groups.
 pub fn check_program(message: &[u8]) -> Result<(), Status> {
-    // Each occurrence of a message is merged with those before.
-    let mut bytes = 0;
-    each(message, 5, |config| {
-        each(config, 1, |p4info| {
-            bytes += p4info.len();
-            Ok(())
-        })
-    })?;
+    let bytes = p4info_bytes(message)?;
     if bytes > MOST_P4INFO_BYTES {
         let m = format!("config.p4info: {bytes} bytes; the most are {MOST_P4INFO_BYTES}");
         return Err(Status::resource_exhausted(m));
@@ -184,12 +199,49 @@ pub fn check_program(message: &[u8]) -> Result<(), Status> {
     Ok(())
 }
 
+/// Frames of a request's body.
+struct Frames<'a>(std::slice::Chunks<'a, u8>);
+
+impl HttpBody for Frames<'_> {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Poll::Ready(self.0.next().map(|part| Ok(Frame::data(Bytes::copy_from_slice(part)))))
+    }
+}
+
+/// Any bytes as a request's body, in frames of any length, and as the message in it: what is counted before decoding is what
+/// decoding finds.
+pub fn fuzz(data: &[u8]) {
+    const MOST_BYTES: usize = 64 << 10;
+    let Some((length, data)) = data.split_first() else { return };
+    let gather = |frame_bytes: usize| {
+        let budget = ByteBudget::new(MOST_BYTES);
+        let gathering = std::pin::pin!(BufferedMessage::gather(Frames(data.chunks(frame_bytes)), MOST_BYTES, &budget));
+        match gathering.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(whole) => whole.map(|whole| whole.message().to_vec()).map_err(|refused| refused.code()),
+            Poll::Pending => unreachable!("all of it is there"),
+        }
+    };
+    let whole = gather(data.len().max(1));
+    assert_eq!(gather(usize::from(*length) + 1), whole);
+    for message in [data, &whole.unwrap_or_default()] {
+        if let Ok(request) = pb::WriteRequest::decode(message) {
+            assert!(updates(message).is_err() || updates(message).is_ok_and(|n| n == request.updates.len()));
+        }
+        if let Ok(request) = pb::SetForwardingPipelineConfigRequest::decode(message)
+            && let Ok(0) = p4info_bytes(message)
+        {
+            assert!(request.config.and_then(|c| c.p4info).is_none_or(|p| p == P4Info::default()));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::p4runtime::proto::p4::config::v1::{P4Info, Table};
-    use crate::p4runtime::proto::p4::v1 as pb;
-    use prost::Message as _;
+    use crate::p4runtime::proto::p4::config::v1::Table;
 
     #[test]
     fn updates_are_counted_as_they_are_decoded() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Updates of a batch, applied to a program's state on the packet thread. One file for each kind of entity; what only
-//! controllers see of an entity is kept in the [`ControllerState`].
+//! Updates of a batch, applied to a program's state on the packet thread. One file for each kind of entity; the
+//! controllers' part of an entity is kept in the [`ControllerState`].
 mod action_profiles;
 mod arrays;
 mod digests;

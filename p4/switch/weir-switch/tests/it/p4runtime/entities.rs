@@ -33,7 +33,7 @@ async fn an_entry_is_inserted_hit_modified_read_and_deleted() {
     e.action = run(action(&c, "forward", &[&[3]]));
     c.modify(table(e.clone())).await;
     assert_eq!(net.frame(1, frame()).await, [(3, frame())]);
-    // The counter is read with the entry when it is asked for, and by itself.
+    // The counter is read with the entry on request, and by itself.
     let mut ask = e.clone();
     ask.action = None;
     ask.counter_data = Some(v1::CounterData::default());
@@ -339,7 +339,7 @@ async fn the_default_entry() {
     let of_entries = v1::TableEntry { table_id: c.id("acl"), action: run(action(&c, "learn", &[])), ..default.clone() };
     let (code, message) = c.refused(Type::Modify, table(of_entries)).await;
     assert!(code == Code::PermissionDenied && message.contains("for entries only"), "{message}");
-    // Without an action it is what the program says again.
+    // Without an action it is the program's own again.
     c.modify(table(default.clone())).await;
     assert!(net.frame(1, frame).await.is_empty());
     let drops = v1::TableEntry { action: run(action(&c, "drop", &[])), ..default };

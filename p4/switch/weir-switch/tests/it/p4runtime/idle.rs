@@ -46,7 +46,7 @@ async fn primaries_are_notified_of_idle_entries_until_they_are_hit_or_deleted() 
     let (second, later, never) = (idle(&c, 2, S / 1000), idle(&c, 3, 3600 * S), idle(&c, 4, 0));
     let all = [&first, &second, &later, &never].map(|e| update(Type::Insert, E::TableEntry(e.clone())));
     c.write_with(all.into(), Atomicity::ContinueOnError).await.unwrap();
-    // Of one table, at about one time: one message, with the keys and what only controllers see.
+    // Of one table, at about one time: one message, with the keys and the controllers' part.
     let key = |e: &v1::TableEntry| v1::TableEntry { action: None, ..e.clone() };
     assert_eq!(notification(&mut c).await, [key(&first), key(&second)]);
     // The timeout has begun again (16.4).
@@ -55,7 +55,7 @@ async fn primaries_are_notified_of_idle_entries_until_they_are_hit_or_deleted() 
     // One notification may have been on its way.
     while notification(&mut c).await != [key(&second)] {}
     c.write(Type::Delete, E::TableEntry(second)).await.unwrap();
-    // The backup has got none of them: the next message is the answer to what it sends.
+    // The backup has got none of them: the next message is the answer to its message.
     backup.to.send(v1::StreamMessageRequest { update: None }).await.unwrap();
     assert!(matches!(backup.next().await, Tell::Error(_)));
 }
@@ -75,7 +75,7 @@ async fn entries_of_a_saved_program_age_from_its_commit() {
     assert_eq!(notification(&mut c).await.len(), 1);
 }
 
-/// Time since an entry's last hit, read with the entry.
+/// Time since an entry's last match, read with the entry.
 async fn elapsed(c: &mut Controller, e: &v1::TableEntry) -> Option<i64> {
     let ask = v1::TableEntry { action: None, time_since_last_hit: Some(IdleTimeout::default()), ..e.clone() };
     match &c.read(E::TableEntry(ask)).await[..] {

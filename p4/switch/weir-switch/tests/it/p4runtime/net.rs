@@ -61,7 +61,7 @@ impl Net {
         Net { running, handle, sent }
     }
 
-    /// A frame arrives; what the switch sent because of it and before.
+    /// A frame arrives; returns the switch's frames because of it and before.
     pub async fn frame(&self, port: u32, frame: Vec<u8>) -> Frames {
         let sent = self.sent.clone();
         let job = move |d: &mut Device| {
@@ -81,7 +81,7 @@ impl Net {
         self.handle.call(job).await.unwrap();
     }
 
-    /// Keeps the packet thread until what is given is dropped.
+    /// Keeps the packet thread until the returned sender is dropped.
     pub fn hold(&self) -> std::sync::mpsc::Sender<()> {
         let (held, released) = std::sync::mpsc::channel::<()>();
         let handle = self.handle.clone();

@@ -13,7 +13,7 @@ fn config(text: &str) -> Option<v1::ForwardingPipelineConfig> {
     Some(v1::ForwardingPipelineConfig { p4_device_config: text.to_string().into(), ..Default::default() })
 }
 
-/// The program with another port for special frames, by which it is told apart.
+/// The program with another port for special frames, as its mark.
 fn other() -> String {
     let text = PROGRAM.replace("s.egress_spec = 9;", "s.egress_spec = 8;");
     assert_ne!(text, PROGRAM);
@@ -53,7 +53,7 @@ async fn what_was_set_is_read_back_in_parts() {
     assert_eq!(c.get(ResponseType::CookieOnly).await, Some(cut(None, false)));
     assert_eq!(c.get(ResponseType::P4infoAndCookie).await, Some(cut(Some(p4info.clone()), false)));
     assert_eq!(c.get(ResponseType::DeviceConfigAndCookie).await, Some(cut(None, true)));
-    // Its own P4Info fits, and what is documentation may differ; anything else is named.
+    // Its own P4Info fits, and documentation may differ; anything else is named.
     let mut given = all.clone();
     given.p4info.as_mut().unwrap().pkg_info = None;
     c.set(Action::Verify, Some(given)).await.unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rights by the subjects of certificates, and the audit of what clients changed or were refused.
+//! Rights by the subjects of certificates, and the audit of clients' changes and refusals.
 use super::certificates::Authority;
 use super::net::*;
 use serde_json::Value;

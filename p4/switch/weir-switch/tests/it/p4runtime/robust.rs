@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use tonic::Code;
 use weir_switch::device::{Config, Device};
 use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E};
-use weir_switch::p4runtime::{ServeConfig, Tls, fuzz, listen};
+use weir_switch::p4runtime::{ServeConfig, Tls, fuzz, fuzz_body, fuzz_config, fuzz_stream, listen};
 
 #[tokio::test]
 #[ignore = "long tier"]
@@ -247,6 +247,55 @@ fn any_bytes_are_refused_or_applied() {
             Ok(())
         })
         .unwrap();
+}
+
+/// Messages of controllers' streams, each behind its stream and its length, as the fuzz target takes them.
+fn stream_messages() -> impl Strategy<Value = Vec<u8>> {
+    use prost::Message;
+    use v1::stream_message_request::Update as Ask;
+    let arbitration = (0..4u64, 0..2u64, "[ab]?").prop_map(|(low, high, name)| {
+        let role = (!name.is_empty()).then(|| v1::Role { name, ..Default::default() });
+        let election_id = Some(v1::Uint128 { high, low });
+        Ask::Arbitration(v1::MasterArbitrationUpdate { device_id: 1, role, election_id, status: None })
+    });
+    let field = (0..4u32, proptest::collection::vec(any::<u8>(), 0..3));
+    let packet = (proptest::collection::vec(field, 0..3), proptest::collection::vec(any::<u8>(), 0..60)).prop_map(
+        |(fields, payload)| {
+            let one = |(metadata_id, value)| v1::PacketMetadata { metadata_id, value };
+            Ask::Packet(v1::PacketOut { payload: payload.into(), metadata: fields.into_iter().map(one).collect() })
+        },
+    );
+    let ack = (any::<u32>(), 0..9u64)
+        .prop_map(|(digest_id, list_id)| Ask::DigestAck(v1::DigestListAck { digest_id, list_id }));
+    let whole = prop_oneof![arbitration, packet, ack]
+        .prop_map(|update| v1::StreamMessageRequest { update: Some(update) }.encode_to_vec());
+    let one = (any::<u8>(), prop_oneof![whole, proptest::collection::vec(any::<u8>(), 0..40)]);
+    proptest::collection::vec(one, 0..8).prop_map(|messages| {
+        let framed = |(stream, m): (u8, Vec<u8>)| [&[stream, m.len().min(255) as u8], &m[..m.len().min(255)]].concat();
+        messages.into_iter().flat_map(framed).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn any_messages_of_streams(data in stream_messages()) {
+        fuzz_stream(&mut device(), &data);
+    }
+
+    #[test]
+    fn any_body_of_a_request(data in message(), frame_bytes in any::<u8>()) {
+        fuzz_body(&data);
+        let message = data.get(1..).unwrap_or_default();
+        let length = (message.len() as u32).to_be_bytes();
+        fuzz_body(&[&[frame_bytes, 0][..], &length, message].concat());
+    }
+
+    #[test]
+    fn any_program(data in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        fuzz_config(&data);
+    }
 }
 
 #[tokio::test]

@@ -164,7 +164,7 @@ async fn digests_with_acknowledgement() {
     }
     assert_eq!(list(&mut c).await.data, [data(&[0x33]), data(&[0x44])]);
     c.to.send(ack(1)).await.unwrap();
-    // An acknowledgement of what isn't there draws an error, by which the one before is known to be done.
+    // An acknowledgement of a missing list draws an error, by which the one before is known to be done.
     c.to.send(ask(Ask::DigestAck(v1::DigestListAck { digest_id: 5, list_id: 1 }))).await.unwrap();
     assert!(matches!(c.next().await, Tell::Error(e) if e.canonical_code == Code::InvalidArgument as i32));
     for src in [0x33, 0x11, 0x22] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether outliers are chance or the beginning of a change: a cumulative sum of log likelihood ratios (Page 1954).
 
-/// After a change nine of ten measurements are outliers against what was before.
+/// After a change nine of ten measurements are outliers against the earlier state.
 const OUTLIERS_AFTER_CHANGE: f64 = 0.9;
 
 /// A measurement, `y = h0 R + h1 D + noise`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir`: path choice that learns from probes as well as from tasks.
 //!
-//! The paper's strategies learn what a path is worth by sending tasks over it, so each look at a bad path costs a task.
+//! The paper's strategies learn the value of a path by sending tasks over it, so each test of a bad path costs a task.
 //! A probe (PATH_CHALLENGE to PATH_RESPONSE) on a standby path costs two datagrams and no time. Here both kinds of
 //! measurement update a small state of each path:
 //!
@@ -10,7 +10,7 @@
 //! task  = k R + D + noise + (now and then an outlier)
 //! ```
 //!
-//! R is the path's round-trip time, which changes quickly; D is what a task takes beyond k round trips (rate, server),
+//! R is the path's round-trip time, which changes quickly; D is the time of a task beyond k round trips (rate, server),
 //! which changes slowly; k is the number of round trips a task takes, common to all paths. So:
 //!
 //! - a path is known from its probes before it has carried a task, D being taken from the other paths;
@@ -26,11 +26,11 @@
 //!
 //! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from the expected one is an outlier: it
 //! changes the state little; the time above the expected goes into the path's mean excess (the price of its losses);
-//! and it leaves a doubt, which the next task resolves, or a probe if the path has been left. Outliers are told from a
-//! change by a cumulative sum of log likelihood ratios (Page 1954) against the path's own rate of outliers, so that a
-//! lossy path needs more of them in a row than a clean one. Probes locate a change: R has changed if probes show it, D
-//! if tasks do and probes don't. The share of doubts that turned out to be changes is learned; an unresolved doubt adds
-//! to the path's expected time in proportion to that.
+//! and it leaves a doubt, which the next task resolves, or a probe if the path has been left. Outliers are
+//! distinguished from a change by a cumulative sum of log likelihood ratios (Page 1954) against the path's own rate of
+//! outliers, so that a lossy path needs more of them in a row than a clean one. Probes locate a change: R has changed
+//! if probes show it, D if tasks do and probes don't. The share of doubts that turned out to be changes is learned; an
+//! unresolved doubt adds to the path's expected time in proportion to that.
 //!
 //! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Tan Eq. 18 adds a
 //! variance; a deviation has the unit of the mean, so the meaning of `b` doesn't depend on the scale. The cost of a
@@ -80,8 +80,8 @@ const FIRST_PROBE_TASKS: u64 = 2;
 /// A try must promise this share of the time.
 const TRY_GAIN: f64 = 0.05;
 
-/// A path that may have become better in what probes don't show is tried again when the tries cost at most this share
-/// of what they could gain, and not before so many tasks.
+/// A path that may have become better in ways that probes don't show is tried again when the tries cost at most this
+/// share of what they could gain, and not before so many tasks.
 const RETRY_SHARE: f64 = 0.02;
 const RETRY_TASKS: u64 = 50;
 
@@ -106,7 +106,7 @@ struct Outlook {
     mean: f64,
     /// Deviation of one task.
     sd: f64,
-    /// The same if what probes don't show turns out well.
+    /// The same if that turns out well.
     lucky: f64,
     lucky_sd: f64,
 }
@@ -198,7 +198,7 @@ impl Weir {
         let rate = mixed(|t| t.outliers).clamp(PROBE_OUTLIERS, 1.0);
         // Variance of a task's excess, outliers being of one size.
         let scatter = (1.0 - rate) / rate;
-        // Odds that the first outlier was the beginning of a change, times what those after it say.
+        // Odds that the first outlier was the beginning of a change, times the likelihood of those after it.
         let lasting = self.lasting.mean.clamp(0.01, 0.99);
         let later = (t.up.tasks - Evidence::llr(t.chance(true))).max(0.0);
         let odds = lasting / (1.0 - lasting) * later.exp();
@@ -265,7 +265,7 @@ impl Strategy for Weir {
         }
     }
 
-    /// A path that was away: what is known of it is old.
+    /// A path that was away: its state is old.
     fn returned(&mut self, path: PathId) {
         self.failed(path);
     }
@@ -401,7 +401,7 @@ impl Strategy for Weir {
             t.v_task.mean = k * k * t.v_probe.mean;
         }
         if t.probes == 0 {
-            // R and D can't be told apart: all is R until a probe comes.
+            // R and D can't be distinguished: all is R until a probe comes.
             t.r = (t.r + share * t.d / k).max(MS.0);
             t.d = 0.0;
             t.p = [[t.p[0][0] + t.p[1][1], 0.0], [0.0, 0.0]];
@@ -413,7 +413,7 @@ impl Strategy for Weir {
             let above = (y + moving.unwrap_or(0.0) - expected).clamp(-expected, 5.0 * expected);
             if sample.cold { self.cold_cost.push(above - self.move_cost.mean) } else { self.move_cost.push(above) }
         }
-        // Where R and D can't be told apart R has to carry it.
+        // Where R and D can't be distinguished R has to carry it.
         let shown = (t.probes > 0 && sample.bytes as f64 > FIRST_FLIGHT_BYTES && share > LARGER * t.largest)
             .then(|| ((y - expected) / share).powi(2).min(VAR_MAX));
         if let Some(shown) = shown {

@@ -26,7 +26,7 @@ const FLICKER: u64 = 8;
 const GAIN_R: f64 = 0.05;
 const GAIN_D: f64 = 0.02;
 
-/// k R is at least and at most this much of what a task is expected to take.
+/// k R is at least and at most this much of a task's expected time.
 const PLAUSIBLE_R: (f64, f64) = (0.1, 1.1);
 
 /// Times in ms are kept within these.
@@ -70,7 +70,7 @@ pub(super) struct Track {
     pub down: Evidence,
     pub measured: u64,
     changed: Option<Change>,
-    /// Mean of what tasks were above the expected as outliers, and how many tasks were.
+    /// Mean time of outlier tasks above the expected, and how many tasks were.
     pub excess: Shrunk,
     pub outliers: Shrunk,
     /// An outlier that may be the beginning of a change: how much it was above.
@@ -229,10 +229,10 @@ impl Track {
             .collect();
         latest.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
         let (shift, h) = latest[(latest.len() - 1) / 2];
-        // A small task among large ones has too little of D to tell of it.
+        // A small task among large ones has too little of D to show it.
         let of_d = !by_probes && h[1] >= SMALL_SHARE * self.largest;
-        // Let go of what may have changed, then believe what was measured. If tasks alone say so, both may have: a
-        // later probe sorts it out, by the covariance.
+        // Forget the state that may have changed, then use the measurement. If tasks alone show the change, both may
+        // have: a later probe sorts it out, by the covariance.
         let mut p = self.p;
         if by_probes || !e.vouched {
             p[0][0] = (p[0][0] + (shift / if by_probes { 1.0 } else { h[0] }).powi(2)).min(VAR_MAX);
@@ -246,7 +246,7 @@ impl Track {
         self.excess.mean = (self.excess.mean - taken.0).max(0.0);
         self.outliers.mean = (self.outliers.mean - taken.1).clamp(0.0, 1.0);
         if let Some(last) = self.changed.take_if(|last| last.upwards != upwards && self.measured - last.at <= FLICKER) {
-            // There and back: outliers after all, and noise if probes said so too.
+            // There and back: outliers after all, and noise if probes show it too.
             self.excess.mean += last.taken.0;
             self.outliers.mean = (self.outliers.mean + last.taken.1).min(1.0);
             if last.by_probes {

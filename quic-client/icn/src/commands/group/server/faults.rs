@@ -89,7 +89,7 @@ impl World {
         World { servers, client, ahead: Duration::ZERO, idle: 0 }
     }
 
-    /// All have their turn: what the client says, and who was asked, by the server's number.
+    /// All in turn: answers at the client, and the requested server, by the server's number.
     fn turn(&mut self) -> (Vec<ClientEvent>, Vec<(usize, MemberId)>) {
         let mut asked = Vec::new();
         let mut busy = false;

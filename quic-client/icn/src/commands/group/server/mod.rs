@@ -41,7 +41,7 @@ pub enum ServerEvent {
 /// Reason of a member's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
-    /// The member said so, or did what ends a connection.
+    /// The member left, or did something that ends a connection.
     Said,
     /// Nothing was heard for too long: it may have moved, and be here on another connection.
     Silent,
@@ -277,8 +277,8 @@ impl Server {
         Ok(())
     }
 
-    /// Reads what arrived, sends what waits, and says what happened. Looks only at connections to which something happened,
-    /// or whose timer is due.
+    /// Reads what arrived, sends what waits, and returns the events. Serves only connections to which something
+    /// happened, or whose timer is due.
     ///
     /// # Errors
     /// There are no random numbers.
@@ -360,7 +360,7 @@ impl Server {
         events.extend(asked.map(|(stream, _)| ServerEvent::Left((id, *stream), how)));
     }
 
-    /// Tells a member something; it is sent at the next turn.
+    /// Sends a member an answer, in the next iteration.
     ///
     /// # Errors
     /// It has no form in JSON.

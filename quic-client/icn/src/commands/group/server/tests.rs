@@ -185,7 +185,7 @@ fn what_was_early_before_a_retry_is_not_early_again() {
     assert!(peer.server.counts.retries > before && peer.server.connections[&asked.0].first.len() == 2);
     peer.until("its handshake is done", |p, _| p.server.connections[&asked.0].up.then_some(()));
     assert_eq!((peer.server.counts.early_data, peer.server.counts.resumed), (1, 1));
-    // A copy of what it sent at first, when nobody is asked to come again.
+    // A copy of what it sent at first, without Retry.
     peer.server.admission.counts.validated();
     let (later, replays) = (Instant::now() + Duration::from_secs(10), peer.server.counts.replays);
     for mut bytes in flight {
@@ -206,7 +206,7 @@ fn a_turn_looks_only_at_those_to_which_something_happened() {
     let before = peer.server.served;
     peer.server.turn(Instant::now()).unwrap();
     assert_eq!((peer.server.connections(), peer.server.served), (10, before));
-    // A first packet comes, and is answered; a member is told something.
+    // A first packet comes, and is answered; a member gets an answer.
     peer.send();
     (0..100).for_each(|_| peer.server.receive(Instant::now()).unwrap());
     peer.server.turn(Instant::now()).unwrap();

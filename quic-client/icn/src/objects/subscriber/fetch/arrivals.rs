@@ -87,7 +87,7 @@ impl Fetch {
             self.window.found();
         }
         if !asked.unclear {
-            // Karn: what was asked twice does not tell that the time is long enough.
+            // Karn: a segment asked for twice does not show that the time is long enough.
             self.silences = 0;
         }
         // Content was mostly asked for by another a moment before. A symbol was not: next to content's its time would
@@ -96,7 +96,7 @@ impl Fetch {
         if let Some(time) = time {
             self.response.sample(time);
         }
-        // An Interest for what a live stream does not have yet waits for it, and tells nothing of queues.
+        // An Interest for what a live stream does not have yet waits for it, and is no evidence of queues.
         let time = time.filter(|_| self.layout.is_some());
         self.window.answered(Answered { ask, next: self.asks.next(), time, marked, full }, now);
     }
@@ -112,7 +112,7 @@ impl Fetch {
         }
     }
 
-    /// Opens and checks a packet, and takes its content in. Whether it is right, as far as can be said.
+    /// Opens and checks a packet, and takes its content in. Whether it is right, as far as is known.
     pub(super) fn open(
         &mut self,
         item: Item,
@@ -121,7 +121,7 @@ impl Fetch {
         now: Instant,
         store: &mut impl Store,
     ) -> bool {
-        // A live stream's segments are sealed once, by the key that was in force.
+        // A live stream's segments are sealed once, by the key of that time.
         let block = if item.level == 0 { item.segment } else { item.segment.saturating_mul(CHILDREN as u32) };
         let in_force = self.layout.is_some() || self.keys.for_segment(block).is_some_and(|k| k.epoch == header.epoch);
         let content = if in_force { self.keys.open(item.level, header, payload) } else { None };
@@ -331,7 +331,7 @@ impl Fetch {
                 }
                 let count = self.gone.entry(item).or_insert(0);
                 *count = count.saturating_add(1);
-                // Behind a block that was gone there may be more: the time is not waited for once more.
+                // Behind a lost block there may be more: the time is not waited for once more.
                 let since = *self.gone_since.get_or_insert(now);
                 if *count >= GONE && now.saturating_duration_since(since) >= GONE_FOR {
                     self.counts.skipped += CHILDREN as u64;

@@ -42,7 +42,8 @@ const REFUSALS: u32 = 8;
 const REFUSED_FOR: Duration = Duration::from_secs(3);
 /// So many segments may be out when another's Interest is joined.
 const MOST_JOINED: usize = 2048;
-/// So many Nacks for a segment of a live stream, over this time, are believed that it is gone, if nothing of its block came.
+/// So many Nacks for a segment of a live stream, over this time, are believed that it is lost, if nothing of its block
+/// came.
 const GONE: u8 = 3;
 const GONE_FOR: Duration = Duration::from_secs(1);
 

@@ -21,7 +21,7 @@ pub trait Store {
 pub struct Settings {
     /// Unanswered segments are asked for again after so many smoothed response times.
     pub beta: f64,
-    /// A gap tells of a loss too.
+    /// A gap shows a loss too.
     pub gaps: bool,
     /// Segments are given on in order.
     pub ordered: bool,
@@ -29,7 +29,7 @@ pub struct Settings {
     pub repair: bool,
     /// Without anything right for so long it ends.
     pub give_up: Duration,
-    /// A round trip to the publisher: before there are answers enough, a gap tells of no loss sooner.
+    /// A round trip to the publisher: before there are answers enough, a gap shows no loss sooner.
     pub round_trip: Duration,
     /// Of the random numbers that part those who hear each other: another one at each subscriber.
     pub seed: u64,
@@ -42,7 +42,7 @@ pub enum Outcome {
     Complete,
     /// Nothing came for too long.
     Silent,
-    /// The network or the publisher said again and again that there is no such thing: the Nack's code.
+    /// The network or the publisher answered again and again that there is no such thing: the Nack's code.
     Refused(u8),
     /// Received content can't be kept.
     Store(String),
@@ -87,7 +87,7 @@ pub struct Counts {
     pub nacks: u64,
     /// Times it went on where another asks.
     pub followed: u64,
-    /// Segments of a live stream that were gone.
+    /// Segments of a live stream that were lost.
     pub skipped: u64,
     /// Segments of an earlier run that passed their check again.
     pub resumed: u64,

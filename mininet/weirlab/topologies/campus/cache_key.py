@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for keeping finished runs of `campus`: dependencies, files, costs."""
+
+from __future__ import annotations
+
+from weirlab.scenario.policies import parts_of_runs
+from weirlab.store.cache import Kept
+from weirlab.topologies.cache_key import (
+    EBPF,
+    FLOOR_BYTES,
+    FLOOR_S,
+    LAB,
+    LEARNED_CC,
+    NAMES,
+    P4,
+    PACED,
+    POLICIES,
+    QUIC,
+    TRAFFIC,
+    TUNER,
+    Keeping,
+    Patterns,
+    Spec,
+)
+
+LAB_PARTS = ("arrivals", "bridges", "files", "net", "p4switch", "programs", "rates", "shaping")
+OWN_PARTS = ("commands", "counting", "deploy", "drive", "network", "sites", "topology")
+SOURCES: dict[str, Patterns] = {
+    "lab": LAB,
+    "driver": (
+        *(f"mininet/weirlab/lab/{name}.py" for name in LAB_PARTS),
+        *(f"mininet/weirlab/topologies/campus/{name}.py" for name in OWN_PARTS),
+        "mininet/weirlab/run/runner.py",
+    ),
+    "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
+    "quic": QUIC,  # of weir-icn, too
+    "icn": NAMES,
+    "learned": LEARNED_CC,
+    "policies": POLICIES,
+    "ebpf": EBPF,
+    "tuner": TUNER,
+    "traffic": TRAFFIC,
+    "paced": PACED,
+}
+LINE_BYTES = 250
+LINES_PER_S = 1000
+SECONDS_PER_VIRTUAL_S = 4.0
+SWITCHES_S = 10.0
+TUNER_S = 5.0
+
+
+class CampusKeeping(Keeping):
+    """The programs' reports hold more than the samples do."""
+
+    figures = (
+        "mininet/weirlab/metrics/*.py",
+        *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs")),
+        *(
+            f"mininet/weirlab/topologies/campus/{name}.py"
+            for name in ("commands", "deploy", "metrics", "samples", "sites")
+        ),
+    )
+    kept = Kept(
+        whole=("decisions.jsonl",),
+        notes=(*Keeping.kept.notes, "switch-*.toml", "fleet.toml", "attached-*.json", "get-*.json*", "request-*.json"),
+    )
+
+    def sources(self, spec: Spec) -> dict[str, Patterns]:
+        has = spec["has"]
+        law = has["aqm"] == "law"
+        wanted = {
+            "ebpf": law,
+            "tuner": law and has["tune"],
+            "icn": has["names"],
+            **parts_of_runs([{"cc": has["upload_cc"]}, spec["server"]]),
+        }
+        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)}
+
+    def room_bytes(self, spec: Spec) -> int:
+        receivers = spec["receivers"]["count"] + 1
+        stream = spec["stream"]["rate_mbit_s"] * 1e6 / 8 * spec["duration_s"]
+        files = receivers * (spec["file"]["bytes"] + stream) if spec["has"]["names"] else 0
+        return FLOOR_BYTES + int(files + spec["duration_s"] * LINES_PER_S * LINE_BYTES)
+
+    def expected_s(self, spec: Spec) -> float:
+        law = spec["has"]["aqm"] == "law"
+        return FLOOR_S + SWITCHES_S + (TUNER_S if law else 0) + spec["duration_s"] * SECONDS_PER_VIRTUAL_S
+
+    def like(self, spec: Spec) -> tuple:
+        return (spec["has"]["aqm"], spec["has"]["names"], spec["has"]["traffic"])
+
+
+KEEPING = CampusKeeping()
