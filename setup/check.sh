@@ -25,4 +25,4 @@ done
 step "pytest, without what needs root or a lab, or draws pictures"
 # Four at once on two cores, since some wait for devices that do not answer; properties with fewer examples than in test.
 exec pytest -p no:cacheprovider -q -n 4 --hypothesis-profile quick --tier default \
-  -m "not lab and not pictures" --deselect tests/structure/test_tiers.py controller mininet quic-client tests/structure tests/docs
+  -m "not lab and not pictures" --deselect tests/structure/test_tiers.py controller mininet quic-client icn train tests/structure tests/docs

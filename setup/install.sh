@@ -57,7 +57,7 @@ sources() {
     -name __pycache__ ')' -prune -o)
   cd "$root"
   case $1 in
-    rust) find quic-client "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
+    rust) find quic-client icn "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
     p4)
       find p4/switch "${leave_out[@]}" -type f ! -name '*.md' -print0
       printf '%s\0' controller/weir/p4runtime/descriptors.py setup/requirements.txt ;;

@@ -8,6 +8,7 @@
 build_version() {
   local release commit changes="" in_git=(git -c safe.directory="$root" -C "$root")
   local sources=("$@" ':(exclude,glob)**/*.md' ':(exclude,glob)**/tests/**')
+  [ "$1" != quic-client ] || sources+=(icn) # a crate of that workspace
   release=$(sed -nE 's/^## ([0-9]+\.[0-9]+\.[0-9]+) - [0-9-]+$/\1/p' "$root/CHANGELOG.md" | head -n 1)
   if [ "$("${in_git[@]}" rev-parse --show-toplevel 2>/dev/null)" = "$root" ]; then
     commit=$("${in_git[@]}" log -1 --format=%h --abbrev=12 -- "${sources[@]}")

@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")  # of Markdown: [text](LINK#anchor), ![text](LINK)
 SITE_FILES = ("docs/site/favicon.svg", "docs/site/iframe-worker.js", "docs/site/wide.css")
-FOLDERS = ("law", "xdp", "p4", "controller", "mininet", "quic-client", "train", "tests", "setup")
+FOLDERS = ("law", "xdp", "p4", "controller", "mininet", "quic-client", "icn", "train", "tests", "setup")
 NOTEBOOK = "docs/notebook/"
 """Dated pages that are not maintained: no menu names them, and their links may have lost their targets."""
 

@@ -20,6 +20,7 @@ SOURCES = (
     "mininet/tools",
     "xdp",
     "quic-client",
+    "icn",
     "p4/switch",
     "controller/weir",
     "controller/profiles",

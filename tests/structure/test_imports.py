@@ -161,7 +161,7 @@ def test_no_file_and_no_function_is_too_long(package):
 def test_each_test_file_has_a_name_of_its_own():
     """pytest imports two of one name as one module, and says so only in a run of both."""
     places: dict[str, list[Path]] = {}
-    for folder in ("controller", "mininet", "p4", "quic-client", "train", "tests", "xdp"):
+    for folder in ("controller", "mininet", "p4", "quic-client", "icn", "train", "tests", "xdp"):
         for path in sorted((ROOT / folder).rglob("test_*.py")):
             places.setdefault(path.name, []).append(path)
     assert len(places) > 100

@@ -14,7 +14,7 @@ LONGER: dict[str, int] = {}
 
 def sources() -> list[Path]:
     """Sources of all crates but their tests and what builds leave behind."""
-    found = (path for folder in ("p4/switch", "quic-client") for path in sorted((ROOT / folder).rglob("*.rs")))
+    found = (path for folder in ("p4/switch", "quic-client", "icn") for path in sorted((ROOT / folder).rglob("*.rs")))
     return [path for path in found if not {"tests", "target"} & set(path.relative_to(ROOT).parts)]
 
 

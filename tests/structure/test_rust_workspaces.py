@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All Rust workspaces of the repository have one edition, one compiler version, one table of lints and one format."""
 
+import posixpath
 import re
 import subprocess
 import tomllib
@@ -35,7 +36,9 @@ CRATES = [folder for folder, manifest in MANIFESTS.items() if "package" in manif
 
 
 def workspace_of(crate: str) -> str:
-    """The folder of the workspace that a crate is in: its own or the nearest above."""
+    """Folder of a crate's workspace: the one that it names, its own, or the nearest above."""
+    if named := MANIFESTS[crate]["package"].get("workspace"):
+        return posixpath.normpath(f"{crate}/{named}")
     above = [crate, *map(str, Path(crate).parents)]
     return next(folder for folder in above if folder in WORKSPACES)
 
@@ -52,7 +55,7 @@ def test_there_are_workspaces_to_compare():
     assert {"quic-client", "quic-client/bench", "quic-client/fuzz", "p4/switch", "p4/switch/fuzz"} <= set(WORKSPACES)
     for folder in WORKSPACES:
         for member in MANIFESTS[folder]["workspace"].get("members", []):
-            assert f"{folder}/{member}" in CRATES
+            assert posixpath.normpath(f"{folder}/{member}") in CRATES
 
 
 @pytest.mark.parametrize("folder", WORKSPACES)

@@ -17,6 +17,7 @@ PLACES = (
     "xdp",
     "p4",
     "quic-client",
+    "icn",
     "train",
 )
 FIXED = re.compile(r"/tmp/[A-Za-z0-9_]")

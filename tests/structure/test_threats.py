@@ -39,7 +39,7 @@ def cargo_binaries() -> set[str]:
 
 
 def icn_commands() -> set[str]:
-    source = (REPO / "quic-client" / "icn" / "src" / "commands" / "mod.rs").read_text(encoding="utf-8")
+    source = (REPO / "icn" / "src" / "commands" / "mod.rs").read_text(encoding="utf-8")
     variants = source.partition("enum Command {")[2].partition("}")[0]
     return {f"weir-icn {name.lower()}" for name in re.findall(r"^\s+([A-Z]\w+)\(", variants, re.MULTILINE)}
 

@@ -251,7 +251,7 @@ EBPF = {"paper", "tuned", "auto"}
         ("quic-client/core/src/connection/mod.rs", set(), {"*"}),
         ("quic-client/core/tests/it/windows.rs", set(), set()),
         ("quic-client/fuzz/Cargo.toml", set(), set()),
-        ("quic-client/icn/src/lib.rs", set(), set()),
+        ("icn/src/lib.rs", set(), set()),
         ("mininet/weirlab/topologies/dumbbell/metrics.py", set(), set()),
         ("mininet/weirlab/scenario/load.py", set(), set()),
         ("controller/README.md", set(), set()),

@@ -75,7 +75,7 @@ def specs():
         ("controller/weir/names/text.py", EDGE | CAMPUS),
         ("controller/weir/tuner/core.py", {"all"}),
         ("xdp/src/weir_tc.bpf.c", {"all"}),
-        ("quic-client/icn/src/new.rs", {"names", "unicast-names", "all"}),
+        ("icn/src/new.rs", {"names", "unicast-names", "all"}),
         ("quic-client/core/src/new.rs", EDGE | ACCESS | DUMBBELL | CAMPUS),
         ("quic-client/core/weights/new.weights", {"all"}),
         ("quic-client/core/src/congestion/pbq/new.rs", {"all"}),

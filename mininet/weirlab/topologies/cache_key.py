@@ -55,7 +55,7 @@ P4: Patterns = (
     *(f"controller/weir/{folder}/*.py" for folder in ("commands", "options", "p4runtime", "programs", "switch")),
 )
 
-NAMES: Patterns = ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs")
+NAMES: Patterns = ("icn/Cargo.toml", "icn/src/**/*.rs")
 TRAFFIC: Patterns = ("mininet/tools/weir-traffic.c", "mininet/tools/program.[ch]")
 PACED: Patterns = ("mininet/tools/weir-paced.c", "mininet/tools/program.[ch]")
 EBPF: Patterns = (

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # One download with weir-client from weir-server over UDP, over names, and over names with --reliable, across one shaped
 # link. To be run in the lab, from the repository's root:
-#   ./run lab -- env RATE=100 DELAY=10 LOSS=0 SIZE=16MB LIMIT=400 bash "$PWD/quic-client/icn/bench/lab.sh"
+#   ./run lab -- env RATE=100 DELAY=10 LOSS=0 SIZE=16MB LIMIT=400 bash "$PWD/icn/bench/lab.sh"
 # RATE in Mbit/s, DELAY one way in ms, LOSS in %, LIMIT of the queue in packets.
 set -euo pipefail
-bin=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)/build/bin
+bin=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/bin
 cd /tmp
 mkdir -p /run/netns
 for x in a b; do ip netns add $x; done

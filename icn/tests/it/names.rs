@@ -6,7 +6,7 @@ use std::path::Path;
 use weir_icn::names::Name;
 
 fn vectors() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/icn/names.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/icn/names.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
