@@ -64,7 +64,7 @@ def refusing() -> Iterator[str]:
         ["status", "--p4"],
         ["p4", "show", "--p4"],
         ["p4", "digests", "--p4"],
-        ["switch", "show", "--address"],
+        ["p4", "show", "--address"],
     ],
     ids=" ".join,
 )
