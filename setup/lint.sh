@@ -20,6 +20,8 @@ step "language rules"
 python "$root/setup/prose.py"
 step "mypy"
 mypy --no-error-summary -p weir -p weirlab -p weirtrain
+step "import-linter"
+contracts=$(PYTHONPATH=controller:mininet:train lint-imports --no-cache --no-logo) || { echo "$contracts" >&2; exit 1; }
 for workspace in $RUST_WORKSPACES; do
   manifest=${workspace%:*}/Cargo.toml
   step "rustfmt, clippy: ${workspace%:*}"
