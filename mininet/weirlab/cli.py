@@ -329,6 +329,9 @@ def main(argv: list[str] | None = None) -> int:
             os.environ[LAB_KERNEL_SOURCE] = str(args.lab_kernel_source.resolve())
         if args.command == "lab":
             words = args.words[1:] if args.words[:1] == ["--"] else args.words
+            if not words:
+                print("./run lab: no command given; write one after --", file=sys.stderr)
+                return 2
             return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)
         if args.command == "bench":
             return main_bench(args, own)
