@@ -76,7 +76,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     module = COMMANDS.get(words[0]) if words else None
     if module is None:
-        said = f"no command {words[0]!r}" if words else "which command?"
+        said = f"no command {words[0]!r}" if words else "no command"
         print(f"{usage()}\nweir: error: {said}: must be one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     try:

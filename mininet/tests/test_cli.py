@@ -35,6 +35,12 @@ def test_options_behind_one_benchmark_are_its_own(monkeypatch, capsys):
         assert "unrecognized arguments: --cost-only" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["lab"], ["lab", "--"], ["lab", "--kernel", "host"]], ids=" ".join)
+def test_a_lab_without_a_command_is_a_wrong_call(words, capsys):
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def demo(*words):
     args = cli.parser().parse_args(["demo", *words])
     return [(scenario.name, runs) for scenario, runs in demo_runs(args.parts or (), args.only, args.seeds)]

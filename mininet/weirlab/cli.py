@@ -49,9 +49,9 @@ def lab_kernel(text: str) -> str:
 
 def lab_kernel_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--lab-kernel", type=lab_kernel, metavar="VERSION",
-                         help="version of Linux in the exact lab, as 7.3 (default 6.12). One that is not there yet is "
-                         "fetched from where this machine has its Debian packages and built, once, in five to ten "
-                         "minutes; one that is not to be had there is refused with those that are")  # fmt: skip
+                         help="version of Linux in the exact lab, such as 7.3 (default 6.12). A missing version is "
+                         "fetched from this machine's source of Debian packages and built once, in five to ten "
+                         "minutes; the error for an unavailable one lists the others")  # fmt: skip
     lab_kernel_source_option(command)
 
 
@@ -102,12 +102,18 @@ def parser() -> argparse.ArgumentParser:
             f"--{name}", action="append_const", dest="parts", const=name, help=part.about.replace("%", "%%")
         )
     demo.add_argument("--first", action="store_true",
-                      help="only a first look that needs no kernel of our own and no Rust: the law in eBPF beside "
-                      "drop-tail and fq_codel in Debian's User-Mode Linux, in real time, as a table and a picture; in "
-                      "half a minute. It goes with --results alone")  # fmt: skip
+                      help="the law in eBPF beside drop-tail and fq_codel in Debian's User-Mode Linux, in real time, "
+                      "as a table and a picture, in half a minute; needs no lab kernel and no Rust, and takes no other "
+                      "option than --results")  # fmt: skip
     experiment_options(demo, f"seeds 1 to N (default: {TOGETHER.seeds} of all at once, 1 or 3 of a system alone)")
     lab_kernel_source_option(demo)
-    experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
+    experiment = commands.add_parser(
+        "experiment",
+        help="run a scenario",
+        description="Runs each variant of a scenario with each seed, and prints a table. Finished runs are cached; the "
+        "same command resumes.",
+        epilog=f"scenarios: {scenario_names()}",
+    )
     experiment.add_argument("name", help="a scenario by name, the evaluation's too, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
     experiment.add_argument("--all", action="store_true",
@@ -118,6 +124,7 @@ def parser() -> argparse.ArgumentParser:
         "together",
         help="all five systems at once: a phone with three networks moves between two edge sites, among neighbours; "
         "then each system is taken out in turn (the scenario `together`)",
+        description="Runs the variants of the scenario `together`: all systems, none, today, without one, each alone.",
     )
     experiment_options(whole, "seeds 1 to N instead of the scenario's")
     lab_kernel_source_option(whole)
@@ -130,7 +137,12 @@ def parser() -> argparse.ArgumentParser:
 
     from weirlab.evaluation import command as evaluate
 
-    command = commands.add_parser("evaluate", help="a suite of scenarios and queue disciplines, and its report")
+    command = commands.add_parser(
+        "evaluate",
+        help="a suite of scenarios and queue disciplines, and its report",
+        description="Runs a suite of scenarios and variants, and writes its report. Finished runs are cached; the same "
+        "command resumes.",
+    )
     evaluate.add_options(command, positive, len(os.sched_getaffinity(0)))
     lab_kernel_option(command)
 
@@ -144,8 +156,8 @@ def parser() -> argparse.ArgumentParser:
     replay.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, as results/.../runs/all/seed-1")
     replay.add_argument("--port", type=positive, default=9090, help="on 127.0.0.1 (default: 9090)")
     replay.add_argument("--out", type=Path, metavar="FILE",
-                        help="write OpenMetrics text there instead: `promtool tsdb create-blocks-from openmetrics` "
-                        "takes it into a Prometheus that there is")  # fmt: skip
+                        help="write OpenMetrics text to FILE instead, for "
+                        "`promtool tsdb create-blocks-from openmetrics`")  # fmt: skip
 
     lacks = "; ".join(f"limits of {name}: {lab.lacks}" for name, lab in LABS.items())
     lab = commands.add_parser("lab", help="run a command in a lab", epilog=lacks)
@@ -329,6 +341,9 @@ def main(argv: list[str] | None = None) -> int:
             os.environ[LAB_KERNEL_SOURCE] = str(args.lab_kernel_source.resolve())
         if args.command == "lab":
             words = args.words[1:] if args.words[:1] == ["--"] else args.words
+            if not words:
+                print("./run lab: no command given; write one after --", file=sys.stderr)
+                return 2
             return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)
         if args.command == "bench":
             return main_bench(args, own)

@@ -294,7 +294,7 @@ def test_only_one_daemon(rig, daemon):
         ),
         ("[rb]\nwhole_tree = 1\n", "xdp.toml:2: whole_tree = 1: must be true or false"),
         ('[rb]\npeer = "@here"\n', "xdp.toml:1: [rb]: --peer @here: must be DEV or DEV@NETNS"),
-        ('[rb]\nshape = "5"\n', "xdp.toml:1: [rb]: rate 5: must be a number with its unit"),
+        ('[rb]\nshape = "5"\n', "xdp.toml:1: [rb]: --shape 5: must be a number with its unit"),
         ("[rb]\ntarget = 5\n", "xdp.toml:1: [rb]: argument: target = 5: must be a time with its unit"),
         ("[rb]\n" + "kp = 1\n" * 70, "more than 64 words"),
         ("[rb]\nx = " + "1" * 600 + "\n", "xdp.toml:2: longer than a line may be"),

@@ -1125,6 +1125,8 @@ ERRORS = {
     "virtual without rate": (("attach", "rb", "--gains", TUNED, "--signal", "virtual"), 1, "virtual needs the rate"),
     "rate without unit": (("attach", "rb", "--gains", TUNED, "--rate", "10"), 2, "must be a number with its unit"),
     "rate zero": (("attach", "rb", "--gains", TUNED, "--rate", "0mbit"), 2, "must be a number with its unit"),
+    "shape without unit": (("attach", "rb", "--shape", "95"), 2, "--shape 95: "),
+    "option before the command": (("--netns", "/run/netns/nix", "status"), 2, "--netns: options follow the command"),
     "rate with poll": (
         ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--rate", "10mbit"),
         1,

@@ -139,6 +139,18 @@ def test_clean_keeps_finished_runs_of_the_evaluation(tmp_path):
     clean()  # nothing to remove
 
 
+@pytest.mark.parametrize(("word", "status"), [("--help", 0), ("-h", 0), ("nonsense", 2)])
+def test_generate_with_an_argument_writes_nothing(tmp_path, word, status):
+    copy = tmp_path / "clone"
+    copy.mkdir()
+    shutil.copy2(REPO / "run", copy)
+    shutil.copytree(REPO / "setup", copy / "setup")
+    done = call(copy, "generate", word)
+    assert done.returncode == status
+    assert done.stdout.startswith("usage: ./run generate") == (status == 0)
+    assert sorted(path.name for path in copy.iterdir()) == ["run", "setup"]
+
+
 COMMANDS = [
     ("aqm", "--help"),
     ("switch", "--help"),

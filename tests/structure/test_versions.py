@@ -39,7 +39,10 @@ def test_programs_say_the_newest_version_of_the_changelog(path, pattern):
     assert re.search(pattern, (REPO / path).read_text(), re.M)[1] == RELEASED
 
 
-@pytest.mark.parametrize("name", ["weir-xdp", "weir-sojourn", "weir-client", "weir-server", "weir-icn", "weir-switch"])
+PROGRAMS = "xdp sojourn client server icn switch stf corpus frames"
+
+
+@pytest.mark.parametrize("name", [f"weir-{name}" for name in PROGRAMS.split()])
 def test_programs_say_their_version_and_commit(name):
     """Programs built outside of git, or by cargo and make alone, have no commit."""
     program = REPO / "build" / "bin" / name

@@ -63,7 +63,7 @@ def test_each_command_teaches_by_examples_and_tells_its_exit_status(
     assert "examples:" in text or "--help with examples" in text
 
 
-@pytest.mark.parametrize(("words", "said"), [([], "which command?"), (["tun"], "no command 'tun'")])
+@pytest.mark.parametrize(("words", "said"), [([], "no command"), (["tun"], "no command 'tun'")])
 def test_a_command_that_is_none_is_a_wrong_call(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

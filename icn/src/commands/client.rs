@@ -11,7 +11,7 @@ use weir_io::address::socket_address;
 use weir_io::fault::Fault;
 use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
 
-/// Stand beside programs that open QUIC connections: take their datagrams on a UDP port, carry them by name
+/// Carries the datagrams of programs that open QUIC connections, which come to its UDP port, by name
 ///
 /// Programs connect to --listen instead of the server's address, with the server's name for TLS. Prints "listening
 /// ADDRESS:PORT" on standard output when it is ready.

@@ -25,12 +25,12 @@ pub fn name(text: &str) -> Result<Name, String> {
 /// Opens an interface.
 ///
 /// # Errors
-/// It can't be used: exit code 2 if it is no fit interface, 8 if the system refuses.
+/// It can't be used: exit code 2 for a name that no interface can have, else 8.
 pub fn face(interface: &str) -> Result<PacketSocket, Fault> {
     PacketSocket::open(interface).map_err(|e| {
         let code = match e {
-            FaceError::NotPermitted(_) | FaceError::System(..) => IO,
-            _ => USAGE,
+            FaceError::BadName(_) => USAGE,
+            _ => IO,
         };
         Fault::new(code, e.to_string())
     })

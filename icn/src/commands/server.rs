@@ -14,7 +14,7 @@ use weir_io::fault::Fault;
 use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
 use weir_io::wait::Waiter;
 
-/// Stand beside a program that waits for QUIC connections: give it the datagrams that come by name
+/// Carries the datagrams of a program that waits for QUIC connections by name
 ///
 /// Each session has a UDP port of its own towards the program, as if each were another client. Prints "serving NAME" on
 /// standard output when it is ready.

@@ -72,7 +72,8 @@ fn events_are_not_written_among_content() {
         assert!(said.contains(&both) || said.contains(&both.replace("to ", "to ./")), "{said}");
     }
     for (output, events) in [("out", "-"), ("-", "out"), (".", "events")] {
-        let (_, said) = got(output, events, dir.path());
+        let (code, said) = got(output, events, dir.path());
+        assert_eq!(code, Some(8), "{said}");
         assert!(said.contains("there is no such interface"), "{said}");
     }
 }

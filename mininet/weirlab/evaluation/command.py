@@ -56,7 +56,8 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--suite", metavar="NAME", default="matrix",
                          help="what to run: matrix (the default; each discipline once in each scenario), envelope "
                          "(each discipline at many settings, as curves), cc (congestion controls), parts (pbq without "
-                         "one part each), or a path to a suite's TOML file")  # fmt: skip
+                         "one part each), ideas (each idea of Cao et al. alone), or a path to "
+                         "a suite's TOML file")  # fmt: skip
     command.add_argument("--variants", nargs="+", metavar="NAME",
                          help="cc: these congestion controls in place of the suite's ('all': those, too): names of "
                          "the suite, of weir-server, tcp-NAME for the kernel, NAME=FILE for a policy")  # fmt: skip

@@ -36,7 +36,8 @@ def read(folder: Path) -> Recorded:
         topology = topology_of(spec["topology"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         right = "give the folder of one run, as results/.../runs/all/seed-1"
-        raise ReplayError(f"{folder / 'spec.json'}: {error}; {right}") from None
+        fault = error.strerror if isinstance(error, OSError) else error
+        raise ReplayError(f"{folder / 'spec.json'}: {fault}; {right}") from None
     samples = next((path for name in ("samples.jsonl.gz", "samples.jsonl") if (path := folder / name).is_file()), None)
     if samples is None:
         raise ReplayError(f"{folder}: no samples.jsonl.gz in it; the run has not ended well")

@@ -46,6 +46,8 @@ def read_scenarios(name: str) -> list[Scenario]:
     for path in places:
         if found := _cell(path.stem, path.parent.glob("*.toml")):
             return [found]
+    if given.suffix == ".toml":
+        raise ScenarioError([f"{name}: no such file, and no cell of a file beside it"])
     raise ScenarioError([f"no scenario {name}; give a path ending in .toml or one of: {scenario_names()}"])
 
 

@@ -23,7 +23,7 @@ static const char usage[] =
 	"  --lost-after-ms  a packet inside for so long counts as lost; 3000\n"
 	"  --one-in         for the hops named after it: time one packet in N, the same ones at every hop; 1\n"
 	"  --version        print the version and end\n"
-	"Prints \"ready\" when attached; ends on SIGINT and SIGTERM.\n";
+	"Prints \"ready\" when attached; ends on SIGINT, SIGTERM and SIGHUP.\n";
 
 static int parse_ms(const char *option, const char *text, __u64 least, __u64 *ns)
 {

@@ -111,6 +111,10 @@ static const struct command *find_command(const char *name)
 	char names[128] = "";
 	size_t length = 0;
 
+	if (name && *name == '-') {
+		weir_error("%s: options follow the command: weir-xdp COMMAND ... %s", name, name);
+		return NULL;
+	}
 	for (size_t i = 0; i < COMMANDS; i++) {
 		if (name && !strcmp(name, commands[i].name))
 			return &commands[i];

@@ -37,12 +37,12 @@ static int read_peer(struct request *r, char *value)
 
 static int read_rate(struct request *r, char *value)
 {
-	return parse_rate(value, &r->rate_bit_s);
+	return parse_rate("--rate", value, &r->rate_bit_s);
 }
 
 static int read_shape(struct request *r, char *value)
 {
-	return parse_rate(value, &r->shape_bit_s);
+	return parse_rate("--shape", value, &r->shape_bit_s);
 }
 
 int read_class(struct request *r, char *value)

@@ -13,11 +13,11 @@
 #define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
 #define RATE_MAX_BIT_S 1e12
 
-int parse_rate(const char *text, double *bit_s)
+int parse_rate(const char *what, const char *text, double *bit_s)
 {
 	if (!weir_rate(text, bit_s) || *bit_s < RATE_MIN_BIT_S || *bit_s > RATE_MAX_BIT_S)
-		return weir_error("rate %s: must be a number with its unit, 8kbit .. 1000gbit (bit, kbit, mbit, gbit)",
-				  text);
+		return weir_error("%s %s: must be a number with its unit, 8kbit .. 1000gbit (bit, kbit, mbit, gbit)",
+				  what, text);
 	return 0;
 }
 
@@ -86,7 +86,7 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 		if (!row || !row->needs_rate)
 			return weir_error("rate: only a virtual queue has one; this one's signal is %s",
 					  weir_signal_name(config->signal));
-		return parse_rate(value, rate_bit_s);
+		return parse_rate("rate", value, rate_bit_s);
 	}
 	if (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes")) {
 		bool packets = !strcmp(key, "limit_packets");

@@ -8,7 +8,7 @@
 #include "weir-xdp/request.h"
 
 /* A number with its unit: 8kbit .. 1000gbit. */
-int parse_rate(const char *text, double *bit_s);
+int parse_rate(const char *what, const char *text, double *bit_s);
 /* what: the name in the message. */
 int parse_whole(const char *what, const char *text, double least, double most, double *value);
 /* In packets if `what` says so, else in bytes. */

@@ -22,7 +22,7 @@ use weir_io::random;
 use weir_io::tls;
 use weir_io::wait::{Signals, Waiter};
 
-/// Hands on a publisher's manifests and keys to subscribers near it.
+/// Hands on a publisher's manifests and keys to subscribers near it
 ///
 ///   weir-icn edge --of 192.0.2.1:4434 --ca weir-server-ca.pem --listen 198.51.100.1:4434 --ticket-keys tickets
 ///

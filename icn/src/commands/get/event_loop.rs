@@ -4,7 +4,7 @@
 use super::Options;
 use super::known_publishers::{Accepted, KnownPublishers};
 use super::output::{Output, beside_it};
-use super::report::{Fetched, Reporter};
+use super::report::{COMPLETE, Fetched, Reporter};
 use crate::commands::group::{Client, ClientEvent};
 use crate::commands::options::{complain, face, receive, resolve, shown, trust, unix_s};
 use crate::face::{Face, PacketSocket};
@@ -408,7 +408,7 @@ impl Loop<'_> {
                 },
             }
         }
-        let outcome = fault.as_ref().map_or_else(|| "complete".to_owned(), |f| f.text.clone());
+        let outcome = fault.as_ref().map_or_else(|| COMPLETE.to_owned(), |f| f.text.clone());
         let fetched_bytes = segments as f64 * 1440.0;
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 };
         let fetched = Fetched {

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_io::fault::Fault;
 
-/// Fetches objects by name.
+/// Fetches objects by name
 ///
 ///   weir-icn get /weir/files/a.mp4 --from 192.0.2.1:4434 --ca weir-server-ca.pem --interface eth1 --output a.mp4
 ///

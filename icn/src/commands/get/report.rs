@@ -35,6 +35,26 @@ pub struct Fetched {
     pub counts: Counts,
 }
 
+/// Outcome of a whole object.
+pub const COMPLETE: &str = "complete";
+
+impl Fetched {
+    /// The result for people. Standard error has the reason of a failure.
+    fn line(&self) -> String {
+        let outcome = if self.outcome == COMPLETE { COMPLETE } else { "failed" };
+        let size = self.bytes.map_or_else(String::new, |b| format!("{:.2} MB, ", b as f64 * 1e-6));
+        format!(
+            "{}: {outcome}, {size}{:.2} s, {:.2} Mbit/s, asked again {:.2} %, wrong {}, marked {}\n",
+            self.name,
+            self.seconds,
+            self.goodput_mbit_s,
+            self.retransmissions_percent,
+            self.counts.wrong,
+            self.counts.marked
+        )
+    }
+}
+
 /// Writes events and progress. Where events can't be written, fetching goes on.
 pub struct Reporter {
     events: Option<LineLog>,
@@ -163,17 +183,7 @@ impl Reporter {
             text = to_json(&found)? + "\n";
         } else if !options.quiet {
             for f in fetched {
-                let size = f.bytes.map_or_else(String::new, |b| format!("{:.2} MB, ", b as f64 * 1e-6));
-                text += &format!(
-                    "{}: {}, {size}{:.2} s, {:.2} Mbit/s, asked again {:.2} %, wrong {}, marked {}\n",
-                    f.name,
-                    f.outcome,
-                    f.seconds,
-                    f.goodput_mbit_s,
-                    f.retransmissions_percent,
-                    f.counts.wrong,
-                    f.counts.marked
-                );
+                text += &f.line();
             }
         }
         let written = match to_error {
@@ -188,6 +198,23 @@ impl Reporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_is_told_once() {
+        let fetched = |outcome: &str| Fetched {
+            name: "/a".to_owned(),
+            outcome: outcome.to_owned(),
+            bytes: None,
+            seconds: 1.0,
+            goodput_mbit_s: 0.0,
+            segments: 0,
+            response_time_us: None,
+            retransmissions_percent: 0.0,
+            counts: Counts::default(),
+        };
+        assert!(fetched(COMPLETE).line().starts_with("/a: complete, "));
+        assert!(fetched("/a: gone").line().starts_with("/a: failed, 1.00 s, "));
+    }
 
     #[test]
     fn a_stall_is_told_when_it_is_over() {

@@ -19,7 +19,7 @@ use weir_io::cert;
 use weir_io::fault::{Fault, IO};
 use weir_io::files;
 
-/// Offers the files of a folder, or a live stream, under names. One packet serves all who want it at the same time.
+/// Offers the files of a folder, or a live stream, under names: one packet for all who want it at once
 ///
 ///   weir-icn publish films --name /weir/files --interface eth1 --listen 192.0.2.1:4434
 ///

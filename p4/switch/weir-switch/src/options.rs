@@ -18,8 +18,8 @@ Examples:
   Check that a program compiles, and write the P4Info that controllers need:
       weir-switch --check --p4 pid_delay.p4 --p4info-out pid_delay.p4info.txtpb
 
-Once the ports are attached and the server listens, one line that begins with `ready` is written to standard output.
-Everything else is written to standard error. SIGINT and SIGTERM end the switch, SIGUSR1 writes the file of
+Once the ports are attached and the server listens, one line that begins with `ready` is written to standard output. \
+Everything else is written to standard error. SIGINT and SIGTERM end the switch, SIGUSR1 writes the file of \
 --stats-json, SIGHUP reads the file of --queues again.";
 
 /// Levels of the log.

@@ -126,8 +126,10 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 		weir_say_rate(rate, sizeof(rate), (double)m->shape.rate_bit_s);
 		printf("  shaped to %s by htb %x: of weir-xdp\n", rate, m->shape.handle >> 16);
 	}
-	if (signal->needs_rate)
-		printf("  drains at %llu bit/s\n", s->config.rate_bit_s);
+	if (signal->needs_rate) {
+		weir_say_rate(rate, sizeof(rate), (double)s->config.rate_bit_s);
+		printf("  drains at %s\n", rate);
+	}
 	if (s->config.target_asked_us)
 		printf("  target raised from %u to %u us: two packets take so long at this rate\n",
 		       s->config.target_asked_us, s->config.law.target_us);

@@ -2,6 +2,8 @@
 //! Compiles the v1model programs of other people, and sets the verdict beside p4c's where p4c is at hand.
 #[path = "common/progress.rs"]
 mod progress;
+#[path = "common/version.rs"]
+mod version;
 use progress::progress;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use version::VERSION;
 use weir_p4::syntax::lexer::{TokenKind, lex};
 use weir_p4::syntax::options::{HELP, Options};
 
@@ -25,6 +28,8 @@ path has no such program or can't be read; the others are compiled all the same.
   ONLY here  p4c refuses it; with its first message
 
 The totals are by folder, and by message with names and numbers left out, most frequent first.
+
+  --version         prints the version
 ";
 
 /// Longer than this and a compiler has no verdict.
@@ -50,6 +55,10 @@ fn work() -> Result<ExitCode, String> {
         match a.as_str() {
             "-h" | "--help" => {
                 println!("{USAGE}\n{HELP}");
+                return Ok(ExitCode::SUCCESS);
+            }
+            "-V" | "--version" => {
+                println!("weir-corpus {VERSION}");
                 return Ok(ExitCode::SUCCESS);
             }
             _ if a.starts_with('-') => return Err(format!("unknown option {a}; see weir-corpus --help")),

@@ -3,11 +3,14 @@
 //! and unsupported.
 #[path = "common/progress.rs"]
 mod progress;
+#[path = "common/version.rs"]
+mod version;
 use progress::progress;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use version::VERSION;
 use weir_p4::stf::{Outcome, run};
 use weir_p4::syntax::options::Options;
 
@@ -22,6 +25,7 @@ in the packets of the script and compares what comes out. Exits with 0 when noth
   -D NAME[=VALUE], -U NAME
              defines a macro, as 1 or as the value; takes a definition back
   -q         print only what did not pass, and the totals
+  --version  print the version
 
 Each pair passed, FAILED (what was different, or why the program is wrong) or is unsupported (which construct of the
 program or command of the script is not there).
@@ -79,6 +83,10 @@ fn work() -> Result<bool, String> {
             }
             "-h" | "--help" => {
                 println!("{USAGE}");
+                return Ok(true);
+            }
+            "-V" | "--version" => {
+                println!("weir-stf {VERSION}");
                 return Ok(true);
             }
             _ if a.starts_with('-') => return Err(format!("unknown option {a}; see weir-stf --help")),

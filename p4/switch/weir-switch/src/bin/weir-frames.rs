@@ -8,9 +8,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_switch::system;
 
+/// Version, with the commit of the sources where the build names it.
+const VERSION: &str = match option_env!("WEIR_BUILD") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Sends frames over and over, as fast as an interface takes them, and prints how many it took.
 #[derive(Parser)]
-#[command(name = "weir-frames", version)]
+#[command(name = "weir-frames", version = VERSION)]
 struct Options {
     /// Interface to send on
     #[arg(short, long, value_name = "NAME")]
