@@ -10,6 +10,7 @@ import pytest
 from weir.dataplane.base import DataPlaneError
 from weir.dataplane.bpf import run_folder
 from weir.files import open_private, write_whole
+from weir.model import plots
 from weir.resources import PROFILES
 from weir.settings import load, save
 from weir.telemetry.jsonl import Writer
@@ -84,6 +85,15 @@ def test_a_log_among_others_files_is_a_file_of_its_own(target, tmp_path, make, m
             log.write(line)
     assert path.read_text() == "1\n2\n"
     path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_a_plot_follows_no_link(target, tmp_path, kind) -> None:
+    path = tmp_path / f"x.{kind}"
+    path.symlink_to(target)
+    plots.save(plots.plt.figure(), path)
+    assert path.stat().st_size > 0
+    assert not path.is_symlink()
 
 
 def test_a_log_in_a_folder_of_ones_own_may_be_a_link(tmp_path) -> None:
