@@ -10,8 +10,10 @@ import pytest
 from weir.dataplane.base import DataPlaneError
 from weir.dataplane.bpf import run_folder
 from weir.files import open_private, write_whole
+from weir.model import plots
 from weir.resources import PROFILES
 from weir.settings import load, save
+from weir.telemetry.jsonl import Writer
 
 
 @pytest.fixture
@@ -59,6 +61,47 @@ def test_a_lock_is_a_file_of_its_own(target, tmp_path, make) -> None:
         os.close(open_private(path))
     assert failure.value.errno in (errno.EPERM, errno.ELOOP)
     path.unlink()
+
+
+# 0o1777 as /tmp: a link there is its owner's, but any user may have made a hard link.
+@pytest.mark.parametrize(("make", "mode"), [("symlink", 0o777), ("link", 0o777), ("fifo", 0o777), ("link", 0o1777)])
+def test_a_log_among_others_files_is_a_file_of_its_own(target, tmp_path, make, mode) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(mode)
+    path = folder / "samples.jsonl"
+    if make == "symlink":
+        path.symlink_to(target)
+    elif make == "link":
+        path.hardlink_to(target)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(OSError) as failure:  # noqa: PT011
+        Writer(path).close()
+    assert failure.value.errno in (errno.EPERM, errno.ELOOP, errno.ENXIO)
+    path.unlink()
+    for line in ("1", "2"):
+        with Writer(path) as log:
+            log.write(line)
+    assert path.read_text() == "1\n2\n"
+    path.unlink()
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_a_plot_follows_no_link(target, tmp_path, kind) -> None:
+    path = tmp_path / f"x.{kind}"
+    path.symlink_to(target)
+    plots.save(plots.plt.figure(), path)
+    assert path.stat().st_size > 0
+    assert not path.is_symlink()
+
+
+def test_a_log_in_a_folder_of_ones_own_may_be_a_link(tmp_path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "log")
+    for name in ("link", "log", "link"):
+        with Writer(tmp_path / name) as log:
+            log.write(name)
+    assert (tmp_path / "log").read_text() == "link\nlog\nlink\n"
 
 
 def test_controllers_meet_in_a_folder_that_others_cannot_write_to(monkeypatch, tmp_path) -> None:

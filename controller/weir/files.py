@@ -48,3 +48,36 @@ def open_private(path: Path) -> int:
         raise PermissionError(errno.EPERM, "another user's file, or not a regular one", str(path))
     os.fchmod(descriptor, 0o600)  # an earlier version's is open to all
     return descriptor
+
+
+def open_log(path: Path) -> int:
+    """A descriptor that appends to a file that the user names; made if there is none.
+
+    In a folder where others may write it must be a regular file with one name, of this user or the folder's owner.
+    Raises OSError.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    folder = path.parent.stat()
+    if _is_ours_alone(path, folder):
+        return os.open(path, flags, 0o644)
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    found = os.fstat(descriptor)
+    owners = (os.geteuid(), folder.st_uid)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_uid not in owners:
+        os.close(descriptor)
+        raise PermissionError(errno.EPERM, "another user's file, or not a regular one", str(path))
+    return descriptor
+
+
+def _is_ours_alone(path: Path, folder: os.stat_result) -> bool:
+    """Whether only this user and root can put a link in the file's place."""
+    ours = (0, os.geteuid())
+    if folder.st_uid not in ours:
+        return False
+    if not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return True
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return bool(folder.st_mode & stat.S_ISVTX) and found.st_uid in ours and found.st_nlink == 1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from ..files import write_whole
 from ..gains import Gains
 from . import loop
 from .fluid import Plant
@@ -32,8 +34,10 @@ def save(figure: Figure, out: Path) -> None:
         raise ValueError(f"{out}: must end in .png or .svg")
     # No date and no random ids in the file, so that the same figure is the same bytes.
     with plt.rc_context({"svg.hashsalt": "weir"}):
-        figure.savefig(out, dpi=80, metadata={"Software": None} if kind == "png" else {"Date": None})
+        metadata = {"Software": None} if kind == "png" else {"Date": None}
+        figure.savefig(image := io.BytesIO(), format=kind, dpi=80, metadata=metadata)
     plt.close(figure)
+    write_whole(out, image.getvalue())
 
 
 def _grid(plant: Plant, gains: Gains) -> np.ndarray:

@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..files import open_log
 from ..sample import Counts, Sample
 from ..text import printable
 
@@ -170,7 +171,7 @@ class Writer:
         self.dropped = 0  # lines, since the start
         self._say = say
         self._failing_since_dropped: int | None = None  # `dropped` when writing began to fail
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = open_log(self.path)
         self._regular = stat.S_ISREG(os.fstat(self._file).st_mode)
         self._in_line = self._ends_in_a_line()
 

@@ -74,8 +74,8 @@ fn is_ours_alone(path: &Path) -> io::Result<bool> {
     if folder.mode() & OTHERS_WRITE == 0 {
         return Ok(true);
     }
-    // In a sticky folder our files stay where they are.
-    Ok(folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m)))
+    // In a sticky folder our files stay where they are. A second name can be another user's hard link.
+    Ok(folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m) && m.nlink() == 1))
 }
 
 /// Makes a file, or empties it, as a log that the user names. In a folder where others may write, it must be no link and,
@@ -288,6 +288,9 @@ mod tests {
         assert!(create(&link).is_err());
         let hard = dir.path().join("hard");
         fs::hard_link(&target, &hard).unwrap();
+        assert!(create(&hard).is_err());
+        // As in /tmp: any user may have made the hard link.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
         assert!(create(&hard).is_err());
         assert_eq!(fs::read(&target).unwrap(), b"mine");
         let new = dir.path().join("new");
