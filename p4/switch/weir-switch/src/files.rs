@@ -20,8 +20,7 @@ fn is_ours_alone(path: &Path) -> Result<bool> {
         return Ok(false);
     }
     // A second name can be another user's hard link.
-    let kept =
-        || folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m) && m.nlink() == 1);
+    let kept = || folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m) && m.nlink() == 1);
     Ok(folder.mode() & OTHERS_WRITE == 0 || kept())
 }
 
