@@ -19,7 +19,8 @@ fn is_ours_alone(path: &Path) -> Result<bool> {
     if !ours(&folder) {
         return Ok(false);
     }
-    let kept = || folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m));
+    // A second name can be another user's hard link.
+    let kept = || folder.mode() & STICKY != 0 && fs::symlink_metadata(path).is_ok_and(|m| ours(&m) && m.nlink() == 1);
     Ok(folder.mode() & OTHERS_WRITE == 0 || kept())
 }
 
@@ -86,6 +87,9 @@ mod tests {
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(create(&link).is_err() && create(&hard).is_err());
         assert!(open(&link, OpenOptions::new().append(true).create(true)).is_err());
+        // As in /tmp: any user may have made the hard link.
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(create(&hard).is_err());
         replace(&link, b"new").unwrap();
         assert_eq!((fs::read(&target).unwrap(), fs::read(&link).unwrap()), (b"kept".to_vec(), b"new".to_vec()));
         create(&dir.join("own")).unwrap().write_all(b"long").unwrap();
