@@ -57,7 +57,10 @@ def open_log(path: Path) -> int:
     Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    folder = path.parent.stat()
+    try:
+        folder = path.parent.stat()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     if _is_ours_alone(path, folder):
         return os.open(path, flags, 0o644)
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)

@@ -465,8 +465,8 @@ def _steps(matrix: Matrix) -> Section:
     settled = (
         "Settled: from then on the delay stays below one and a half times the target and the link carries nine tenths "
         "of its capacity, both as means over half a second, for a second without a break and for nine tenths of the "
-        "rest (`mininet/weirlab/topologies/dumbbell/course.py` has the definition). Where it never does, the whole "
-        "phase counts. A discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer."
+        "rest (`mininet/weirlab/topologies/dumbbell/step_response.py` has the definition). Where it never does, the "
+        "whole phase counts. A discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer."
     )
     found: list[Block] = [Paragraph(Prose(settled))]
     for metric, words, decimals in (
