@@ -154,7 +154,7 @@ def start(target: Target, seconds: float) -> None:
     else:
         words = [str(PYTHON_PROGRAM), "-m", "pytest", "-p", "no:cacheprovider", "-q", "-x", "--hypothesis-profile=fuzz",
                  "--hypothesis-seed", target.seed, PYTHON[target.name]]  # fmt: skip
-    # BoringSSL is linked twice, as libcrypto and within libssl: its constants are no fault of ours.
+    # Some constants of BoringSSL are linked twice: a report of the sanitizer, and no fault of the target.
     env = os.environ | {"ASAN_OPTIONS": "detect_odr_violation=0"}
     target.process = subprocess.Popen(
         words, stdout=target.log.open("wb"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=ROOT, env=env
