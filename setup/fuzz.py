@@ -88,7 +88,7 @@ def build_rust(folder: str, wanted: list[Target]) -> str:
     except (OSError, subprocess.CalledProcessError):
         return "not-tried: needs a nightly toolchain of Rust and cargo-fuzz (quic-client/fuzz/README.md)"
     env = dict(os.environ)
-    boring = sorted((BUILD / RUST[folder] / "release" / "build").glob("boring-sys-*/out/build/crypto"))
+    boring = sorted((BUILD / RUST[folder] / "release" / "build").glob("boring-sys-*/out/build/libcrypto.a"))
     if boring and "BORING_BSSL_PATH" not in env:  # set-up has built it; the fuzzers would build it once more
         env["BORING_BSSL_PATH"] = str(boring[-1].parent)
         env["BORING_BSSL_INCLUDE_PATH"] = str(boring[-1].parents[1] / "boringssl" / "include")
