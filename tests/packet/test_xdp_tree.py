@@ -120,8 +120,9 @@ def test_with_another_root_all_packets_pass(bare, signal, root):
     with bare.attached("--signal", signal, "--fixed-probability", 1, *ALWAYS_HIT):
         assert bare.through([frame] * 20) == []
         bare.router.sh(ROOTS[root][1])
-        if signal == "poll":  # its process looks once an interval
-            until(lambda: bare.status()["drop_probability"] == 0, "the process has seen it")
+        if signal == "poll":  # `status` reads the root itself, and may be ahead of the process that packets go by
+            until(lambda: bare.through([frame]) == [frame], "the process has seen it")
+        dropped = bare.status()["counters"]["dropped_aqm_packets"]
         assert bare.through([frame] * 20) == [frame] * 20
         status, text = bare.status(), bare.weir("status", "rb").stdout
         watched = json.loads(bare.weir("watch", "rb", "--count", 1).stdout)
@@ -131,10 +132,12 @@ def test_with_another_root_all_packets_pass(bare, signal, root):
             assert "rate_age_us" not in told
         assert "TROUBLE: its root qdisc was htb 1: at attach" in text
         assert status["counters"]["unusable"] >= 20
-        assert status["counters"]["dropped_aqm_packets"] == 20
+        assert status["counters"]["dropped_aqm_packets"] == dropped
+        assert dropped == 20 or (signal == "poll" and dropped > 20)
         # put back as it was, by number and kind, the law goes on
         bare.shape("100mbit")
-        until(lambda: "trouble" not in bare.status(), "no trouble any more")
+        until(lambda: bare.status()["drop_probability"] == 1, "the law acts again")
+        assert "trouble" not in bare.status()
         assert bare.through([frame] * 20) == []
         if signal == "poll":
             assert runs(bare.status()["poll"]["pid"])
