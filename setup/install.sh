@@ -51,22 +51,32 @@ ALONE="first_look"
 
 # ---- what there is to do ----
 
-# Sources of a step, relative to the clone: what its programs are made of, and nothing else.
+# Lines of each part in setup/sources.txt.
+declare -A PARTS=()
+read_parts() {
+  local line part=""
+  while IFS= read -r line; do
+    case $line in
+      "#"* | "" | "import "*) ;;
+      "["*) part=${line//[][]/} ;;
+      *) PARTS[$part]+=$line$'\n' ;;
+    esac
+  done <"$root/setup/sources.txt"
+}
+read_parts
+
+# Sources of a part, relative to the clone, each with a zero byte behind it.
 sources() {
-  local leave_out=(-type d '(' -name tests -o -name bench -o -name fuzz -o -name examples -o -name target -o
-    -name __pycache__ ')' -prune -o)
-  cd "$root"
-  case $1 in
-    rust) find quic-client icn "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
-    p4)
-      find p4/switch "${leave_out[@]}" -type f ! -name '*.md' -print0
-      printf '%s\0' controller/weir/p4runtime/descriptors.py setup/requirements.txt ;;
-    xdp) find xdp controller/profiles -type d '(' -name tests -o -name __pycache__ ')' -prune -o -type f ! -name '*.md' -print0 ;;
-    lab_tools) find mininet/tools -type d -name __pycache__ -prune -o -type f -print0 ;;
-    peers) find mininet/peers "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
-    quic_peers) find quic-client/bench -type f ! -name '*.md' -print0 ;;
-    go_peers) find tests/quic/quicgo -type f -print0 ;;
-  esac
+  local line file
+  local -A found=()
+  while IFS= read -r line; do
+    case $line in
+      @*) sources "${line#@}" ;;
+      !*) for file in ${line#!}; do unset "found[$file]"; done ;;
+      *) for file in $line; do [ ! -f "$file" ] || found[$file]=1; done ;;
+    esac
+  done <<<"${PARTS[$1]}"
+  [ ${#found[@]} -eq 0 ] || printf '%s\0' "${!found[@]}"
 }
 
 outputs() {
@@ -85,7 +95,7 @@ outputs() {
 
 # Content of a stamp: the sources' content as it was before the build, and when the programs were written, so that
 # neither changed sources nor programs built by hand from others go unnoticed.
-sources_now() { sources "$1" | LC_ALL=C sort -z | (cd "$root" && xargs -0 sha256sum) | sha256sum; }
+sources_now() { (cd "$root" && shopt -s globstar nullglob && sources "$1" | LC_ALL=C sort -zu | xargs -0 sha256sum | sha256sum); }
 outputs_now() { outputs "$1" | (cd "$build" 2>/dev/null && xargs stat -L -c '%n %s %.9Y' 2>/dev/null); }
 
 # stamp STEP SOURCES_BEFORE

@@ -2,17 +2,23 @@
 """Copies of the sources that keys of runs are made of, for tests that change them."""
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
+
+from weirlab.run import sources
+from weirlab.topologies.registry import TOPOLOGIES
 
 
 class CopiedSources:
-    """The files that patterns from the top of a clone match, copied once. `put_back` undoes what a test did to them:
-    a copy of its own would have to be read again, file by file."""
+    """The files of all parts, drivers and figures, copied once. `put_back` undoes what a test did to them: a copy of
+    its own would have to be read again, file by file."""
 
-    def __init__(self, clone: Path, folder: Path, patterns: Iterable[str]):
+    def __init__(self, clone: Path, folder: Path):
         self.clone, self.folder = clone, folder
-        for path in {path for pattern in patterns for path in clone.glob(pattern)}:
+        lines = [sources.LIST, *(f"@{name}" for name in sources.parts(clone))]
+        lines += [
+            f"import {module}" for topology in TOPOLOGIES.values() for module in (topology.driver, topology.figures)
+        ]
+        for path in sources.files(lines):
             target = folder / path.relative_to(clone)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)

@@ -20,9 +20,10 @@ import weirtrain
 from weirlab import paths
 from weirlab.lab.kernels import LabError, stop_all, stopping
 from weirlab.run.cluster import connected
-from weirlab.run.keys import Keys, digest
+from weirlab.run.keys import Keys
 from weirlab.run.runner import RunError, run_driver
 from weirlab.run.scenarios import load_scenario
+from weirlab.run.sources import digest
 from weirlab.scenario.model import Run
 from weirlab.store.documents import write_json
 from weirtrain.episodes import Episode, scenario

@@ -22,7 +22,7 @@ from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import Name, RateMbit, Seconds, Section, SeedCount
 from weirlab.store.folder import ResultsFolder, summarise
 from weirlab.topologies.base import Topology
-from weirlab.topologies.cache_key import LAB, Keeping
+from weirlab.topologies.cache_key import Keeping
 from weirlab.topologies.registry import TOPOLOGIES, topology_of
 
 TEXT = """
@@ -85,10 +85,8 @@ class WireSchema(Schema):
 
 
 class WireKeeping(Keeping):
-    figures = ("mininet/weirlab/metrics/*.py",)
-
-    def sources(self, spec):
-        return {"lab": LAB}
+    def parts(self, spec):
+        return {"lab"}
 
     def room_bytes(self, spec):
         return 1000 * spec["burst"]["packets"]
@@ -156,7 +154,7 @@ def test_its_finished_runs_are_known_by_what_it_says(path, monkeypatch):
     first, second, third = load_scenario(path).runs(seeds=1)[:3]
     known = keys.Keys()
     assert len({known.run(run.spec) for run in (first, second, third)}) == 3
-    assert set(known.facts(first.spec)["sources"]) == {"lab"}
+    assert set(known.facts(first.spec)["sources"]) == {"lab", "driver"}
     assert "variant" not in known.facts(first.spec)["spec"]
     assert known.metrics(first.spec) != known.metrics({**first.spec, "warmup_s": 1})
 

@@ -38,7 +38,6 @@ from weirlab.store import atomic, provenance
 from weirlab.store.documents import dumps, read_json
 
 MADE = "made.json"  # version and commit with which the tables of a folder were measured
-COURSE_SOURCES = ("mininet/weirlab/evaluation/matrix/courses.py",)
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
 
 
@@ -179,7 +178,7 @@ def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dic
     """The runs of the group OVER_TIME by the second, by scenario and variant; each is computed once."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for done in (done for done in there if done.group == OVER_TIME):
-        entry, key = state.entry(done.run), state.keys.further(done.run.spec, COURSE_SOURCES)
+        entry, key = state.entry(done.run), state.keys.further(done.run.spec, matrix_courses.__name__)
         if entry is None:
             continue
         course = state.stored(done.run, entry, key)

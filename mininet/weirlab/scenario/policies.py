@@ -50,10 +50,11 @@ def weights_words(setting: Mapping[str, Any], path: Path) -> list[str]:
     return ["--cc-weights", str(path)]
 
 
-def parts_of_runs(settings: list[Mapping[str, Any]]) -> dict[str, bool]:
-    """Whether a run of QUIC programs with these settings depends on a topology's sources `learned` and `policies`."""
+def parts_of_runs(settings: list[Mapping[str, Any]]) -> set[str]:
+    """Parts of setup/sources.txt that QUIC programs with these settings have for their policies."""
     by_policy = [setting for setting in settings if setting.get("cc") in LEARNED]
-    return {"learned": bool(by_policy), "policies": any(WEIGHTS not in setting for setting in by_policy)}
+    own = all(WEIGHTS in setting for setting in by_policy)
+    return ({"learned"} if by_policy else set()) | (set() if own else {"policies"})
 
 
 def with_document(text: str, document: Mapping[str, Any]) -> str:

@@ -42,6 +42,11 @@ class Topology(ABC):
         found: Keeping = module.KEEPING
         return found
 
+    @property
+    def figures(self) -> str:
+        """The module that turns samples into figures: `metrics` beside this object's own."""
+        return f"{type(self).__module__.rpartition('.')[0]}.metrics"
+
     def environment(self, spec: Spec) -> dict[str, str]:
         """Variables that the driver's lab has beside the usual ones."""
         return {}

@@ -5,31 +5,8 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.cache_key import (
-    FLOOR_BYTES,
-    FLOOR_S,
-    LAB,
-    LEARNED_CC,
-    POLICIES,
-    POLICIES_OF_RUNS,
-    QUIC,
-    Keeping,
-    Patterns,
-    Spec,
-)
+from weirlab.topologies.cache_key import FLOOR_BYTES, FLOOR_S, Keeping, Spec
 
-SOURCES: dict[str, Patterns] = {
-    "lab": LAB,
-    "driver": (
-        *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "shaping")),
-        *(f"mininet/weirlab/topologies/access/{name}.py" for name in ("drive", "network", "schedule", "topology")),
-        *POLICIES_OF_RUNS,
-        "mininet/weirlab/run/runner.py",
-    ),
-    "quic": QUIC,
-    "learned": LEARNED_CC,
-    "policies": POLICIES,
-}
 LINE_BYTES = 300
 LINES_PER_S = 110  # of the client, every 10 ms where transfers are watched, and of the server
 LINES_PER_TASK = 10
@@ -40,15 +17,10 @@ SECONDS_PER_TASK = 0.01
 class AccessKeeping(Keeping):
     """The client's events are samples; the oracle's plan is in the spec."""
 
-    figures = (
-        "mininet/weirlab/metrics/*.py",
-        *(f"mininet/weirlab/topologies/access/{name}.py" for name in ("metrics", "peers", "samples")),
-    )
     kept = Kept(notes=(*Keeping.kept.notes, "oracle.jsonl"))
 
-    def sources(self, spec: Spec) -> dict[str, Patterns]:
-        wanted = parts_of_runs([spec["server"]])
-        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)}
+    def parts(self, spec: Spec) -> set[str]:
+        return {"lab", "quic", *parts_of_runs([spec["server"]])}
 
     def room_bytes(self, spec: Spec) -> int:
         lines = spec["duration_s"] * LINES_PER_S * len(spec["paths"]) + spec["client"]["requests"] * LINES_PER_TASK

@@ -5,43 +5,8 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.cache_key import (
-    EBPF,
-    FLOOR_BYTES,
-    FLOOR_S,
-    LAB,
-    LEARNED_CC,
-    NAMES,
-    P4,
-    PACED,
-    POLICIES,
-    QUIC,
-    TRAFFIC,
-    TUNER,
-    Keeping,
-    Patterns,
-    Spec,
-)
+from weirlab.topologies.cache_key import FLOOR_BYTES, FLOOR_S, Keeping, Spec
 
-LAB_PARTS = ("arrivals", "bridges", "files", "net", "p4switch", "programs", "rates", "shaping")
-OWN_PARTS = ("commands", "counting", "deploy", "drive", "network", "sites", "topology")
-SOURCES: dict[str, Patterns] = {
-    "lab": LAB,
-    "driver": (
-        *(f"mininet/weirlab/lab/{name}.py" for name in LAB_PARTS),
-        *(f"mininet/weirlab/topologies/campus/{name}.py" for name in OWN_PARTS),
-        "mininet/weirlab/run/runner.py",
-    ),
-    "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
-    "quic": QUIC,  # of weir-icn, too
-    "icn": NAMES,
-    "learned": LEARNED_CC,
-    "policies": POLICIES,
-    "ebpf": EBPF,
-    "tuner": TUNER,
-    "traffic": TRAFFIC,
-    "paced": PACED,
-}
 LINE_BYTES = 250
 LINES_PER_S = 1000
 SECONDS_PER_VIRTUAL_S = 4.0
@@ -52,29 +17,18 @@ TUNER_S = 5.0
 class CampusKeeping(Keeping):
     """The programs' reports hold more than the samples do."""
 
-    figures = (
-        "mininet/weirlab/metrics/*.py",
-        *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs")),
-        *(
-            f"mininet/weirlab/topologies/campus/{name}.py"
-            for name in ("commands", "deploy", "metrics", "samples", "sites")
-        ),
-    )
     kept = Kept(
         whole=("decisions.jsonl",),
         notes=(*Keeping.kept.notes, "switch-*.toml", "fleet.toml", "attached-*.json", "get-*.json*", "request-*.json"),
     )
 
-    def sources(self, spec: Spec) -> dict[str, Patterns]:
+    def parts(self, spec: Spec) -> set[str]:
         has = spec["has"]
         law = has["aqm"] == "law"
-        wanted = {
-            "ebpf": law,
-            "tuner": law and has["tune"],
-            "icn": has["names"],
-            **parts_of_runs([{"cc": has["upload_cc"]}, spec["server"]]),
-        }
-        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)}
+        wanted = {"loader": law, "tuner": law and has["tune"], "icn": has["names"]}
+        every = ("lab", "deployed", "names", "quic", "traffic", "paced")  # weir-icn has the same QUIC
+        learned = parts_of_runs([{"cc": has["upload_cc"]}, spec["server"]])
+        return {*every, *learned, *(name for name, does in wanted.items() if does)}
 
     def room_bytes(self, spec: Spec) -> int:
         receivers = spec["receivers"]["count"] + 1

@@ -1,62 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for keeping finished runs of the dumbbell: dependencies, files, costs.
-
-The names and the sources of the parts are in the keys of all runs that there are: a change of a pattern that matches
-another file repeats them.
-"""
+"""Rules for keeping finished runs of the dumbbell: dependencies, files, costs."""
 
 from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.cache_key import (
-    EBPF,
-    FLOOR_BYTES,
-    FLOOR_S,
-    LAB,
-    LEARNED_CC,
-    P4,
-    PACED,
-    POLICIES,
-    POLICIES_OF_RUNS,
-    QUIC,
-    TRAFFIC,
-    TUNER,
-    Keeping,
-    Patterns,
-    Spec,
-)
+from weirlab.topologies.cache_key import FLOOR_BYTES, FLOOR_S, Keeping, Spec
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
 
-DRIVER = ("drive", "hops", "network", "topology", "traffic")
-SOURCES: dict[str, Patterns] = {
-    "lab": LAB,
-    "driver": (
-        *(f"mininet/weirlab/lab/{name}.py" for name in ("arrivals", "net", "programs", "qdisc", "rates", "shaping")),
-        *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
-        *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red", "dualpi2")),
-        *POLICIES_OF_RUNS,
-        "mininet/weirlab/run/runner.py",
-    ),
-    "sampler": (
-        "xdp/tools/weir-sojourn/*.[ch]",
-        "xdp/src/sojourn.bpf.c",
-        "xdp/include/weir/sojourn.h",
-        "xdp/include/weir/packet.h",
-    ),
-    "traffic": TRAFFIC,
-    "paced": PACED,
-    "quic": QUIC,
-    "noq": ("mininet/peers/noq/Cargo.*", "mininet/peers/noq/src/*.rs"),
-    "learned": LEARNED_CC,
-    "policies": POLICIES,
-    "ebpf": EBPF,
-    "p4": P4,
-    "tuner": TUNER,
-}
-FIGURES = (
-    "bands", "fairness", "hops", "metrics", "paced", "return_way", "samples", "senders", "step_response", "traffic",
-)  # fmt: skip
 # For each packet that the bottleneck carries a run writes a line there, and one at each other place where packets are
 # timed, if this one is; packed they make a tenth of it.
 LINE_BYTES = 100
@@ -71,31 +22,25 @@ class DumbbellKeeping(Keeping):
     """The report is made of its samples, and the tuner's decisions beside them."""
 
     not_the_runs = (*Keeping.not_the_runs, "compares")
-    figures = (
-        "mininet/weirlab/metrics/*.py",
-        "mininet/weirlab/lab/rates.py",
-        *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),
-    )
     kept = Kept(
         whole=("decisions.jsonl", "digests.jsonl", "trajectories-*/*"),
         notes=(*Keeping.kept.notes, "attached*.json", "report-*.json", "switch.toml"),
     )
 
-    def sources(self, spec: Spec) -> dict[str, Patterns]:
+    def parts(self, spec: Spec) -> set[str]:
         kinds = {flow["kind"] for flow in spec["flows"]}
         quic = {kind for kind in kinds if kind.startswith("quic")}
         aqm = spec["aqm"]
         wanted = {
             "quic": bool(quic),
-            "noq": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
-            **parts_of_runs(spec["flows"]),
+            "peers": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),
-            "ebpf": aqm["qdisc"] == "weir",
-            "p4": aqm["qdisc"] == "p4",
+            "loader": aqm["qdisc"] == "weir",
+            "deployed": aqm["qdisc"] == "p4",
             "tuner": bool(aqm.get("tune")),
         }
-        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)}
+        return {"lab", "sojourn", *parts_of_runs(spec["flows"]), *(name for name, does in wanted.items() if does)}
 
     def repeats(self, spec: Spec) -> bool:
         return not any(flow.get("cc_agent") for flow in spec["flows"])

@@ -5,37 +5,8 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.cache_key import (
-    FLOOR_BYTES,
-    FLOOR_S,
-    LAB,
-    LEARNED_CC,
-    NAMES,
-    P4,
-    POLICIES,
-    QUIC,
-    Keeping,
-    Patterns,
-    Spec,
-)
+from weirlab.topologies.cache_key import FLOOR_BYTES, FLOOR_S, Keeping, Spec
 
-SOURCES: dict[str, Patterns] = {
-    "lab": LAB,
-    "driver": (
-        *(f"mininet/weirlab/lab/{name}.py" for name in ("bridges", "files", "net", "p4switch", "programs", "shaping")),
-        *(
-            f"mininet/weirlab/topologies/edge/{name}.py"
-            for name in ("commands", "deploy", "drive", "network", "topology", "tree")
-        ),
-        "mininet/weirlab/run/runner.py",
-    ),
-    # The switches get the names and read the gains of the profile themselves.
-    "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
-    "quic": QUIC,  # of weir-icn, too
-    "icn": NAMES,
-    "learned": LEARNED_CC,
-    "policies": POLICIES,
-}
 LINE_BYTES = 300
 LINES_PER_S = 20  # a receiver's of a QUIC server's report
 LINES_PER_MOVE = 5000
@@ -46,10 +17,6 @@ SECONDS_PER_MBIT = 0.1  # of all receivers together
 class EdgeKeeping(Keeping):
     """The programs' reports at the end of the file hold more than the samples do."""
 
-    figures = (
-        "mininet/weirlab/metrics/*.py",
-        *(f"mininet/weirlab/topologies/edge/{name}.py" for name in ("cross_run_stats", "metrics", "samples", "tree")),
-    )
     kept = Kept(
         notes=(
             *Keeping.kept.notes,
@@ -57,13 +24,15 @@ class EdgeKeeping(Keeping):
         )
     )
 
-    def sources(self, spec: Spec) -> dict[str, Patterns]:
+    def parts(self, spec: Spec) -> set[str]:
         carrying = spec["carrying"]
-        switched = spec["tree"]["edges"] > 0
-        wanted = {"p4": switched, "icn": carrying["carry"] != "unicast", **parts_of_runs([carrying])}
+        found = {"lab", "quic", *parts_of_runs([carrying])}  # weir-icn has the same QUIC
+        found |= {"deployed", "names"} if spec["tree"]["edges"] else set()
+        return found | ({"icn"} if carrying["carry"] != "unicast" else set())
+
+    def files(self, spec: Spec) -> tuple[str, ...]:
         profile = spec["aqm"]["profile"]
-        given = {"profile": (profile,)} if "/" in profile or profile.endswith(".toml") else {}
-        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)} | given
+        return (profile,) if "/" in profile or profile.endswith(".toml") else ()
 
     def room_bytes(self, spec: Spec) -> int:
         """The receivers' files are in the run's folder until it ends."""
