@@ -1,15 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conformance vectors of the coupled law: `python -m weir.coupled_vectors FILE`; the one that is kept is
-tests/vectors/coupled/decide.jsonl.
-
-Deterministic: the committed file equals what this prints. The format is in tests/vectors/README.md.
-"""
+"""Conformance vectors of the coupled law, tests/vectors/coupled/decide.jsonl (format: tests/vectors/README.md)."""
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 from random import Random
 
 from . import coupled
@@ -79,16 +73,3 @@ def generate() -> str:
                 }
             )
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-
-
-def main(arguments: list[str]) -> int:
-    """Write the vector file; 2 on a wrong argument."""
-    if len(arguments) != 1 or arguments[0].startswith("-") or not Path(arguments[0]).parent.is_dir():
-        print("usage: python -m weir.coupled_vectors FILE, in a folder that exists", file=sys.stderr)
-        return 2
-    Path(arguments[0]).write_text(generate(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

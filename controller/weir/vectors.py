@@ -11,8 +11,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
-from . import law
+from . import coupled_vectors, law
 from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Flow, Params, Rate, Share, Spacing, State
+from .names import vectors as names_vectors
 from .settings import profile
 
 PROFILES = {name: profile(name).to_params() for name in ("paper", "tuned")}
@@ -595,9 +596,11 @@ def main(arguments: list[str]) -> int:
     if not folder.is_dir():
         print(f"weir.vectors: {folder}: no such folder; must be one that exists", file=sys.stderr)
         return 2
-    for name, text in generate():
+    others = ("coupled/decide.jsonl", coupled_vectors.generate()), ("icn/names.json", names_vectors.generate())
+    for name, text in [*generate(), *others]:
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-        print(f"{name}: {text.count(chr(10))} operations, {len(text)} bytes")
+        print(f"{name}: {text.count(chr(10))} lines, {len(text)} bytes")
     return 0
 
 

@@ -6,10 +6,19 @@ import pytest
 from weirlab.run.scenarios import load_scenario
 from weirtrain import ranges
 from weirtrain.episodes import plan, scenario
-from weirtrain.ranges import apart, keeps_apart
 
 POLICY = "policy of a test\n"
 FOUND = ranges.load()
+
+
+def apart(one, other):
+    """Whether two ranges have no number in common."""
+    return all(a[1] < b[0] or b[1] < a[0] for a in one for b in other)
+
+
+def keeps_apart(training, test):
+    """The names of the ranges that keep a test out of the training."""
+    return [name for name, range_ in test.items() if name in training and apart(training[name], range_)]
 
 
 @pytest.mark.parametrize("name", FOUND["test"])

@@ -20,7 +20,7 @@ u32s = st.integers(0, U32_MAX)
 
 def test_the_committed_file_equals_the_model() -> None:
     same = (VECTORS / "coupled" / "decide.jsonl").read_text(encoding="utf-8") == coupled_vectors.generate()
-    assert same, "out of date: `python -m weir.coupled_vectors ../tests/vectors/coupled/decide.jsonl` in controller/"
+    assert same, "out of date: `./run generate`"
 
 
 def test_every_verdict_and_both_ends_of_the_probability_occur() -> None:

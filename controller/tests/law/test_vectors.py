@@ -2,6 +2,7 @@
 """The committed vectors are what the golden model says now, and they reach what they claim to."""
 
 import json
+from pathlib import Path
 
 from places import VECTORS
 
@@ -13,9 +14,7 @@ def test_committed_files_equal_the_model() -> None:
     assert sorted(wanted) == sorted(path.name for path in VECTORS.glob("*.jsonl"))
     for name, text in wanted.items():
         same = (VECTORS / name).read_text(encoding="utf-8") == text
-        assert same, (
-            f"{name} is out of date: `python -m weir.vectors ../tests/vectors` in controller/, and read what differs"
-        )
+        assert same, f"{name} is out of date: `./run generate`, and read what differs"
 
 
 def test_every_row_verdict_and_clamp_occurs() -> None:
@@ -26,3 +25,10 @@ def test_every_row_verdict_and_clamp_occurs() -> None:
     assert {0, vectors.U_ONE_Q40} <= {line["u_q40"] for line in steps}
     assert any(line["op"] == "update" and not line["stepped"] for line in lines)
     assert sum(len(text) for _, text in vectors.generate()) < 2_000_000
+
+
+def test_one_command_writes_every_vector_of_python(tmp_path: Path) -> None:
+    assert vectors.main([str(tmp_path)]) == 0
+    written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.json*")}
+    assert {Path("coupled/decide.jsonl"), Path("icn/names.json")} < written
+    assert {path for path in written if (tmp_path / path).read_bytes() != (VECTORS / path).read_bytes()} == set()

@@ -23,7 +23,7 @@ PARTS = st.lists(
 
 def test_the_committed_file_equals_what_is_generated() -> None:
     same = (VECTORS / "icn" / "names.json").read_text(encoding="utf-8") == vectors.generate()
-    assert same, "out of date: `python -m weir.names.vectors ../tests/vectors/icn/names.json` in controller/"
+    assert same, "out of date: `./run generate`"
 
 
 def test_the_file_has_what_its_readers_need() -> None:

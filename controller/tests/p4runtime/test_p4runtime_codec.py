@@ -3,6 +3,7 @@
 
 import re
 import tracemalloc
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,6 @@ from weir.p4runtime.values import (
     encode_data,
     format_value,
     from_bytes,
-    parse_value,
     signed_from_bytes,
     signed_to_bytes,
     to_bytes,
@@ -79,28 +79,12 @@ def test_empty_and_wide_bytes_are_refused() -> None:
 
 @pytest.mark.parametrize("width", [9, 32, 48, 128])
 @given(data=st.data())
-def test_what_people_read_they_can_write(width: int, data: st.DataObject) -> None:
+def test_what_people_read_is_the_value(width: int, data: st.DataObject) -> None:
     value = data.draw(bits(width))
-    assert parse_value(format_value(value, width), width) == value
-    assert parse_value(format_value(value, width, is_address=True), width) == value
-    assert parse_value(hex(value), width) == value
-    assert parse_value(value, width) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "message"),
-    [
-        ("10.0.0", 32, "or an IPv4 address"),
-        ("10.0.0.1", 16, "a number of 16 bits"),
-        ("02:00:00:00:00", 48, "or a MAC like"),
-        ("::1::", 128, "or an IPv6 address"),
-        ("512", 9, "512: must be a whole number of 9 bits"),
-        ("-1", 9, "0 .. 0x1ff"),
-    ],
-)
-def test_text_that_says_no_value_is_named(text: str, width: int, message: str) -> None:
-    with pytest.raises(P4RuntimeError, match=re.escape(message)):
-        parse_value(text, width)
+    read = {48: lambda text: int(text.replace(":", ""), 16), 128: lambda text: int(IPv6Address(text))}
+    assert read.get(width, int)(format_value(value, width)) == value
+    if width == 32:
+        assert int(IPv4Address(format_value(value, width, is_address=True))) == value
 
 
 # P4 data

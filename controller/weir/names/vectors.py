@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test vectors of names: `python -m weir.names.vectors FILE`; the file that is kept is tests/vectors/icn/names.json.
+"""Test vectors of names: tests/vectors/icn/names.json.
 
 Deterministic: the committed file equals what this prints. The format is in tests/vectors/README.md.
 """
 
 import itertools
 import json
-import sys
 from hashlib import sha256
-from pathlib import Path
 
 from .text import BadName, components, name_bits, prefix_bits
 
@@ -79,7 +77,3 @@ def generate() -> str:
 
 def _hex(bits: int) -> str:
     return f"{bits:016x}"
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(generate(), encoding="utf-8")

@@ -2,14 +2,11 @@
 """Numbers, addresses and P4 data as P4Runtime's bytes, and back. Pure."""
 
 import ipaddress
-import re
 from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
 from .messages import Message, config, v1
-
-_MAC = re.compile(r"[0-9a-fA-F]{1,2}(:[0-9a-fA-F]{1,2}){5}")
 
 Data = Any
 """A P4 value: int, bool, str (enum member, error), Varbit, tuple, dict (struct or valid header), list (stack), None
@@ -61,28 +58,6 @@ def signed_from_bytes(data: bytes, bitwidth: int) -> int:
     value = int.from_bytes(data, "big", signed=True)
     if not -(1 << bitwidth - 1) <= value < 1 << bitwidth - 1:
         raise P4RuntimeError(f"0x{data.hex()} does not fit int<{bitwidth}>")
-    return value
-
-
-def parse_value(text: int | str, bitwidth: int) -> int:
-    """A number, or text that says one: decimal, 0x..., IPv4 (32 bits), IPv6 (128), MAC (48)."""
-    if isinstance(text, int):
-        to_bytes(text, bitwidth)
-        return text
-    try:
-        if bitwidth == 48 and _MAC.fullmatch(text):
-            return int("".join(part.zfill(2) for part in text.split(":")), 16)
-        if bitwidth == 32 and "." in text:
-            return int(ipaddress.IPv4Address(text))
-        if bitwidth == 128 and ":" in text:
-            return int(ipaddress.IPv6Address(text))
-        value = int(text, 0)
-    except ValueError:
-        forms = {32: ", or an IPv4 address", 48: ", or a MAC like 02:00:00:00:00:01", 128: ", or an IPv6 address"}
-        raise P4RuntimeError(
-            f"{text!r}: must be a number of {bitwidth} bits (decimal or 0x...){forms.get(bitwidth, '')}"
-        ) from None
-    to_bytes(value, bitwidth)
     return value
 
 

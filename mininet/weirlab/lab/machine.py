@@ -20,7 +20,6 @@ PACKAGED_RESERVES_BYTES = 2696
 """Of Debian's user-mode-linux: HOST_FP_SIZE in arch/x86/um/user-offsets.c of Linux 6.1."""
 
 PTRACE_TRACEME = 0
-PTRACE_CONT = 7
 PTRACE_GETREGSET = 0x4204
 NT_X86_XSTATE = 0x202
 BUFFER_BYTES = 1 << 16
