@@ -76,13 +76,11 @@ def listing(rig) -> dict:
     # libxdp makes a folder to lock, and keeps it
     seen = {"pins": rig.router.sh("find /sys/fs/bpf | grep -vx /sys/fs/bpf/xdp | sort")}
     for name, node, devices in (("router", rig.router, ("ra", "rb")), ("receiver", rig.receiver, ("b0",))):
-        seen[name, "link"] = node.run("ip", "-o", "link").stdout
-        seen[name, "qdisc"] = node.run("tc", "qdisc").stdout
-        for dev in devices:
-            for side in ("ingress", "egress"):
-                seen[name, dev, side, "tcx"] = node.tcx_programs(dev, side)
-                # without a clsact this fails, and that it does is part of what is compared
-                seen[name, dev, side] = str(node.run("tc", "filter", "show", "dev", dev, side, check=False).stdout)
+        hooks = [(dev, side) for dev in devices for side in ("ingress", "egress")]
+        # without a clsact the last ones fail, and that they print nothing is part of what is compared
+        filters = "".join(f"; echo {dev} {side}; tc filter show dev {dev} {side} 2>&1 || true" for dev, side in hooks)
+        seen[name] = node.sh(f"ip -o link; tc qdisc{filters}")
+        seen |= {(name, dev, side, "tcx"): node.tcx_programs(dev, side) for dev, side in hooks}
     return seen
 
 
