@@ -791,7 +791,7 @@ def test_a_program_that_another_loader_put_there_is_adopted(shaped, loader):
     def arrive() -> int:
         """Number of these that come in at rb and out at ra."""
         count, out, back = 0, shaped.receiver.tap("b0"), shaped.sender.tap("a0")
-        back.settimeout(20)  # a patience, not a measurement
+        back.settimeout(60)  # a patience, not a measurement
         with out, back:
             for frame in (*sent_back, last):
                 out.send(frame)
