@@ -4,12 +4,13 @@ what is tested first is that both mean the same one."""
 
 import json
 import re
+import select
 import subprocess
 import sys
 
 import pytest
 from class_rig import ECT0, HIT, NEVER, NOT_ECT, PACED, TUNED
-from packet_rig import WEIR, receive, until
+from packet_rig import WEIR, take, until
 from scapy.all import IP, UDP, Ether, Raw
 
 QUEUES = 4
@@ -52,12 +53,13 @@ class Link:
     def through(self, frames: list[bytes], count: int | None = None, patience_s: float = 10.0) -> list[bytes]:
         """Sends frames at c0; returns those that come in at d0, up to this count, or until nothing comes any more."""
         out, back = self.rig.sender.tap("c0"), self.rig.receiver.tap("d0")
+        got, wanted = [], len(frames) if count is None else count
         with out, back:
-            got = []
-            for one in frames:  # LAST may be in a queue that is served earlier, so that it says nothing of others
+            for one in frames:
                 out.send(one)
-            while len(got) < (len(frames) if count is None else count) and (more := receive(back, patience_s)):
-                got += more
+            while len(got) < wanted and select.select([back], [], [], patience_s)[0]:
+                if (one := take(back)) is not None:
+                    got.append(one)
             return got
 
     def sent(self) -> dict[str, int]:
