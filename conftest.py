@@ -41,6 +41,7 @@ TABLE = (
     # Processes killed at any moment, and commands that race.
     ("long", "mininet/tests/evaluation/test_evaluate.py::test_killed"),
     ("long", "tests/lab/test_(runs|p4_switch).py::test_a_stopped_experiment"),
+    ("long", "tests/lab/test_campus_runs.py::test_what_is_killed"),
     ("long", "tests/packet/test_controller_faults.py"),
     ("long", "tests/packet/test_p4_robustness.py::test_(a_controller_that_dies|strangers)"),
     ("long", "tests/packet/test_xdp_.*kill"),
@@ -54,6 +55,11 @@ TABLE = (
     ("long", r"tests/quic/.*\[[^]]*(aioquic|quic-go|quiche)"),
     ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),
     ("long", "tests/lab/test_senders_lab.py::.*noq"),
+    # Runs of the lab that differ from one of the default tier in the kind of flow, link or data plane.
+    ("long", "tests/lab/test_dumbbell_scenarios.py::test_the_tuner_.*p4"),
+    ("long", "tests/lab/test_edge_runs.py::test_a_broadcast_segment"),
+    ("long", "tests/lab/test_runs.py::test_other_kinds_of_flow.*tcp"),
+    ("long", "tests/lab/test_senders_lab.py::test_congestion_controls_.*all"),
     # Repeatability; pages of a kind that another test has drawn.
     ("long", "mininet/tests/.*test_(the_same_(results|rows)_give|part_of_a)"),
     ("long", "mininet/tests/topologies/.*test_each_of_our_scenarios_has_a_report"),
@@ -77,8 +83,11 @@ TABLE = (
 """Tier of a test: that of the last row whose regular expression matches the beginning of the test's id; `default` if no
 row matches. tests/structure/test_tiers.py checks that each row decides the tier of a test."""
 
-LONGEST = ("tests/lab/", "tests/package/", "mininet/tests/evaluation/", "tests/hostile/")
-"""Folders whose files take minutes; all others take less than two."""
+BUSY = ("tests/lab/", "tests/package/", "mininet/tests/evaluation/", "mininet/tests/")
+"""Folders whose files keep processors busy, those that take minutes first. Files of the others wait for packets and
+servers most of their time."""
+WAITING = ("tests/hostile/", "tests/packet/", "tests/quic/", "tests/setup/", "tests/docs/", "controller/")
+"""Of the others, those that take longest."""
 
 
 @functools.cache
@@ -118,8 +127,20 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["WEIR_TEST_TIER"] = tier_of_run(config) or TIERS[0]
 
 
-def _place(item: pytest.Item) -> int:
-    return next((place for place, folder in enumerate(LONGEST) if item.nodeid.startswith(folder)), len(LONGEST))
+def _place(folders: tuple[str, ...], file: str) -> int:
+    return next((place for place, folder in enumerate(folders) if file.startswith(folder)), len(folders))
+
+
+def order_of(files: Iterable[str]) -> list[str]:
+    """Order of a run's files: busy ones among the first two thirds of those that wait, so that at any time some workers
+    compute while others wait; the longest of each kind first."""
+    files = list(dict.fromkeys(files))
+    busy = sorted((file for file in files if file.startswith(BUSY)), key=lambda file: _place(BUSY, file))
+    waiting = sorted((file for file in files if not file.startswith(BUSY)), key=lambda file: _place(WAITING, file))
+    apart = 2 / 3 * len(waiting) / max(len(busy), 1)
+    places = [(number * apart, file) for number, file in enumerate(busy)]
+    places += [(number + 0.5, file) for number, file in enumerate(waiting)]
+    return [file for _, file in sorted(places)]
 
 
 COLLECTED = pytest.StashKey[list[str]]()
@@ -141,7 +162,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[NOT_IN_TIER] = counts
     if hasattr(config, "workeroutput"):  # a worker of xdist
         config.workeroutput["not_in_tier"] = counts
-    items.sort(key=_place)
+    files = [item.nodeid.partition("::")[0] for item in items]
+    places = {file: place for place, file in enumerate(order_of(files))}
+    items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
 
 
 @pytest.hookimpl(optionalhook=True)

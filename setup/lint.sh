@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Linters, formatters and type checkers of every language, quick to slow. They change nothing but the ceiling of prose.py,
-# which falls with the count. Called by check.sh and test.sh, which put the tools on PATH.
+# which falls with the count. Called by check.sh and test.sh, which put the tools on PATH. With --tested clippy leaves out
+# the workspaces without tests: the default tier does not build them, and clippy compiles all that they depend on.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -26,6 +27,10 @@ for workspace in $RUST_WORKSPACES; do
   manifest=${workspace%:*}/Cargo.toml
   step "rustfmt, clippy: ${workspace%:*}"
   cargo fmt --all --check --manifest-path "$manifest"
+  case "${1:-} $RUST_TESTED " in
+    --tested*" $workspace "*) ;;
+    --tested*) echo "clippy: left to ./run check and the long tier"; continue ;;
+  esac
   CARGO_TARGET_DIR=$root/build/${workspace#*:} \
     cargo clippy --quiet --release --locked --all-targets --manifest-path "$manifest" -- -D warnings
 done

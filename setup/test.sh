@@ -43,9 +43,9 @@ pytest -p no:cacheprovider --tier "$tier" -n "$((workers > 8 ? 8 : workers))" --
 tests=$!
 set +m
 failed="" # each part runs whatever became of those before: a report of one fault out of five helps nobody
-"$root/setup/lint.sh" || failed=" linters"
-ignored=() # tests marked `#[ignore = "long tier"]`
-[ "$tier" = default ] || ignored=(-- --include-ignored)
+ignored=() clippy=(--tested) # tests marked `#[ignore = "long tier"]`; what clippy checks
+if [ "$tier" != default ]; then ignored=(-- --include-ignored) clippy=(); fi
+"$root/setup/lint.sh" "${clippy[@]}" || failed=" linters"
 for workspace in $RUST_TESTED; do
   step "cargo test: ${workspace%:*}"
   WEIR_BUILD=$(build_version "${workspace%:*}") # as the set-up has it: else cargo builds the programs again

@@ -16,7 +16,7 @@ REPO = paths.clone()
 
 
 def test_an_aqm_holds_the_queue_that_drop_tail_lets_stand(experiment):
-    changes = ("count = 3", "count = 20"), ("duration_s = 8", "duration_s = 20")
+    changes = ("count = 3", "count = 20"), ("duration_s = 8", "duration_s = 12")
     metrics = metrics_of(experiment("--json", changes=changes))
     assert list(metrics) == ["pfifo", "pie", "paper", "tuned"]
     for label in ("pie", "paper", "tuned"):

@@ -19,6 +19,20 @@ HIT = ("--fixed-probability", NEARLY_ONE, *ALWAYS_HIT)
 NEVER = ("--fixed-probability", 0)
 NOT_ECT, ECT0, CE = 0, 2, 3
 N = 20
+PACED = """
+import time
+
+def send_for_ever(send, packets_per_s):
+    # A process that waited for its CPU makes up for 20 packets at most: more at once would be a queue by themselves.
+    due_s = time.monotonic()
+    while True:
+        due_s = max(due_s, time.monotonic() - 20 / packets_per_s)
+        while due_s < time.monotonic():
+            send()
+            due_s += 1 / packets_per_s
+        time.sleep(0.003)
+"""
+"""Beginning of the script of a sender that has a rate."""
 
 
 def frame(dscp: int, ecn: int = ECT0, port: int = 2000) -> bytes:
@@ -40,7 +54,11 @@ def tree(rig, rates: dict[str, str]) -> None:
     rig.router.sh(
         "tc qdisc add dev rb root handle 1: htb default 30;"
         "tc class add dev rb parent 1: classid 1:1 htb rate 1gbit;"
-        + "".join(f"tc class add dev rb parent 1:1 classid {name} htb rate {rate};" for name, rate in rates.items())
+        # With a burst, frames that come at once do not wait: else LAST, in another class, would overtake them.
+        + "".join(
+            f"tc class add dev rb parent 1:1 classid {name} htb rate {rate} burst 100k cburst 100k;"
+            for name, rate in rates.items()
+        )
         + "".join(f"tc qdisc add dev rb parent {name} pfifo limit 2000;" for name in rates)
     )
 

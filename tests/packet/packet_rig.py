@@ -434,7 +434,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-def until(true: "callable", what: str, patience_s: float = 10.0) -> None:
+def until(true: "callable", what: str, patience_s: float = 60.0) -> None:
     """Waits for something that comes by itself; the patience is for a hung machine, not a measurement."""
     end = time.monotonic() + patience_s
     while not true():

@@ -74,7 +74,7 @@ class Watched:
         told = []
         while not told or not wanted(told[-1]):
             try:
-                told.append(self.events.get(timeout=20))  # a patience, not a measurement
+                told.append(self.events.get(timeout=60))  # a patience, not a measurement
             except Empty:
                 pytest.fail(f"never told: {what}; but {[e for e in told if not isinstance(e, Sample)]}")
         return told

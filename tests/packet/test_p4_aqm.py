@@ -161,11 +161,12 @@ def test_flows_are_told_by_addresses_protocol_and_ports(switch):
         return [cell.value for cell in sorted(cells, key=lambda cell: cell.index)]
 
     def places(packets: list[Packet]) -> list[int]:
-        found = []
+        found, before = [], counted()
         for packet in packets:
-            before = counted()
             switch.exchange([(1, bytes(packet))] * 4)
-            found += [number for number, (then, now) in enumerate(zip(before, counted(), strict=True)) if then != now]
+            after = counted()
+            found += [number for number, (then, now) in enumerate(zip(before, after, strict=True)) if then != now]
+            before = after
         assert len(found) == len(packets)
         return found
 

@@ -81,18 +81,21 @@ def test_a_transfer_costs_user_space_its_handshake_only(pair):
             client = socket.create_connection(("10.9.0.2", 80))
         served, _ = listener.accept()
         with client, served:
+            [sample] = said_on(client, told, 6000)
+            # with what passes before the filter asks for the handshake's end no longer: some, on a busy machine
+            handshake = observer.heard
             sender = threading.Thread(target=client.sendall, args=(bytes(20_000_000),))
             sender.start()
             left = 20_000_000
-            while left:
+            while left > 0:
                 left -= len(served.recv(1 << 20))
             sender.join()
-            [sample] = told.get(timeout=10)
         # the ACK that ends the handshake may have passed some microseconds before the filter asked for it
         assert (sample.half in ("both", "far"), sample.source) == (True, "tcp-handshake")
         assert sample.flow.endswith("> 10.9.0.2:80 tcp")
         assert 0 < sample.rtt_us < 5_000_000
-        assert 3 <= observer.heard < 100  # handshake, and what passes before the filter asks for that ACK no longer
+        assert handshake >= 3
+        assert observer.heard - handshake < 100
     assert told.empty()
 
 
@@ -114,7 +117,7 @@ def test_only_what_tells_something_comes_up(pair):
         pair.send(quiet)
         with inside(pair.a.netns):
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("10.9.0.2", 9), timeout=10)
+                socket.create_connection(("10.9.0.2", 9), timeout=60)
             began = observer.heard
         assert began <= 3  # the refused SYN, its RST unseen; nothing of the above
         pair.send(heard)
@@ -128,8 +131,9 @@ def test_only_what_tells_something_comes_up(pair):
 def test_a_flood_of_syns_is_let_pass_and_observing_goes_on(pair, monkeypatch):
     monkeypatch.setattr(observing, "MOST_PACKETS_S", 200)
     told = queue.SimpleQueue()
+    syns = [frame(IP(src=f"10.9.1.{i % 256}", dst="10.9.0.9") / TCP(sport=i, flags="S")) for i in range(1000)]
     with observe("e0", told.put, netns=pair.b.netns) as observer:
-        pair.send(frame(IP(src=f"10.9.1.{i % 256}", dst="10.9.0.9") / TCP(sport=i, flags="S")) for i in range(1000))
+        pair.send(syns)
         with inside(pair.b.netns):
             listener = socket.create_server(("10.9.0.2", 80))
         with listener:
@@ -150,11 +154,11 @@ def test_an_interface_that_goes_down_is_awaited(pair, monkeypatch):
     said = queue.SimpleQueue()
     with observe("e0", print, netns=pair.b.netns, say=said.put):
         pair.ip(pair.b, "link set e0 down")
-        assert said.get(timeout=10) == "e0: Network is down; round trips are not seen until it is back"
+        assert said.get(timeout=60) == "e0: Network is down; round trips are not seen until it is back"
         pair.ip(pair.b, "link set e0 up")
-        assert said.get(timeout=10) == "e0: is back"
+        assert said.get(timeout=60) == "e0: is back"
         pair.ip(pair.b, "link del e0")
-        assert said.get(timeout=10) == "e0: Network is down; round trips are not seen until it is back"
+        assert said.get(timeout=60) == "e0: Network is down; round trips are not seen until it is back"
     assert said.empty()
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from class_rig import CE, ECT0, HIT, NEVER, NOT_ECT, TUNED, N, attach, frame, law, listing, number, refusal, tree
+from class_rig import CE, ECT0, HIT, NEVER, NOT_ECT, PACED, TUNED, N, attach, frame, law, listing, number, refusal, tree
 from packet_rig import BUILD, NEEDS_TCX, REPO, WEIR, Failed, by_name, runs, until
 
 pytestmark = NEEDS_TCX  # by which the rig gives packets their class
@@ -35,13 +35,11 @@ def test_each_law_acts_on_its_own_class_only(classes):
     assert int(none) == 2 * N + 3  # and the last frames of all three
 
 
-FLOOD = """
-import socket, time
+FLOOD = f"""{PACED}
+import socket
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flood:
     flood.setsockopt(socket.SOL_SOCKET, 32, 16 << 20)  # SO_SNDBUFFORCE: or the socket would wait for the queue
-    while True:
-        flood.sendto(bytes(1200), ("10.77.0.2", 9))
-        time.sleep(0.003)
+    send_for_ever(lambda: flood.sendto(bytes(1200), ("10.77.0.2", 9)), 330)
 """
 LINK = """
 ip link add w0 type veth peer name w1

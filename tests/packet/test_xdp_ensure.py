@@ -228,7 +228,8 @@ def test_no_packet_passes_the_law_by_while_it_is_replaced(shaped, hook):
 def test_a_dead_poll_process_is_replaced(shaped):
     ensure(shaped, "--signal", "poll")
     pid = shaped.status()["poll"]["pid"]
-    shaped.router.sh(f"kill -9 {pid}; sleep 1.5")
+    shaped.router.sh(f"kill -9 {pid}")
+    until(lambda: not shaped.status()["poll"]["alive"], "the process dead")
     assert ensure(shaped) == {"dev": "rb", "did": "replaced", "what": ["process"]}
     assert shaped.status()["poll"]["alive"] is True
 

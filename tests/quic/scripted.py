@@ -93,6 +93,8 @@ class _Speaker(QuicConnectionProtocol):
         self.server = server
         self.script = server.script
         self.up = self.answered = False
+        if server.window_bytes is not None:  # aioquic would raise its limits with what it has received
+            self._quic._write_connection_limits = self._quic._write_stream_limits = lambda **_: None
 
     def quic_event_received(self, event: QuicEvent) -> None:
         try:
@@ -122,15 +124,17 @@ class _Speaker(QuicConnectionProtocol):
 
 
 class Scripted:
-    """The server. Set `script` before a client is run."""
+    """The server. Set `script` before a client is run. `window_bytes`: it takes no more than that of a connection."""
 
-    def __init__(self, cert: object, key: object, alpns: tuple[str, ...] = ("h3",)):
+    def __init__(self, cert: object, key: object, alpns: tuple[str, ...] = ("h3",), window_bytes: int | None = None):
+        self.window_bytes = window_bytes
+        most = window_bytes or 1 << 24
         self.script = Script()
         self.closed: list[int] = []
         """Error codes with which connections ended."""
         self.errors: list[Exception] = []
         self._configuration = QuicConfiguration(
-            is_client=False, alpn_protocols=list(alpns), idle_timeout=20.0, max_data=1 << 24, max_stream_data=1 << 24
+            is_client=False, alpn_protocols=list(alpns), idle_timeout=20.0, max_data=most, max_stream_data=most
         )
         self._configuration.load_cert_chain(cert, key)
         self._ready = threading.Event()

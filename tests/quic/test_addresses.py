@@ -2,6 +2,7 @@
 """Names with several addresses of which some do not answer (RFC 8305), networks that lead nowhere, and addresses of one
 link (RFC 4007)."""
 
+import json
 import subprocess
 
 import names_rig
@@ -22,6 +23,8 @@ def hosts():
         pytest.skip(reason)
     near, far = Holder(), Holder()
     near.far = far
+    for host in (near, far):
+        host.sh("echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")  # its own: no second of waiting for others
     near.sh(f"ip link add c0 type veth peer name s0 netns {far.process.pid}; ip link set c0 up;"
             "ip addr add 10.78.1.2/24 dev c0; ip addr add fd78::2/64 dev c0 nodad;"
             f"ip neigh add {SILENT} lladdr {NOWHERE} dev c0 nud permanent;"
@@ -124,8 +127,15 @@ def test_a_network_that_leads_nowhere(hosts, serve, tmp_path, paths, seed):
 
 def link_local(host: Holder, device: str) -> str:
     """The device's address, once it can be used."""
-    quic_rig.until(lambda: "tentative" not in host.sh(f"ip -6 addr show dev {device}"), "a link-local address")
-    (address,) = host.sh(f"ip -6 -o addr show dev {device} scope link | sed 's/.*inet6 \\([^/]*\\).*/\\1/'").split()
+
+    def usable() -> list[str]:
+        """None yet where the kernel has not noticed that the link is up."""
+        words = ("ip", "-6", "-j", "addr", "show", "dev", device, "scope", "link", "-tentative")
+        shown = json.loads(host.run(*words).stdout or "[]")
+        return [one["local"] for interface in shown for one in interface.get("addr_info", []) if one]
+
+    quic_rig.until(usable, "a link-local address")
+    (address,) = usable()
     return address
 
 

@@ -37,6 +37,15 @@ class Seen:
         return [line["path"] for line in self.kind("path") if line["event"] == event]
 
     @property
+    def late(self) -> list[dict]:
+        """Tasks that began when all paths were validated, for which a busy machine takes longer."""
+        validated_us: dict[str, int] = {}
+        for line in self.kind("path"):
+            if line["event"] == "validated":
+                validated_us.setdefault(line["path"], line["t_us"])
+        return [line for line in self.tasks if line["start_us"] > max(validated_us.values())]
+
+    @property
     def cid(self) -> dict:
         found = self.kind("cid")
         assert len(found) == 1, found
@@ -60,7 +69,7 @@ def run(server: Server, tmp_path, path: str, *args: object, where: Holder | None
 
 def polled(server: Server, tmp_path, paths: list[str], *more: object) -> Seen:
     """Tasks on each path in turn, once all paths had time to be validated."""
-    args = on(paths, "--strategy", "polling", "--requests", TASKS, "--interval-ms", 20, "--seed", 1, *more)
+    args = on(paths, "--strategy", "polling", "--requests", TASKS, "--interval-ms", 50, "--seed", 1, *more)
     return run(server, tmp_path, f"/bytes/{SIZE}", *args).whole(TASKS, SIZE)
 
 
@@ -71,10 +80,9 @@ def test_tasks_go_over_every_path(servers, tmp_path, kind, alpn):
     assert seen.cid["migration_allowed"]
     assert seen.cid["usable"] == 3
     assert set(seen.paths("validated")) >= set(LOCAL) - {seen.tasks[0]["path"]}
-    late = seen.tasks[TASKS // 2 :]
-    assert {line["path"] for line in late} == set(LOCAL)
+    assert {line["path"] for line in seen.late} == set(LOCAL)
     # validated beforehand: none of them waited for it
-    assert all(line["switched"] and not line["cold"] for line in late)
+    assert all(line["switched"] and not line["cold"] for line in seen.late)
 
 
 @pytest.mark.parametrize("kind", ["weir", "aioquic", "quic-go", "quiche-server that allows it"])
@@ -139,11 +147,12 @@ def oracle(folder, *turns: tuple[int, str]) -> list[object]:
 
 def test_an_oracle_is_obeyed(servers, tmp_path):
     order = [(0, LOCAL[0]), (10, LOCAL[2]), (15, LOCAL[1]), (20, LOCAL[0])]
-    args = on(LOCAL, *oracle(tmp_path, *order), "--requests", TASKS, "--interval-ms", 20)
+    args = on(LOCAL, *oracle(tmp_path, *order), "--requests", TASKS, "--interval-ms", 50)
     seen = run(servers("aioquic"), tmp_path, f"/bytes/{SIZE}", *args).whole(TASKS, SIZE)
     wanted = [[path for start, path in order if start <= task][-1] for task in range(TASKS)]
     # the connection starts on a path drawn by chance, and the others are validated after it is up
-    assert [line["path"] for line in seen.tasks][5:] == wanted[5:]
+    assert seen.late
+    assert [line["path"] for line in seen.late] == [wanted[line["task"]] for line in seen.late]
 
 
 def test_uploads_move_too(servers, tmp_path):
@@ -227,7 +236,8 @@ def test_interfaces(far_server, roads, tmp_path, paths):
     before = sent_bytes(roads)
     args = on(paths, *plan, "--requests", 16, "--interval-ms", 50)
     seen = run(far_server, tmp_path, f"/bytes/{SIZE}", *args, where=roads).whole(16, SIZE)
-    assert [line["path"] for line in seen.tasks[4:]] == [names[0]] * 4 + [names[1]] * 8
+    assert seen.late[-1]["task"] >= 8
+    assert [line["path"] for line in seen.late] == [names[line["task"] >= 8] for line in seen.late]
     assert all(after - start > SIZE for start, after in zip(before, sent_bytes(roads), strict=True)), "on both roads"
 
 
@@ -236,7 +246,8 @@ def sent_bytes(roads: Holder) -> list[int]:
     return [int(roads.sh(f"cat /proc/net/dev | sed -n 's/^ *p{n}: *\\([0-9]*\\) .*/\\1/p'")) for n in (1, 2)]
 
 
-LONG = 2_500_000
+LONG = 5_000_000
+"""Two seconds of a road: for the test's own process to see that it has begun, and to break the road."""
 BREAKS = {
     "the interface goes down": ("near", "ip link set p1 down"),
     "the carrier is lost": ("far", "ip link set s1 down"),
@@ -262,7 +273,7 @@ def test_a_path_that_breaks_in_mid_transfer(far_server, roads, tmp_path, how, up
         "--events", events, "--stats", stats, "--stats-every-ms", 10, "--start-at-us", soon_us(),
         "--idle-timeout-ms", 8000, where=roads,
     )  # fmt: skip
-    some = LONG // 8
+    some = LONG // 20
     quic_rig.until(lambda: stats.exists() and any(line["bytes"] > some for line in quic_rig.lines(stats)), "bytes")
     side, command = BREAKS[how]
     for node, dev in ((roads, "p1"), (roads.far, "s1")):
@@ -276,13 +287,13 @@ def test_a_path_that_breaks_in_mid_transfer(far_server, roads, tmp_path, how, up
 
 def soon_us() -> int:
     """A moment, in microseconds, by which a connection is up and its paths are validated."""
-    return quic_rig.time.monotonic_ns() // 1000 + 500_000
+    return quic_rig.time.monotonic_ns() // 1000 + 1_500_000
 
 
 def test_an_interface_that_comes_back_is_used_again(roads, authority, tmp_path):
     server = quic_rig.weir(tmp_path, authority, "10.9.9.1:4433", roads.far)
     events = tmp_path / "events"
-    args = on(["p1", "p2"], "--strategy", "polling", "--requests", 120, "--interval-ms", 40, "--events", events)
+    args = on(["p1", "p2"], "--strategy", "polling", "--requests", 200, "--interval-ms", 40, "--events", events)
     args += ["--stats-every-ms", 20]  # written out so often
     process = quic_rig.start(server.url("/bytes/1000"), *server.trust, "--json", *args, where=roads)
 
@@ -295,7 +306,7 @@ def test_an_interface_that_comes_back_is_used_again(roads, authority, tmp_path):
         quic_rig.until(lambda: tasks()[-6:] == ["p1"] * 6, "tasks on p1 alone")
         roads.sh("ip link set p2 up")
         route(roads, 2)
-        done = Seen(quic_rig.ended(process).good(), quic_rig.lines(events)).whole(120, 1000)
+        done = Seen(quic_rig.ended(process).good(), quic_rig.lines(events)).whole(200, 1000)
         assert {line["path"] for line in done.tasks[-10:]} == {"p1", "p2"}
     finally:
         server.close()
@@ -309,13 +320,13 @@ def test_an_interface_that_is_not_ready_at_the_start(roads, authority, tmp_path,
     roads.sh(how)
     try:
         client(server.url("/bytes/1"), *server.trust, *on(["p2"]), where=roads).bad(PATHS, "p2")
-        args = on(["p2", "p1"], "--strategy", "polling", "--requests", 100, "--interval-ms", 30, "--events", events)
+        args = on(["p2", "p1"], "--strategy", "polling", "--requests", 200, "--interval-ms", 30, "--events", events)
         args += ["--stats-every-ms", 20]  # written out so often
         process = quic_rig.start(server.url("/bytes/1000"), *server.trust, "--json", *args, where=roads)
         quic_rig.until(lambda: len(told(events, "task")) > 3, "tasks without it")
         roads.sh("ip addr replace 10.2.0.2/24 dev p2; ip link set p2 up")
         route(roads, 2)
-        done = Seen(quic_rig.ended(process).good(), quic_rig.lines(events)).whole(100, 1000)
+        done = Seen(quic_rig.ended(process).good(), quic_rig.lines(events)).whole(200, 1000)
         assert {line["path"] for line in done.tasks[:3]} == {"p1"}
         assert {line["path"] for line in done.tasks[-10:]} == {"p1", "p2"}
     finally:

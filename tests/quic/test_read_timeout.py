@@ -15,9 +15,10 @@ INTERIM = headers((b":status", b"103"))
 
 
 @pytest.fixture(scope="module")
-def server(authority):
+def server(authority, request):
+    """Its parameter, if any, is the window that it keeps."""
     made = authority.issue("127.0.0.1")
-    server = Scripted(made.cert, made.key)
+    server = Scripted(made.cert, made.key, window_bytes=getattr(request, "param", None))
     yield server
     server.close()
 
@@ -42,9 +43,14 @@ def test_a_response_that_never_ends(server, authority, tmp_path, said):
         assert outcomes(server, tmp_path, authority, TIMEOUT) == ["timeout"]
 
 
-@pytest.mark.parametrize("size", [0, 1000, 40_000_000], ids=["empty", "sent", "blocked"])
+@pytest.mark.parametrize(
+    ("server", "size"),
+    [(None, 0), (None, 1000), (100_000, 1_000_000)],
+    ids=["empty", "sent", "blocked"],
+    indirect=["server"],
+)
 def test_an_upload_without_a_response(server, authority, tmp_path, size):
-    """A large one is blocked by the server's window."""
+    """One that is larger than the server's window is blocked."""
     with server.saying(Script(b"", fin=False)):
         assert outcomes(server, tmp_path, authority, TIMEOUT, "--upload", "--bytes", size) == ["timeout"]
 
@@ -59,7 +65,7 @@ def test_others_on_the_connection_go_on(server, authority, tmp_path, parallel):
 
 def test_a_response_that_goes_on_slowly(servers, tmp_path):
     """It takes longer than the limit; none of its pauses does."""
-    report = servers("weir").get("/bytes/10/every/700", "--duration-s", 4, *LIMIT).good()
+    report = servers("weir").get("/bytes/10/every/300", "--duration-s", 3, *LIMIT).good()
     assert report["total"]["bytes"] >= 10
 
 

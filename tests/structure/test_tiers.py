@@ -61,6 +61,16 @@ def test_no_test_is_lost(tiers, every_test):
     assert sorted(collected("--long", folder)) == sorted(of_tier["default"] + of_tier["long"]) != of_tier["default"]
 
 
+def test_busy_files_run_beside_files_that_wait(tiers, every_test):
+    files = dict.fromkeys(test.partition("::")[0] for test in every_test)
+    order = tiers.order_of(files)
+    assert sorted(order) == sorted(files)
+    for start in range(0, len(order) // 2, 4):
+        assert len({file.startswith(tiers.BUSY) for file in order[start : start + 4]}) == 2
+    last = [file.startswith(tiers.BUSY) for file in order[-len(order) // 6 :]]
+    assert not any(last), "a busy file at the end would run alone"
+
+
 def test_a_named_test_runs_whatever_its_tier(tiers):
     path = "tests/hostile/test_kills.py"
     assert tiers.tier_of(path) == "long"

@@ -43,7 +43,7 @@ def told(command: str, count: int, **options: object) -> list:
     device = BpfDevice("here", ["eth0"], command=command, **options)
     device.start(events)
     try:
-        return [events.get(timeout=20) for _ in range(count)]
+        return [events.get(timeout=60) for _ in range(count)]
     finally:
         device.close()
 

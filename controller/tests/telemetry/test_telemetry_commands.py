@@ -73,7 +73,7 @@ def tailed():
         events = SimpleQueue()
         tails.append(Tail(path, events, follow))
         tails[-1].start()
-        return lambda: events.get(timeout=10)
+        return lambda: events.get(timeout=60)
 
     yield start
     for tail in tails:
@@ -155,12 +155,12 @@ def test_watch_serves_metrics_while_it_follows(recorded) -> None:
                 url = f"http://127.0.0.1:{port}/metrics"
                 found = ""
                 while 'weir_passed_packets_total{device="bpf",port="wan7"} 2900.0' not in found:
-                    with urllib.request.urlopen(url, timeout=10) as answer:
+                    with urllib.request.urlopen(url, timeout=60) as answer:
                         found = answer.read().decode()
                 with pytest.raises(urllib.error.HTTPError, match="404"):
-                    urllib.request.urlopen(url + "/other", timeout=10)
+                    urllib.request.urlopen(url + "/other", timeout=60)
                 process.send_signal(signal.SIGINT)
-                assert process.wait(timeout=10) == 0
+                assert process.wait(timeout=60) == 0
                 return
             finally:
                 process.kill()
@@ -178,7 +178,7 @@ def test_a_reader_that_leaves_and_a_full_disk(recorded) -> None:
     ) as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     recorded.write_text(longer[: len(longer) // 100])
     done = weir("watch", "--from", recorded, "--out", "/dev/full")
     assert done.returncode == 1
@@ -270,7 +270,7 @@ def test_top_on_a_terminal(recorded) -> None:
         assert "eth0" not in terminal.seen[terminal.seen.rindex("weir top") :]
         terminal.type(b"q")
         terminal.until("\x1b[?1049l")  # the screen as it was
-        assert terminal.process.wait(timeout=10) == 0
+        assert terminal.process.wait(timeout=60) == 0
         assert terminal.process.stderr.read() == b""
         assert termios.tcgetattr(terminal.theirs) == terminal.before
 
@@ -281,7 +281,7 @@ def test_top_gives_the_terminal_back_when_it_is_stopped(recorded, number) -> Non
         terminal.until("3 queues")
         terminal.process.send_signal(number)
         terminal.until("\x1b[?1049l")
-        assert terminal.process.wait(timeout=10) == 0
+        assert terminal.process.wait(timeout=60) == 0
         assert termios.tcgetattr(terminal.theirs) == terminal.before
 
 

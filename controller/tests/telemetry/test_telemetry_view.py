@@ -169,7 +169,7 @@ def served():
     url = f"http://127.0.0.1:{server.port}/metrics"
 
     def scrape() -> dict:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             text = answer.read().decode()
         return {
             (each.name, *(each.labels[name] for name in LABELS if name in each.labels)): each.value

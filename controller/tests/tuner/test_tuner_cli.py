@@ -70,7 +70,7 @@ class Bench:
         while True:
             try:
                 writing = bool(self.shell.writing)
-                self.shell.event(self.fleet.events.get(timeout=20 if writing else 0))
+                self.shell.event(self.fleet.events.get(timeout=60 if writing else 0))
             except Empty:
                 assert not writing, "a write has no end"
                 self.shell.judge()
@@ -265,7 +265,7 @@ def test_a_device_that_is_slow_to_write_keeps_no_other_waiting(capsys: pytest.Ca
     def impatient() -> None:
         while True:
             try:
-                bench.shell.event(bench.fleet.events.get(timeout=20 if bench.shell.writing - {("slow", "p1")} else 0))
+                bench.shell.event(bench.fleet.events.get(timeout=60 if bench.shell.writing - {("slow", "p1")} else 0))
             except Empty:
                 bench.shell.judge()
                 if not bench.shell.writing - {("slow", "p1")}:

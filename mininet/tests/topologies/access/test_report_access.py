@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import functools
 import json
 import re
 from types import SimpleNamespace
@@ -94,8 +95,20 @@ def handover(root, seeds=2):
     )
 
 
-def test_strategies_their_peers_and_the_papers_figures(tmp_path):
-    folder = table5(tmp_path)
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Results of a kind, their page and its number of plots, made once."""
+
+    @functools.cache
+    def made_once(make):
+        folder = make(tmp_path_factory.mktemp("shared"))
+        return folder, *checked_page(folder)
+
+    return made_once
+
+
+def test_strategies_their_peers_and_the_papers_figures(shared):
+    folder, page, plots = shared(table5)
     text = printed(folder)
     for label in STRATEGIES:
         assert label in text
@@ -107,7 +120,6 @@ def test_strategies_their_peers_and_the_papers_figures(tmp_path):
     assert "Tan et al. -39.47" in text
     assert "Tan et al. 0.25" in text
     assert "14 of 14 runs passed" in text
-    page, plots = checked_page(folder)
     assert plots == 4
     for words in ("Regret as it adds up", "polling, each path in turn", "Tan et al. -59.43", "-59.43</small>"):
         assert words in page
@@ -125,9 +137,8 @@ def test_windows_over_sizes(tmp_path):
     assert "Of the largest size alone, 1000000 bytes a task." in page
 
 
-def test_a_handover_has_its_timeline(tmp_path):
-    folder = handover(tmp_path)
-    page, plots = checked_page(folder)
+def test_a_handover_has_its_timeline(shared):
+    folder, page, plots = shared(handover)
     assert plots == 1
     assert "<h2>Handover</h2>" in page
     assert re.search(r"silence, ms +121\.5 ± ", printed(folder))
@@ -165,11 +176,11 @@ def test_a_failed_run_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(("make", "words"), [(table5, "best path 25.0 %"), (windows, "goodput"), (handover, "silence")])
-def test_a_run_in_a_few_words(tmp_path, make, words):
-    folder = make(tmp_path, seeds=1)
+def test_a_run_in_a_few_words(shared, make, words):
+    folder = shared(make)[0]
     assert words in topology_of(folder.topology).headline(summarise(folder).runs[0].metrics)
 
 
 @pytest.mark.parametrize("make", [table5, windows, handover])
-def test_a_page_fits_narrow_and_zoomed_windows(tmp_path, make):
-    assert_fits(write_html(make(tmp_path)).read_text(encoding="utf-8"))
+def test_a_page_fits_narrow_and_zoomed_windows(shared, make):
+    assert_fits(shared(make)[1])

@@ -4,6 +4,7 @@ import re
 
 import generated_samples
 import pytest
+from page_layout import assert_fits
 from page_outline import Outline
 from rich.console import Console
 
@@ -51,6 +52,11 @@ def folder(tmp_path_factory):
     return filled(tmp_path_factory.mktemp("results"))
 
 
+@pytest.fixture(scope="module")
+def page(folder):
+    return write_html(folder).read_text(encoding="utf-8")
+
+
 def printed(folder, width=120):
     text = io.StringIO()
     print_table(folder, summarise(folder), Console(file=text, width=width))
@@ -73,14 +79,13 @@ def test_the_table_has_every_variant_its_spread_and_the_papers_figure(folder):
     assert "14 of 14 runs passed" in text
 
 
-def test_the_p4_switch_stands_beside_ebpf(folder):
+def test_the_p4_switch_stands_beside_ebpf(folder, page):
     assert re.search(r"over the same law as eBPF +p4-paper +p4-tuned", printed(folder))
-    page = write_html(folder).read_text(encoding="utf-8")
     assert "<h2>The P4 switch beside eBPF</h2>" in page
     assert "PID law in p4/pid_delay.p4 on weir-switch, profile tuned: " in page
 
 
-def test_what_the_tuner_did_is_told_with_its_reason(folder):
+def test_what_the_tuner_did_is_told_with_its_reason(folder, page):
     text = printed(folder)
     arrow = "\N{RIGHTWARDS ARROW}"
     assert len(re.findall("^.*: auto, seed 1$", text, re.MULTILINE)) == 1
@@ -88,7 +93,6 @@ def test_what_the_tuner_did_is_told_with_its_reason(folder):
     assert re.search(rf"\n 12\.5 +kept .* delay_mean_ms 15\.12 {arrow} 12\.5 *\n", text)
     assert text.count(" all is well ") == 6
     assert "  and 2 more, in the report\n" in text
-    page = write_html(folder).read_text(encoding="utf-8")
     assert len(re.findall("<h2>[^<]*: auto, seed 1</h2>", page)) == 1
     assert cells_of(page, "2.5") == ["trial", "it &lt;swings&gt;", f"kp 48 {arrow} 24, integral keep {arrow} drop"]
     assert page.count(">all is well</td>") == 8
@@ -102,8 +106,7 @@ def test_a_narrow_terminal_gets_several_tables(folder, monkeypatch):
     assert text.getvalue().count("  median, ms") == 7
 
 
-def test_results_come_before_what_was_set(folder):
-    page = write_html(folder).read_text(encoding="utf-8")
+def test_results_come_before_what_was_set(page):
     folded = re.search(r"<details><summary>Settings: .*?</details>", page, re.DOTALL)
     assert page.index("<h2>Figures</h2>") < folded.start() < page.index("<h2>Queue delay over time</h2>")
     for words in ("kp 20", "bottleneck, shared by all: ", "PID law as tc eBPF, profile paper"):
@@ -118,9 +121,10 @@ def test_a_check_that_failed_is_told_before_any_figure(tmp_path):
 
 
 @pytest.mark.parametrize("only", [["pie", "tuned"], None])
-def test_with_many_variants_the_interval_stands_under_its_mean(tmp_path, folder, only):
+def test_with_many_variants_the_interval_stands_under_its_mean(tmp_path, page, only):
     """So that seven columns fit on a page of 1200 pixels."""
-    page = write_html(folder if only is None else filled(tmp_path, seeds=2, only=only)).read_text(encoding="utf-8")
+    if only is not None:
+        page = write_html(filled(tmp_path, seeds=2, only=only)).read_text(encoding="utf-8")
     table = page.split("<h2>Figures</h2>")[1].split("</table>")[0]
     assert ('class="many"' in table, 'class="even"' in table) == (only is None, only is not None)
     assert ".many .pm { display: block;" in page
@@ -154,19 +158,22 @@ def test_small_differences_of_goodput_look_small(goodputs):
         assert axis.get_offset_text().get_text() == ""
 
 
-def test_the_page_is_whole_and_needs_nothing_else(folder):
-    text = write_html(folder).read_text(encoding="utf-8")
+def test_a_page_fits_narrow_and_zoomed_windows(page):
+    assert_fits(page)
+
+
+def test_the_page_is_whole_and_needs_nothing_else(page):
     outline = Outline()
-    outline.feed(text)
+    outline.feed(page)
     assert outline.open == []
     assert outline.fetched == []
-    assert not re.search(r"@import|url\((?!#)|<script|<link", text)
+    assert not re.search(r"@import|url\((?!#)|<script|<link", page)
     assert len(outline.ids) == len(set(outline.ids))
     assert outline.references <= set(outline.ids)
     assert outline.tags.count("svg") == 5
-    assert not any(stand_in in text for stand_in in STAND_INS.values())
+    assert not any(stand_in in page for stand_in in STAND_INS.values())
     for word in ("./run experiment pid-delay-table2", "prefers-color-scheme: dark", "699.4", "14 of 14 runs passed"):
-        assert word in text
+        assert word in page
 
 
 def test_the_same_results_give_the_same_page(folder):

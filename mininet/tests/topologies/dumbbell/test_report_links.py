@@ -58,7 +58,7 @@ def test_other_scenarios_show_none_of_it(tmp_path):
         assert word not in printed(folder)
 
 
-@pytest.mark.parametrize("name", ["pid-delay-table2", "cc-loss", "voice-game"])
+@pytest.mark.parametrize("name", ["cc-loss", "voice-game"])
 def test_a_page_fits_narrow_and_zoomed_windows(tmp_path, name):
     assert_fits(write_html(filled(tmp_path, name, seeds=2)).read_text(encoding="utf-8"))
 
