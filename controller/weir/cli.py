@@ -14,7 +14,7 @@ from typing import Any
 
 GROUPS = {
     "look": {
-        "status": ("weir.commands.status", "what is on each device and port now"),
+        "status": ("weir.commands.status", "the present state of each device and port"),
         "watch": ("weir.telemetry.watch", "the samples of each port: JSON lines or text, and for Prometheus"),
         "top": ("weir.telemetry.top", "every queue on one screen"),
     },

@@ -32,7 +32,17 @@ def test_options_behind_one_benchmark_are_its_own(monkeypatch, capsys):
         with pytest.raises(SystemExit) as caught:
             cli.main(words)
         assert caught.value.code == 2
-        assert "unrecognized arguments: --cost-only" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "unrecognized arguments: --cost-only" in error
+        assert error.startswith(f"usage: {cli.parser().prog} {words[0]} ")
+
+
+@pytest.mark.parametrize("name", ["demo", "experiment", "together", "evaluate", "replay"])
+def test_an_unknown_option_brings_its_commands_usage(name, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main([name, "--nope"])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith(f"usage: {cli.parser().prog} {name} ")
 
 
 @pytest.mark.parametrize("words", [["lab"], ["lab", "--"], ["lab", "--kernel", "host"]], ids=" ".join)

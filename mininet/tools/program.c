@@ -13,16 +13,40 @@
 #include <sys/signalfd.h>
 #include <time.h>
 
+static void complain(const char *format, va_list args)
+{
+	fprintf(stderr, "%s: ", program_name);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+}
+
 void die(const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	fprintf(stderr, "%s: ", program_name);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	complain(format, args);
 	va_end(args);
 	exit(1);
+}
+
+void misused(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	complain(format, args);
+	va_end(args);
+	exit(2);
+}
+
+void help(int argc, char **argv, const char *usage)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			fputs(usage, stdout);
+			exit(fflush(stdout) ? 1 : 0);
+		}
 }
 
 uint64_t now_us(void)
@@ -72,14 +96,14 @@ struct sockaddr_in address(const char *text)
 	const char *colon = strrchr(text, ':');
 
 	if (!colon || (size_t)(colon - text) >= sizeof(host))
-		die("--to %s: write ADDRESS:PORT", text);
+		misused("--to %s: write ADDRESS:PORT", text);
 	memcpy(host, text, (size_t)(colon - text));
 	host[colon - text] = 0;
 	char *end;
 	unsigned long port = strtoul(colon + 1, &end, 10);
 
 	if (!inet_aton(host, &at.sin_addr) || *end || port == 0 || port > 65535)
-		die("--to %s: write an IPv4 address, a colon and a port of 1 to 65535", text);
+		misused("--to %s: write an IPv4 address, a colon and a port of 1 to 65535", text);
 	at.sin_port = htons((uint16_t)port);
 	return at;
 }
@@ -90,6 +114,6 @@ double number(const char *name, const char *text, double low, double high)
 	double value = strtod(text, &end);
 
 	if (end == text || *end || !(value >= low && value <= high))
-		die("--%s %s: give a number of %g to %g", name, text, low, high);
+		misused("--%s %s: give a number of %g to %g", name, text, low, high);
 	return value;
 }

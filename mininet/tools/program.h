@@ -11,6 +11,12 @@ extern const char *const program_name; // stands before every error
 // Prints an error and ends the program with status 1.
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// The same for a command line that is wrong, with status 2.
+_Noreturn void misused(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// Prints the usage and ends the program with status 0 if one of the words is --help or -h.
+void help(int argc, char **argv, const char *usage);
+
 // CLOCK_MONOTONIC in microseconds.
 uint64_t now_us(void);
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paced UDP for the lab, as voice and games send it: each packet timed on its way, with samples as JSON lines.
 //
-//   weir-paced receive --port P --out FILE
-//   weir-paced send --to ADDR:PORT --out FILE --packets-per-s R --bytes B [--tos N] FLOWS TIMES
-//   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S
-//
 // With --count the flows are numbered N, N + stride, ... Each starts at random within the spread and then sends every
 // 1/R s by the clock, however long its last packet took to send. Times given are seconds after the program's start. A
 // packet begins with three numbers of 8 bytes: its flow, its place in the flow (from 0), and when it was sent.
@@ -23,6 +19,14 @@
 #include <sys/socket.h>
 
 #include "program.h"
+
+static const char usage[] =
+	"usage: weir-paced receive --port P --out FILE\n"
+	"       weir-paced send --to ADDR:PORT --out FILE --packets-per-s R [--bytes B] [--tos N] FLOWS TIMES\n"
+	"\n"
+	"FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong call.\n";
 
 #define MAX_FLOWS 1024
 #define MAX_BYTES 1472
@@ -139,13 +143,17 @@ int main(int argc, char **argv)
 	int index;
 	FILE *out;
 
+	help(argc, argv, usage);
 	if (argc < 2 || (!sender && strcmp(argv[1], "receive")))
-		die("say what to be: send or receive (the source's first lines show the options)");
+		misused("the first word is send or receive; see --help");
+	const char *mode = argv[1];
+
+	argv[1] = (char *)program_name; // getopt's messages begin with it
 	for (int c; (c = getopt_long(argc - 1, argv + 1, "", names, &index)) != -1;) {
 		const char *name = c == 0 ? names[index].name : "";
 
 		if (c != 0)
-			return 1;
+			return 2;
 		if (!strcmp(name, "to"))
 			o.to = optarg;
 		else if (!strcmp(name, "out"))
@@ -172,9 +180,9 @@ int main(int argc, char **argv)
 			o.until_s = number(name, optarg, 0, 1e6);
 	}
 	if (!o.out)
-		die("%s needs --out FILE", argv[1]);
+		misused("%s needs --out FILE", mode);
 	if (sender && (!o.to || o.packets_per_s <= 0))
-		die("send needs --to ADDRESS:PORT and --packets-per-s");
+		misused("send needs --to ADDRESS:PORT and --packets-per-s");
 	if (!(out = fopen(o.out, "w")))
 		die("%s: %s", o.out, strerror(errno));
 	if (sender)

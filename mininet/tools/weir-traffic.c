@@ -4,12 +4,6 @@
 // Ready-made tools spin on the clock somewhere (iperf3 at its end), which in a lab of virtual time means to stand
 // still: here every wait is a blocking epoll_wait, and a receiver wakes once per 16 kB, not once per packet.
 //
-//   weir-traffic sink --port P --stats FILE --until-s S [--cc NAME]
-//   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES [--burst-bytes B --burst-every-s S]
-//   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn] [--on-s S --off-s S]
-//   weir-traffic short --to ADDR:PORT --cc NAME --mss BYTES --stats FILE --plan FILE --group N --start-s S --until-s S
-//   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S
-//
 // With --count the flows are numbered N, N + stride, ... A rate is each flow's. Flows start at random within the
 // spread. The sink ends well on SIGTERM. Times given are seconds after the program's start. A flow's number travels in
 // the first 8 bytes it sends (each datagram's, with UDP). The sink is the server; a congestion control that has each
@@ -37,6 +31,18 @@
 #include <unistd.h>
 
 #include "program.h"
+
+static const char usage[] =
+	"usage: weir-traffic sink --port P --stats FILE --until-s S [--cc NAME]\n"
+	"       weir-traffic tcp --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES [--burst-bytes B "
+	"--burst-every-s S]\n"
+	"       weir-traffic udp --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn] [--on-s S --off-s S]\n"
+	"       weir-traffic short --to ADDR:PORT --cc NAME --mss BYTES --stats FILE --plan FILE --group N --start-s S "
+	"--until-s S\n"
+	"\n"
+	"FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S\n"
+	"\n"
+	"exit status: 0 done, 1 failed, 2 wrong call.\n";
 
 #define MAX_FLOWS 1024
 #define SAMPLE_US 100000
@@ -534,15 +540,17 @@ int main(int argc, char **argv)
 		.count = 1, .stride = 1, .cc = "cubic", .mss = 1400, .bytes = 1412, .until_s = 10, .port = 5201};
 	int index;
 
+	help(argc, argv, usage);
 	if (argc < 2 ||
 	    (strcmp(argv[1], "sink") && strcmp(argv[1], "tcp") && strcmp(argv[1], "short") && strcmp(argv[1], "udp")))
-		die("say what to be: sink, tcp, short or udp (the source's first lines show the options)");
+		misused("the first word is sink, tcp, short or udp; see --help");
 	o.mode = argv[1];
+	argv[1] = (char *)program_name; // getopt's messages begin with it
 	for (int c; (c = getopt_long(argc - 1, argv + 1, "", names, &index)) != -1;) {
 		const char *name = c == 0 ? names[index].name : "";
 
 		if (c != 0)
-			return 1;
+			return 2;
 		if (!strcmp(name, "to"))
 			o.to = optarg;
 		else if (!strcmp(name, "cc"))
@@ -586,19 +594,19 @@ int main(int argc, char **argv)
 	}
 	bool udp = !strcmp(o.mode, "udp"), sink = !strcmp(o.mode, "sink"), brief = !strcmp(o.mode, "short");
 	if (!sink && !o.to)
-		die("%s needs --to ADDRESS:PORT", o.mode);
+		misused("%s needs --to ADDRESS:PORT", o.mode);
 	if (!udp && o.ecn)
-		die("--ecn is for udp; TCP's is the node's net.ipv4.tcp_ecn");
+		misused("--ecn is for udp; TCP's is the node's net.ipv4.tcp_ecn");
 	if (brief != !!o.plan)
-		die(brief ? "short needs --plan FILE" : "--plan is for short");
+		misused(brief ? "short needs --plan FILE" : "--plan is for short");
 	if ((o.on_s > 0) != (o.off_s > 0) || (!udp && o.on_s > 0))
-		die("--on-s and --off-s are for udp, and go together");
+		misused("--on-s and --off-s are for udp, and go together");
 	if (!o.burst_bytes != !(o.burst_every_s > 0) || (o.burst_bytes && strcmp(o.mode, "tcp")))
-		die("--burst-bytes and --burst-every-s are for tcp, and go together");
+		misused("--burst-bytes and --burst-every-s are for tcp, and go together");
 	if (udp && o.rate_bit_s <= 0)
-		die("udp needs --rate-bit-s");
+		misused("udp needs --rate-bit-s");
 	if (!udp && !o.stats)
-		die("%s needs --stats FILE", o.mode);
+		misused("%s needs --stats FILE", o.mode);
 	if (!udp && !(stats = fopen(o.stats, "w")))
 		die("%s: %s", o.stats, strerror(errno));
 	int status = sink ? run_sink(&o) : udp ? run_udp(&o) : brief ? run_short(&o) : run_tcp(&o);

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from weir.options.arguments import Subcommand
 from weirlab import paths
 from weirlab.lab.kernels import LAB_KERNEL, LAB_KERNEL_SOURCE, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
 from weirlab.run.demo import PARTS, TOGETHER, demo_runs
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     installed = Path(sys.argv[0]).name == "weirlab"
     top = argparse.ArgumentParser(prog="weirlab" if installed else "./run", description="Weir's lab.")
     top.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # look at the arguments, do nothing
-    commands = top.add_subparsers(dest="command", required=True)
+    commands = top.add_subparsers(dest="command", required=True, parser_class=Subcommand)
 
     def experiment_options(command: argparse.ArgumentParser, seeds_help: str) -> None:
         cores = len(os.sched_getaffinity(0))
@@ -167,7 +168,7 @@ def parser() -> argparse.ArgumentParser:
     lab.add_argument("--wall-limit-s", type=float, default=3600, metavar="S", help="stop after S seconds of real time")
     lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="the same in the lab's time")
     lab.add_argument("--out", type=Path, metavar="FOLDER", help="keep what the command writes to $WEIR_OUT here")
-    lab.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, after --")
+    lab.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run, after --")
 
     bench = commands.add_parser(
         "bench",
@@ -175,6 +176,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="benchmarks:\n" + "\n".join(f"  {name:8}{text}" for name, text in BENCH_HELP.items()),
     )
+    bench.takes_others = True
+    bench.set_defaults(complain=bench.error)
     bench.add_argument("names", nargs="*", metavar="NAME",
                        help="benchmarks to run (default: all). Options behind a single name are its own: "
                        "./run bench hostile --only server")  # fmt: skip
@@ -272,7 +275,7 @@ def parsed(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """The command line, and the options in it that are a single benchmark's own."""
     args, own = parser().parse_known_args(argv)
     if own and (args.command != "bench" or len(args.names) != 1):
-        parser().error(f"unrecognized arguments: {' '.join(own)}")
+        args.complain(f"unrecognized arguments: {' '.join(own)}")
     return args, own
 
 

@@ -54,14 +54,14 @@ def test_a_key_that_changed_is_refused_until_it_is_accepted(net):
     assert got(net, known=known)[0] == 0
     assert known.stat().st_mode & 0o777 == 0o600
     lines = known.read_text().splitlines()
-    assert [line for line in lines if not line.startswith("#")] == [f"/weir/files ed25519 {first}"]
+    assert [line for line in lines if not line.startswith("#")] == [f"{NAME} ed25519 {first}"]
     assert got(net, known=known)[0] == 0
     assert known.read_text().splitlines() == lines
     _, other = offer(net, b"other" * 1000)
     assert first != other
     code, outcome = got(net, known=known)
     assert code == INCOMPLETE
-    for part in (f"{known}:{lines.index(f'/weir/files ed25519 {first}') + 1}", first, other, "--publisher"):
+    for part in (f"{known}:{lines.index(f'{NAME} ed25519 {first}') + 1}", first, other, "--publisher"):
         assert part in outcome
     assert not (net.folder / "out").exists()
     assert known.read_text().splitlines() == lines
@@ -110,6 +110,6 @@ def test_several_runs_at_once_keep_all_lines(net):
         _, errors = getter.communicate()
         assert getter.returncode == 0, errors
     lines = [line for line in known.read_text().splitlines() if not line.startswith("#")]
-    assert sorted(lines) == sorted(f"/weir/files/d{i} ed25519 {key}" for i in range(12))
+    assert sorted(lines) == sorted(f"/weir/files/d{i}/film ed25519 {key}" for i in range(12))
     publisher.send_signal(signal.SIGINT)
     publisher.communicate()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from weir.options.arguments import Subcommand
 from weirlab import paths
 from weirlab.lab.kernels import LabError, stop_all
 from weirlab.metrics.samples import SamplesError
@@ -34,7 +35,7 @@ examples:
   ./run train pbq --resume            go on after Ctrl-C, a full disk or a crash: the end is the same to the byte
   ./run train pbq --ray local         labs as tasks of Ray, here or on a cluster
   ./run train sweep                   the settings that the paper does not publish, each tried on its training link
-  ./run train ablation                what each part of pbq is worth, by taking it away
+  ./run train ablation                the worth of each part of pbq, by taking it away
   ./run train figure8 --seeds 5       the paper's Fig. 8: PPO with BBR's pacing beside PPO alone
   ./run train crosscheck              the same environment learnt by stable-baselines3's PPO
 
@@ -47,7 +48,7 @@ Trains a policy. In the folder of a training:
   curves.csv        a line for each update: reward, throughput, RTT, loss, entropy, KL divergence, value loss
   validation.csv    a line for each such trial; update 0 is the rule that the training begins with
   index.html        the same as plots
-  checkpoint.bin    what --resume goes on from
+  checkpoint.bin    state that --resume goes on from
   failed/           the run's folder where a lab failed"""
 SWEEP = """\
 Trains pbq-paper with other coefficients of the reward and settings of PPO, each for a few updates on the paper's
@@ -62,7 +63,7 @@ COMPARE = """\
 Runs policies in the same episodes of the training's ranges, without noise and without the guard. No training learns
 from these episodes or chooses its result by them. A policy is a weights file of the profile pbq, or "rule": what a
 training begins with; rule:packets=5,share=0.03 is the same with other numbers. The table has means, and differences
-from the first policy with 95 % intervals, episode by episode. What was judged is kept; the same command again goes
+from the first policy with 95 % intervals, episode by episode. Judged episodes are kept; the same command again goes
 on."""
 FIGURE8 = """\
 Trains pbq-paper with BBR's pacing and with none, several seeds of each, on the paper's training link. The folder has a
@@ -104,7 +105,9 @@ def parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     found = argparse.ArgumentParser("./run train", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
     found.add_argument("--check", action="store_true", help="check the command line only")
-    commands = found.add_subparsers(dest="what", required=True, metavar="WHAT", title="what to do")
+    commands = found.add_subparsers(
+        dest="what", required=True, metavar="WHAT", title="what to do", parser_class=Subcommand
+    )
 
     def command(name: str, summary: str, description: str, out: str) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=summary, description=description, formatter_class=raw)

@@ -96,7 +96,7 @@ def test_status_of_what_does_not_answer_goes_on_and_fails(weir_xdp: Path, capsys
     assert main(["status", "--bpf", "eth0", *nobody]) == 1
     out, error = capsys.readouterr()
     assert "tuned" in out
-    assert error.startswith("weir status: device unix:/nonexistent/weir: cannot be read: no connection")
+    assert error.startswith("weir status: error: device unix:/nonexistent/weir: cannot be read: no connection")
     assert len(error.splitlines()) == 1
 
 
@@ -114,7 +114,7 @@ def test_gains_where_nothing_is_attached(
     assert main(["gains", *words]) == 1
     out, error = capsys.readouterr()
     assert out == ""
-    assert error.startswith("weir gains: no interface has the law: `weir-xdp attach DEV` puts it on one")
+    assert error.startswith("weir gains: error: no interface has the law: `weir-xdp attach DEV` puts it on one")
 
 
 def test_nonsense_is_told_by_status(weir_xdp: Path) -> None:

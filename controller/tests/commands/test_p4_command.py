@@ -80,30 +80,38 @@ def test_a_wrong_call_ends_with_2(words: list[str], message: str, capsys: pytest
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["p4", "deploy"], ["p4", "show"], ["p4", "digests"], ["model", "margins"]])
+def test_an_unknown_option_brings_its_commands_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        weir(*words, *(["--config", "x"] if words[1] == "deploy" else []), "--nope")
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith(f"usage: weir {' '.join(words)} ")
+
+
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "status", "message"),
     [
-        (["deploy", "--config", "{good}"], f"weir: no connection to {NOBODY} (without TLS) within 0.2 s: no P4Runtime"),
-        (["deploy", "--config", "{bad}"], "bad.toml:1: port: unknown; did you mean ports?"),
-        (["deploy", "--config", "{good}.none"], "weir: {good}.none: No such file or directory"),
-        (["deploy", "--config", "{empty}"], "weir: {empty}: has no [neighbours.NAME], no [flood] and no [["),
-        (["deploy", "--config", "{empty}", "--empty"], f"weir: no connection to {NOBODY}"),
-        (["show", "--tls-ca", "{good}.none"], "TLS: cannot read the CA"),
-        (["show", "--config", "{bad}"], "bad.toml:1: port: unknown; did you mean ports?"),
-        (["show", "--names", "--config", "{good}"], f"weir: no connection to {NOBODY}"),
+        (["deploy", "--config", "{good}"], 1, f"no connection to {NOBODY} (without TLS) within 0.2 s: no P4Runtime"),
+        (["deploy", "--config", "{bad}"], 2, "{bad}:1: port: unknown; did you mean ports?"),
+        (["deploy", "--config", "{good}.none"], 2, "{good}.none: No such file or directory"),
+        (["deploy", "--config", "{empty}"], 2, "{empty}: has no [neighbours.NAME], no [flood] and no [["),
+        (["deploy", "--config", "{empty}", "--empty"], 1, f"no connection to {NOBODY}"),
+        (["show", "--tls-ca", "{good}.none"], 2, "--tls-ca {good}.none: No such file or directory"),
+        (["show", "--config", "{bad}"], 2, "{bad}:1: port: unknown; did you mean ports?"),
+        (["show", "--names", "--config", "{good}"], 1, f"no connection to {NOBODY}"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_ends_with_1(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_is_wrong_is_one_line_and_a_wrong_file_a_wrong_call(
+    words: list[str], status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad, empty = (tmp_path / f"{name}.toml" for name in ("good", "bad", "empty"))
     good.write_text("[flood]\nports = [1, 2]\n")
     bad.write_text("[port.1]\n")
     empty.write_text("")
     words = [word.format(good=good, bad=bad, empty=empty) for word in words]
-    assert call(*words, "--address", NOBODY, "--connect-timeout-s", "0.2") == 1
+    assert call(*words, "--address", NOBODY, "--connect-timeout-s", "0.2") == status
     out, error = capsys.readouterr()
-    assert message.format(good=good, bad=bad, empty=empty) in error
+    assert error.startswith(f"weir p4 {words[0]}: error: {message.format(good=good, bad=bad, empty=empty)}")
     assert not out
     assert len(error.splitlines()) == 1
 
@@ -120,7 +128,7 @@ def test_options_that_mean_nothing_together_end_with_2_and_ask_no_switch(
 ) -> None:
     assert call(*words, "--address", NOBODY, "--connect-timeout-s", "0.2") == 2
     out, error = capsys.readouterr()
-    assert error.startswith(f"weir: {message}")
+    assert error.startswith(f"weir p4 {words[0]}: error: {message}")
     assert not out
     assert len(error.splitlines()) == 1
 
@@ -134,6 +142,8 @@ def test_options_that_mean_nothing_together_end_with_2_and_ask_no_switch(
         (["--port", "1", "--set", "kp"], 2, "--set kp: must be KEY=VALUE, KEY one of ecn, flows, target_us"),
         (["--port", "1", "--profile", "none"], 2, "--profile none: no such profile; must be one of coupled, paper"),
         (["--port", "1", "--profile", "tund"], 2, "--profile tund: no such profile; did you mean tuned?"),
+        (["--port", "1", "--profile", "{bad}.none"], 2, "{bad}.none: No such file or directory"),
+        (["--tls-ca", "{bad}.none"], 2, "--tls-ca {bad}.none: No such file or directory"),
         (["--port", "1", "--profile", "{bad}"], 2, "--profile {bad}: [port]: a profile has no tables"),
         (["--tls-cert", "x"], 2, "--tls-cert and --tls-key must be given together"),
         (["--port", "512", "--set", "target_us=3"], 1, f"device {NOBODY}: port '512': must be a number, 0 .. 509"),
@@ -148,7 +158,7 @@ def test_gains_that_cannot_be_set_ask_no_switch(
     words = [word.format(bad=bad) for word in words]
     assert weir("gains", "--p4", NOBODY, *words, "--connect-timeout-s", "0.2") == status
     out, error = capsys.readouterr()
-    assert error.startswith(f"weir gains: {message.format(bad=bad)}")
+    assert error.startswith(f"weir gains: error: {message.format(bad=bad)}")
     assert not out
     assert len(error.splitlines()) == 1
 
@@ -213,5 +223,5 @@ def test_the_module_is_a_command() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(
-        f"weir: no connection to {NOBODY} (without TLS) within 0.2 s: no P4Runtime server answers there ("
+        f"weir p4 show: error: no connection to {NOBODY} (without TLS) within 0.2 s: no P4Runtime server answers"
     )

@@ -193,14 +193,14 @@ def test_a_reader_that_leaves_and_a_full_disk(recorded) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["watch", "--from", "no-such"], 1, "no-such: No such file or directory"),
-        (["top", "--from", "no-such"], 1, "no-such: No such file or directory"),
+        (["watch", "--from", "no-such"], 2, "no-such: No such file or directory"),
+        (["top", "--from", "no-such"], 2, "no-such: No such file or directory"),
         (["watch", "--from", "x", "--p4", "h:1"], 2, "--from: goes without --fleet, --bpf and --p4"),
         (["watch", "--follow"], 2, "--follow: goes with --from FILE; devices are followed anyway"),
         (["watch", "--metrics", "80x"], 2, "--metrics 80x: must be PORT or ADDRESS:PORT (127.0.0.1:9464)"),
         (["watch", "--count", "0"], 2, "argument --count: '0': must be a whole number above 0"),
         (["top", "--seconds", "x"], 2, "argument --seconds: 'x': must be a number of seconds"),
-        (["watch", "--out", "/no/such"], 1, "/no/such: No such file or directory"),
+        (["watch", "--out", "/no/such"], 2, "/no/such: No such file or directory"),
     ],
 )
 def test_wrong_calls_are_named(words, status, said) -> None:

@@ -162,7 +162,7 @@ def test_bad_words_are_named(words: list[str], told: str, capsys: pytest.Capture
 
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path, capsys: pytest.CaptureFixture):
-    assert main(["--bpf", "eth0", "--decisions", str(tmp_path / "no" / "d.jsonl")]) == 1
+    assert main(["--bpf", "eth0", "--decisions", str(tmp_path / "no" / "d.jsonl")]) == 2
     assert f"--decisions {tmp_path}/no/d.jsonl: No such file or directory" in capsys.readouterr().err
     assert main(["--bpf", "eth0", "--observe-rtt", "weirnone0"]) == 1
     assert "weirnone0" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..gains import GainError
-from ..options.arguments import EXIT_STATUS, FAILED, WRONG_CALL, count, seconds
+from ..options.arguments import DONE, EXIT_STATUS, FAILED, WRONG_CALL, Subcommand, complain, count, seconds, status_of
 from ..options.devices import add_p4_options, p4_options
 from ..p4runtime.client import Client
 from ..p4runtime.connection import parse_address
@@ -25,6 +25,7 @@ from ..settings import SettingsError
 from ..switch import config as configuration
 from ..switch import digests, show
 from ..switch.deploy import KINDS, deploy
+from ..switch.program import UnreadableProgram
 from ..text import printable
 
 DEPLOY_EXAMPLE = """\
@@ -110,11 +111,11 @@ def _address(text: str) -> str:
 def parser() -> argparse.ArgumentParser:
     switch = argparse.ArgumentParser(
         prog="weir p4",
-        description="What only a P4 switch has, over P4Runtime. Gains: `weir gains`; samples: `weir watch`.",
+        description="Programs, tables, digests of P4 switches (P4Runtime). Gains: `weir gains`; samples: `weir watch`.",
         epilog=f"Each command has --help with examples.\n\n{EXIT_STATUS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = switch.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = switch.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Subcommand)
 
     def command(name: str, help_text: str, example: str) -> argparse.ArgumentParser:
         made = commands.add_parser(
@@ -152,16 +153,19 @@ def parser() -> argparse.ArgumentParser:
     made = command("show", "print tables, groups, counters and registers of a switch", SHOW_EXAMPLE)
     part = made.add_mutually_exclusive_group()
     part.add_argument("--table", metavar="NAME", help="only this table")
-    part.add_argument("--names", action="store_true", help="only what a program that forwards by name has for that")
+    part.add_argument("--names", action="store_true", help="only tables and registers of forwarding by name")
     part.add_argument("--counters", action="store_true", help="only counters: little to read, as often as you like")
     made.add_argument(
-        "--config", type=Path, metavar="FILE.toml", help="what was deployed: its prefixes stand beside their hashes"
+        "--config",
+        type=Path,
+        metavar="FILE.toml",
+        help="deployed configuration; its prefixes are printed beside hashes",
     )
     made.add_argument("--json", action="store_true", help="one JSON document")
 
     made = command("digests", "take charge, and print a program's digests as they come", DIGESTS_EXAMPLE)
     made.add_argument(
-        "name", nargs="?", default=PID_DELAY.digest, metavar="NAME", help="which digest (default %(default)s)"
+        "name", nargs="?", default=PID_DELAY.digest, metavar="NAME", help="name of the digest (default %(default)s)"
     )
     made.add_argument("--jsonl", action="store_true", help="one JSON document a line")
     made.add_argument("--count", type=count, metavar="N", help="end after N records")
@@ -178,7 +182,7 @@ def _deploy(args: argparse.Namespace) -> None:
         raise WrongCall("--p4info and --device-config must be given together")
     wanted = configuration.load(args.config)
     if wanted.forwards_nothing and not args.empty:
-        raise P4RuntimeError(
+        raise WrongCall(
             f"{args.config}: has no [neighbours.NAME], no [flood] and no [[names.route]]: the switch would forward "
             "nothing; "
             "give --empty if that is meant"
@@ -254,13 +258,13 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except (WrongCall, SettingsError) as error:
-        print(f"weir: {printable(error, lines=True)}", file=sys.stderr)
-        return WRONG_CALL
-    except (P4RuntimeError, DescriptorError, configuration.ConfigError, GainError) as error:
-        print(f"weir: {printable(error, lines=True)}", file=sys.stderr)
-        return FAILED
+    except (WrongCall, UnreadableProgram, SettingsError, configuration.ConfigError, GainError) as error:
+        said, status = str(error), WRONG_CALL
+    except (P4RuntimeError, DescriptorError) as error:
+        said, status = str(error), FAILED
     except OSError as error:
-        print(f"weir: {error.filename or ''}: {error.strerror}", file=sys.stderr)
-        return FAILED
-    return 0
+        said, status = f"{error.filename or 'standard output'}: {error.strerror}", status_of(error)
+    else:
+        return DONE
+    complain(f"p4 {args.command}", said, lines=True)
+    return status

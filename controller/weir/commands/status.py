@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..dataplane.base import DataPlaneError, DeviceStatus, PortStatus
-from ..options.arguments import DONE, EXIT_STATUS, FAILED, command, end
+from ..options.arguments import DONE, EXIT_STATUS, FAILED, command, complain, end
 from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..sample import Sample
 from ..text import age, printable
@@ -38,7 +37,7 @@ unknown. Nothing is changed, and no controller is replaced.
 
 
 def parser() -> argparse.ArgumentParser:
-    made = command("status", "Print what is on each device and port now. Changes nothing.", EXAMPLE)
+    made = command("status", "Print the present state of each device and port. Changes nothing.", EXAMPLE)
     add_devices(made)
     made.add_argument("--json", action="store_true", help="one JSON document")
     return made
@@ -111,7 +110,7 @@ def _run(args: argparse.Namespace) -> int:
     else:
         _print(found)
     for why in errors:
-        print(f"weir status: {printable(why)}", file=sys.stderr)
+        complain("status", why)
     return FAILED if errors else DONE
 
 

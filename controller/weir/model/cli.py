@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..gains import GainError, Gains
-from ..options.arguments import EXIT_STATUS
+from ..options.arguments import EXIT_STATUS, Subcommand, complain, status_of
 from ..settings import key_values, load, profile
 from . import loop
 from .fluid import CCS, Plant
@@ -68,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"examples:\n{MARGINS_EXAMPLES}Each COMMAND has --help with more.\n\n{EXIT_STATUS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    ways = whole.add_subparsers(dest="way", required=True, metavar="COMMAND")
+    ways = whole.add_subparsers(dest="way", required=True, metavar="COMMAND", parser_class=Subcommand)
 
     def way(name: str, told: str, epilog: str | None = None, plant: bool = True) -> argparse.ArgumentParser:
         words = ways.add_parser(
@@ -435,8 +434,8 @@ def main(words: Sequence[str]) -> int:
     try:
         told = WAYS[asked.way](asked)
     except (ValueError, OSError) as error:  # GainError is a ValueError
-        print(f"weir model {asked.way}: error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
+        complain(f"model {asked.way}", error)
+        return 2 if isinstance(error, ValueError) else status_of(error)
     if asked.json:
         print(json.dumps(told))
     return 0

@@ -8,12 +8,37 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from ..dataplane.base import DataPlaneError
 from ..text import printable
 
 DONE, FAILED, WRONG_CALL = 0, 1, 2
 EXIT_STATUS = "exit status: 0 done, 1 failed, 2 wrong call."
+
+
+class Subcommand(argparse.ArgumentParser):
+    """Parser of one of several commands. It rejects unknown words itself: the usage in the error is its own."""
+
+    takes_others = False
+    """Unknown words are for another parser."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and not self.takes_others:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+
+def status_of(error: OSError) -> int:
+    """Exit status of an OSError: a file that an option names and that is missing, or is none, is a wrong call."""
+    missing = isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)) and error.filename
+    return WRONG_CALL if missing else FAILED
+
+
+def complain(name: str, text: object, lines: bool = False) -> None:
+    """One error of `weir NAME` on standard error, in argparse's form."""
+    print(f"weir {name}: error: {printable(text, lines=lines)}", file=sys.stderr)
 
 
 def command(name: str, description: str, example: str) -> argparse.ArgumentParser:
@@ -77,6 +102,6 @@ def end(name: str, work: Callable[[], int]) -> int:
     except DataPlaneError as error:
         said, status = str(error), FAILED
     except OSError as error:
-        said, status = f"{error.filename or ''}: {error.strerror}", FAILED
-    print(f"weir {name}: {printable(said)}", file=sys.stderr)
+        said, status = f"{error.filename or 'standard output'}: {error.strerror}", status_of(error)
+    complain(name, said)
     return status

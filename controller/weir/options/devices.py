@@ -66,6 +66,12 @@ def p4_options(args: argparse.Namespace) -> dict[str, Any]:
     found = {name: getattr(args, name) for name in _P4_OPTIONS if getattr(args, name) is not None}
     if (args.tls_cert is None) != (args.tls_key is None):
         raise FleetError("--tls-cert and --tls-key must be given together")
+    for name in ("tls_ca", "tls_cert", "tls_key"):
+        try:
+            if getattr(args, name) is not None:
+                getattr(args, name).open("rb").close()
+        except OSError as error:
+            raise FleetError(f"--{name.replace('_', '-')} {getattr(args, name)}: {error.strerror}") from None
     if any(getattr(args, name) for name in _TLS_OPTIONS):
         from ..p4runtime.connection import Tls
 

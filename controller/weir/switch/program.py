@@ -28,6 +28,10 @@ class ProgramError(P4RuntimeError):
     """A program that can't be read, packaged or compiled; the message says which file and why."""
 
 
+class UnreadableProgram(ProgramError):
+    """A file of the program can't be read."""
+
+
 class NoCompiler(ProgramError):
     """Nothing on this machine compiles the program."""
 
@@ -36,7 +40,7 @@ def _read(path: Path, wanted_by: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ProgramError(f"cannot read {path}{wanted_by}: {error.strerror}") from None
+        raise UnreadableProgram(f"cannot read {path}{wanted_by}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ProgramError(f"{path}: not UTF-8 at byte {error.start}; P4 source is text") from None
 
@@ -160,7 +164,7 @@ def precompiled(p4info: Path, device_config: Path) -> PipelineConfig:
         try:
             data.append(path.read_bytes())
         except OSError as error:
-            raise ProgramError(f"cannot read {path}: {error.strerror}") from None
+            raise UnreadableProgram(f"cannot read {path}: {error.strerror}") from None
     return _with_cookie(P4Info.from_file(data[0], str(p4info)), data[1])
 
 

@@ -18,9 +18,8 @@ from typing import Any, BinaryIO
 
 from ..dataplane.base import Event, Note
 from ..dataplane.fleet import Fleet, FleetError
-from ..options.arguments import whole
+from ..options.arguments import complain, status_of, whole
 from ..options.devices import add_devices, fleet_of
-from ..text import printable
 from .jsonl import KIND, from_record
 from .view import Decision
 
@@ -285,9 +284,9 @@ def run(name: str, work: Callable[[], int]) -> int:
     except ValueError as error:  # FleetError, MetricsAddressError
         said, status = str(error), 2
     except OSError as error:  # MetricsError too
-        said, status = f"{error.filename or 'standard output'}: {error.strerror}", 1
+        said, status = f"{error.filename or 'standard output'}: {error.strerror}", status_of(error)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    print(f"weir {name}: error: {printable(said)}", file=sys.stderr)
+    complain(name, said)
     return status

@@ -306,7 +306,7 @@ class Screen:
 def parser() -> argparse.ArgumentParser:
     made = command("top", "Show every queue. Changes no gains.", EXAMPLE)
     add_source(made)
-    made.add_argument("--decisions", type=Path, metavar="FILE", help="what `weir tune --decisions` writes")
+    made.add_argument("--decisions", type=Path, metavar="FILE", help="file that `weir tune --decisions` writes")
     made.add_argument("--sort", choices=SORTS, default="port", help="(default %(default)s)")
     made.add_argument("--filter", default="", metavar="TEXT", help="only queues whose device or port contains it")
     made.add_argument(

@@ -22,7 +22,7 @@ from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sa
 from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import Gains
-from ..options.arguments import command
+from ..options.arguments import command, complain, status_of
 from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..text import printable
 from .core import Tuner
@@ -429,16 +429,16 @@ def main(words: Sequence[str]) -> int:
         metrics = None if given.metrics is None else _metrics_address(given.metrics)
         fleet = fleet_of(given)
     except (TuneError, FleetError) as error:
-        print(f"weir tune: error: {printable(error)}", file=sys.stderr)
+        complain("tune", error)
         return USAGE
     try:
         return _tune(given, settings, fleet, metrics)
     except (TuneError, DataPlaneError) as error:
-        said = str(error)
+        said, status = str(error), FAILED
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    print(f"weir tune: error: {printable(said)}", file=sys.stderr)
-    return FAILED
+        said, status = f"{error.filename}: {error.strerror}" if error.filename else str(error), status_of(error)
+    complain("tune", said)
+    return status
 
 
 def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet, metrics: tuple[str, int] | None) -> int:
@@ -499,7 +499,7 @@ def _writer(option: str, path: Path) -> Any:
     try:
         return Writer(path)
     except OSError as error:
-        raise TuneError(f"{option} {path}: {error.strerror}") from None
+        raise OSError(error.errno, error.strerror, f"{option} {path}") from None
 
 
 def _place(word: str) -> tuple[str, str | None]:

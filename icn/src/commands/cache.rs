@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-icn cache`.
 
-use super::options::{complain, face, receive, size, to_json};
+use super::options::{LEAST_MEMORY_BYTES, complain, face, receive, size, to_json};
 use crate::face::Face;
 use crate::objects::cache::Cache;
 use crate::packet::Kind;
@@ -24,8 +24,8 @@ pub struct Options {
     /// Interface to the switch
     #[arg(long, value_name = "IF")]
     interface: String,
-    /// Memory for data (units: kB, MB, KiB, MiB)
-    #[arg(long, default_value = "64MB", value_parser = size, value_name = "BYTES")]
+    /// Memory for data, 1MB at least (units: kB, MB, KiB, MiB)
+    #[arg(long, default_value = "64MB", value_parser = |t: &str| size(t, LEAST_MEMORY_BYTES), value_name = "BYTES")]
     memory: u64,
 }
 

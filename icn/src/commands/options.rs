@@ -12,9 +12,14 @@ use weir_core::text::printable;
 use weir_io::address::{socket_address, split_port, split_zone};
 use weir_io::fault::{CONNECT, Fault, IO, USAGE};
 
-/// A number of bytes, with or without a unit.
-pub fn size(text: &str) -> Result<u64, String> {
-    weir_core::request::parse_size(text).map_err(|e| e.to_string())
+/// Least memory for data: a megabyte. A number without a unit counts bytes, so that a forgotten unit is below it.
+pub const LEAST_MEMORY_BYTES: u64 = 1_000_000;
+/// Least history of a live stream.
+pub const LEAST_HISTORY_BYTES: u64 = 64_000;
+
+/// A number of bytes, with or without a unit, of at least so many.
+pub fn size(text: &str, least_bytes: u64) -> Result<u64, String> {
+    weir_core::request::size_of_at_least(text, least_bytes).map_err(|e| e.to_string())
 }
 
 /// A name.
@@ -113,6 +118,14 @@ pub fn resolve(option: &str, from: &str) -> Result<Vec<Target>, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_whose_unit_was_forgotten_is_too_small() {
+        assert_eq!(size("5MB", LEAST_MEMORY_BYTES), Ok(5_000_000));
+        for text in ["5", "64", "64kB", "-1", "MB"] {
+            assert!(size(text, LEAST_MEMORY_BYTES).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_key_is_seen_in_what_is_to_be_trusted() {

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start of a P4 switch node, and errors when it can't start. Switches that run are in tests/lab."""
 
+import inspect
 import os
 
 import pytest
 
 from weirlab import paths
-from weirlab.lab.net import NetError
+from weirlab.lab.net import LINK_VALUES, NODE_VALUES, NetError, expect
 from weirlab.lab.p4switch import (
     ALIASES,
     MININET_KEYWORDS,
     REMEDIES,
+    VALUES,
     DeviceClock,
     P4Node,
     Queue,
@@ -63,7 +65,9 @@ def test_bmv2_has_no_rates_in_bits():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0 is not valid; give 1 or more"),
+        (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0: expected a whole number of 1 or more"),
+        (lambda: Queue(rate_bit_s="10mbit"), "queue: rate_bit_s '10mbit': expected a whole number"),
+        (lambda: Queue(depth_packets=True), "queue: depth_packets True: "),
         (lambda: Queue(rate_bit_s=1, rate_packets_s=1), "both given; give one of them"),
         (lambda: Target(TWO_PORTS, {3: Queue()}), "queue of port 3: there is no such port; there are 1, 2"),
         (lambda: Target(TWO_PORTS, depth_packets=9).bmv2("b"), "depth_packets: BMv2 has no depth for all queues; give"),
@@ -76,8 +80,62 @@ def test_what_can_not_be_is_said(make, said):
     assert said in str(caught.value)
 
 
+WRONG = {
+    "switch": [1, "", ["bmv2"]],
+    "program": ["no-such-file.p4", 1, b"a.p4"],
+    "queues": [[Queue()], {"2": Queue()}, {2: 5}, Queue()],
+    "depth_packets": [0, "64", 1.5, True],
+    "config": ["no-such-file.toml", 7, {}],
+    "deploy": ["--empty", [1], [""]],
+    "device_id": [-1, "1", 2**64],
+    "grpc": ["127.0.0.1", 9559, "127.0.0.1:x", ":9559", "127.0.0.1:65536"],
+    "thrift_port": [0, "9090", 65536],
+    "cpu_port": [0, 512, "cpu"],
+    "pcap": [True, ""],
+    "seed": [-1, "x"],
+    "log": [1, ""],
+    "management": [1],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG.items() for value in values])
+def test_a_wrong_value_is_named_with_its_keyword_and_the_right_form(key, value):
+    with pytest.raises(NetError) as caught:
+        own_keywords({key: value}, MININET_KEYWORDS)
+    assert str(caught.value).startswith(f"{key} {value!r}: expected ")
+
+
+def test_each_keyword_of_a_switch_has_a_rule_that_its_default_fits():
+    assert set(WRONG) == set(VALUES) == set(P4Node.OWN)
+    for name, parameter in inspect.signature(P4Node.set_up).parameters.items():
+        assert name == "self" or parameter.default is None or VALUES[name][0](parameter.default), name
+
+
+@pytest.mark.parametrize(
+    ("rules", "key", "value"),
+    [
+        (LINK_VALUES, "ip", "10.0.0.1"),
+        (LINK_VALUES, "ip", "10.0.0.1/33"),
+        (LINK_VALUES, "ip", 10),
+        (LINK_VALUES, "tc", "qdisc add dev {dev} root pfifo"),
+        (LINK_VALUES, "neighbours", [1]),
+        (NODE_VALUES, "routes", "default via 10.0.0.1"),
+        (NODE_VALUES, "forwards", "yes"),
+    ],
+)
+def test_a_wrong_value_of_a_node_or_link_is_named(rules, key, value):
+    with pytest.raises(NetError) as caught:
+        expect("node h1: ", {key: value}, rules)
+    assert str(caught.value).startswith(f"node h1: {key} {value!r}: expected ")
+    right = {"ip": "2001:db8::1/64", "forwards": True}.get(key, ["a line"])
+    expect("", {key: right, "other": value}, rules)
+    expect("", {key: None}, rules)
+
+
 @pytest.mark.parametrize("key", ["p4", "p4_src", "program"])
-def test_a_program_has_one_parameter_and_its_usual_names(key):
+def test_a_program_has_one_parameter_and_its_usual_names(key, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.p4").touch()
     params = {key: "a.p4", "listenPort": 6654}
     assert own_keywords(params, MININET_KEYWORDS) == {"program": "a.p4"}
     assert params == {"listenPort": 6654}

@@ -52,9 +52,9 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--from", dest="tables", type=Path, metavar="FOLDER",
                          help="run nothing and read no cache: make the report again from the CSV files of that folder "
                          "(docs/results/evaluation), into results/evaluation/ or --out")  # fmt: skip
-    command.add_argument("--list", action="store_true", help="what would be run and what is there already; run nothing")
+    command.add_argument("--list", action="store_true", help="print missing and finished runs; run nothing")
     command.add_argument("--suite", metavar="NAME", default="matrix",
-                         help="what to run: matrix (the default; each discipline once in each scenario), envelope "
+                         help="suite to run: matrix (the default; each discipline once in each scenario), envelope "
                          "(each discipline at many settings, as curves), cc (congestion controls), parts (pbq without "
                          "one part each), ideas (each idea of Cao et al. alone), or a path to "
                          "a suite's TOML file")  # fmt: skip

@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -33,7 +33,49 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NetError(Exception):
-    """The kernel refused a setting: node, setting, error."""
+    """A setting that the kernel refused (node, setting, error), or that can't be (keyword, value, right form)."""
+
+
+Rule = tuple[Callable[[Any], bool], str]
+"""Check of a keyword's value, and the right form."""
+
+
+def expect(where: str, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    """Check keywords of addSwitch, addHost or addLink; None leaves a keyword out. Raises NetError for the first wrong
+    value."""
+    for key, value in values.items():
+        if value is not None and key in rules and not rules[key][0](value):
+            raise NetError(f"{where}{key} {value!r}: expected {rules[key][1]}")
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(is_text(each) for each in value)
+
+
+def is_interface_address(value: Any) -> bool:
+    address, _, prefix = value.partition("/") if isinstance(value, str) else ("", "", "")
+    for family, bits in ((socket.AF_INET, 32), (socket.AF_INET6, 128)):
+        try:
+            socket.inet_pton(family, address)
+        except OSError:
+            continue
+        return prefix.isascii() and prefix.isdigit() and int(prefix) <= bits
+    return False
+
+
+LINES: Rule = (are_texts, "a list of texts")
+NODE_VALUES: dict[str, Rule] = {
+    "forwards": (lambda value: isinstance(value, bool), "True or False"),
+    **dict.fromkeys(("rules", "routes", "ip_lines", "tc_lines"), LINES),
+}
+LINK_VALUES: dict[str, Rule] = {
+    "ip": (is_interface_address, "ADDRESS/PREFIX, as 10.0.0.1/24"),
+    **dict.fromkeys(("tc", "neighbours"), LINES),
+}
 
 
 def _setns(fd: int) -> None:
@@ -147,6 +189,7 @@ class LabNode(Node):
 
     def __init__(self, name: str, plan: Plan, **params: Any) -> None:
         self.plan = plan
+        expect(f"node {name}: ", params, NODE_VALUES)
         super().__init__(name, **params)
 
     def startShell(self, mnopts: str | None = None) -> None:
@@ -188,6 +231,7 @@ class LabIntf(Intf):
         self, ip: str | None = None, tc: list[str] | None = None, neighbours: list[str] | None = None, **_params: Any
     ) -> None:
         plan, node = self.node.plan, self.node.name
+        expect(f"interface {self.name}: ", {"ip": ip, "tc": tc, "neighbours": neighbours}, LINK_VALUES)
         lines = plan.ip.setdefault(node, [])
         if ip:
             self.ip, prefix = ip.split("/")

@@ -26,7 +26,7 @@ from mininet.node import Switch
 
 from weirlab import paths
 from weirlab.lab import controller_fork
-from weirlab.lab.net import LabNode, NetError, Plan, in_namespace, offloads_off
+from weirlab.lab.net import LabNode, NetError, Plan, Rule, are_texts, expect, in_namespace, is_text, offloads_off
 
 TARGETS = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
 BMV2_CLI = "simple_switch_CLI"
@@ -54,6 +54,15 @@ LAST_WORDS = 5  # lines of a target's log that an error repeats
 FIFO_PRIORITY = 1  # the lowest of SCHED_FIFO: all of them have it, so none preempts another
 
 
+def whole(least: int, most: int | None = None) -> Rule:
+    """A whole number in that range; no bool."""
+
+    def fits(value: Any) -> bool:
+        return type(value) is int and value >= least and (most is None or value <= most)
+
+    return fits, f"a whole number of {least} or more" if most is None else f"a whole number of {least} to {most}"
+
+
 @dataclass(frozen=True)
 class Queue:
     """A port's output queue; None leaves the target's own value. BMv2 knows rates in packets/s only."""
@@ -63,10 +72,7 @@ class Queue:
     depth_packets: int | None = None
 
     def __post_init__(self) -> None:
-        for key in ("rate_bit_s", "rate_packets_s", "depth_packets"):
-            value = getattr(self, key)
-            if value is not None and value < 1:
-                raise NetError(f"queue: {key} {value} is not valid; give 1 or more, or leave it out")
+        expect("queue: ", vars(self), dict.fromkeys(("rate_bit_s", "rate_packets_s", "depth_packets"), whole(1)))
         if self.rate_bit_s is not None and self.rate_packets_s is not None:
             raise NetError("queue: rate_bit_s and rate_packets_s are both given; give one of them")
 
@@ -175,6 +181,42 @@ def aqm_line(record: Mapping[str, Any], hop: str, squared: bool, dq_shift: int, 
     }
 
 
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and os.fspath(value) != ""
+
+
+def _is_file(value: Any) -> bool:
+    return _is_path(value) and Path(value).is_file()
+
+
+def _is_server(value: Any) -> bool:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return host != "" and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+
+
+def _are_queues(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(type(key) is int and isinstance(value[key], Queue) for key in value)
+
+
+VALUES: dict[str, Rule] = {
+    "switch": (is_text, '"embedded", "bmv2" or "auto"'),
+    "program": (_is_file, "a P4 program, an existing file"),
+    "queues": (_are_queues, "{PORT: Queue(...)}, PORT a number"),
+    "depth_packets": whole(1),
+    "config": (_is_file, "an existing file for weir p4 deploy"),
+    "deploy": (are_texts, 'words for weir p4 deploy, as ("--empty",)'),
+    "device_id": whole(0, 2**64 - 1),
+    "grpc": (_is_server, '"HOST:PORT", as "127.0.0.1:9559"'),
+    "thrift_port": whole(1, 65535),
+    "cpu_port": whole(1, 511),
+    "pcap": (_is_path, "a folder"),
+    "seed": whole(0, 2**64 - 1),
+    "log": (_is_path, "a file"),
+    "management": (lambda value: isinstance(value, str), "the name of an interface"),
+}
+"""Values of a P4 switch's keywords."""
+
+
 def find(name: str) -> str | None:
     """A program's path: on PATH, or built by this clone."""
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{paths.build() / 'bin'}")
@@ -207,6 +249,7 @@ def own_keywords(params: dict[str, Any], others: frozenset[str]) -> dict[str, An
         if name in own:
             raise NetError(f"{key}: {name} is given twice")
         own[name] = params.pop(key)
+    expect("", own, VALUES)
     return own
 
 
@@ -246,8 +289,6 @@ class P4Node:
         numbers. `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same.
         `management` is an interface that is no port, by which a controller elsewhere reaches `grpc`."""
         self.kind, self.program = choose(switch)
-        if program is not None and not Path(program).is_file():
-            raise NetError(f"program: {os.fspath(program)}: no such file")
         started_with = Path(program) if program is not None and config is None else None
         if program is not None and config is not None:
             deploy = ("--program", os.fspath(program), *deploy)

@@ -34,6 +34,9 @@ pub enum RequestError {
     /// Not a size.
     #[error("'{0}' is not a size: expected a whole number of bytes, also with kB, MB, GB, KiB, MiB or GiB")]
     Size(String),
+    /// A size that is too small.
+    #[error("'{0}' is too small: expected at least {1} bytes; a number without a unit (kB, MB, KiB, MiB) counts bytes")]
+    Small(String, u64),
     /// No such resource.
     #[error("no resource '{0}': expected GET /bytes/N, GET /bytes/unlimited, GET /bytes/N/every/MS or POST /upload")]
     NotFound(String),
@@ -104,6 +107,14 @@ pub fn parse_size(text: &str) -> Result<u64, RequestError> {
         _ => return Err(bad()),
     };
     text[..digits].parse::<u64>().ok().and_then(|n| n.checked_mul(unit)).ok_or_else(bad)
+}
+
+/// Reads a size in bytes that has a least value.
+pub fn size_of_at_least(text: &str, least_bytes: u64) -> Result<u64, RequestError> {
+    match parse_size(text)? {
+        n if n < least_bytes => Err(RequestError::Small(text.to_owned(), least_bytes)),
+        n => Ok(n),
+    }
 }
 
 /// Method of a request.

@@ -45,9 +45,10 @@ impl ZonedIp {
 
 impl fmt::Display for ZonedIp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.zone {
-            0 => write!(f, "{}", self.ip),
-            zone => write!(f, "{}%{zone}", self.ip),
+        match (self.zone, name_of(self.zone)) {
+            (0, _) => write!(f, "{}", self.ip),
+            (_, Some(name)) => write!(f, "{}%{}", self.ip, name.to_string_lossy()),
+            (zone, None) => write!(f, "{}%{zone}", self.ip),
         }
     }
 }
@@ -160,7 +161,11 @@ mod tests {
     fn zones() {
         let zone = |text: &str| text.parse::<ZonedIp>();
         assert_eq!(zone("fe80::1%lo"), Ok(ZonedIp { ip: "fe80::1".parse().unwrap(), zone: 1 }));
-        assert_eq!(zone("fe80::1%lo").unwrap().to_string(), "fe80::1%1");
+        for text in ["fe80::1%lo", "::1", "127.0.0.1"] {
+            assert_eq!(zone(text).unwrap().to_string(), text);
+        }
+        let removed = ZonedIp { ip: "fe80::1".parse().unwrap(), zone: u32::MAX };
+        assert_eq!(removed.to_string(), format!("fe80::1%{}", u32::MAX));
         for name in ["no-such-if", "", "999999999", "-1", "a%b"] {
             assert_eq!(zone(&format!("fe80::1%{name}")), Err(AddressError::NoInterface(name.to_owned())), "{name}");
         }

@@ -4,7 +4,7 @@
 use crate::cert::Identity;
 use crate::fault::{Fault, IO};
 use boring::ssl::{SslContextBuilder, SslMethod, SslRef};
-use boring::x509::X509;
+use boring::x509::{X509, X509VerifyError};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -45,6 +45,16 @@ pub fn client(ca: Option<&Path>) -> Result<SslContextBuilder, Fault> {
         ctx.cert_store_mut().add_cert(&cert).map_err(Fault::internal("TLS library"))?;
     }
     Ok(ctx)
+}
+
+/// Reason why the peer's certificate was rejected, with the options that help; `None`: it was not.
+pub fn certificate_fault(ssl: &SslRef) -> Option<String> {
+    let e = ssl.verify_result().err()?;
+    let another = [X509VerifyError::HOSTNAME_MISMATCH, X509VerifyError::IP_ADDRESS_MISMATCH];
+    Some(match another.contains(&e) {
+        true => "it is for another name; --insecure accepts any certificate".to_owned(),
+        false => format!("{}; --ca FILE trusts a certificate, --insecure accepts any", e.error_string()),
+    })
 }
 
 /// Makes a connection check that the certificate is for this address. quiche checks names alone; without this any

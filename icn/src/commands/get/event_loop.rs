@@ -370,14 +370,16 @@ impl Loop<'_> {
             return Ok(());
         }
         let key = hex(&manifest.publisher);
-        match self.known.check(&manifest.name, manifest.layout.is_none(), &manifest.publisher)? {
-            Accepted::Added(file) if !self.options.quiet => {
-                complain(&format!("{}: the publisher's key {key} is new, and kept in {}", manifest.name, shown(&file)));
+        match self.known.check(&manifest.name, self.options.pin_folder, &manifest.publisher)? {
+            Accepted::Added(file, beside) if !self.options.quiet || beside.is_some() => {
+                let beside = beside.map_or(String::new(), |name| format!("; {name} beside it has another key"));
+                let file = shown(&file);
+                complain(&format!("{}: the publisher's key {key} is new, and kept in {file}{beside}", manifest.name));
             }
             Accepted::NotKept(why) => {
                 complain(&format!("{}: the publisher's key {key} is new, and not kept: {}", manifest.name, why.text));
             }
-            Accepted::AsBefore | Accepted::Added(_) => {}
+            Accepted::AsBefore | Accepted::Added(..) => {}
         }
         Ok(())
     }

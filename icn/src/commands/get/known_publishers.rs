@@ -33,8 +33,8 @@ pub struct KnownPublishers(Option<PathBuf>);
 pub enum Accepted {
     /// The file has it, or no keys are kept.
     AsBefore,
-    /// It is the first for this name, and the file has it now.
-    Added(PathBuf),
+    /// It is the first for this name, and the file has it now. Also another name of the same folder whose key differs.
+    Added(PathBuf, Option<String>),
     /// It is the first for this name, and can't be kept.
     NotKept(Fault),
 }
@@ -57,12 +57,12 @@ impl KnownPublishers {
         }
     }
 
-    /// Checks the key that signed an object's manifest. The first key of a name is kept for it and what is below it: for
-    /// a live stream's own name, for a file that of its folder.
+    /// Checks the key that signed an object's manifest. The first key of a name is kept for it and what is below it, and
+    /// with `for_folder` for the folder that it is in. Without it a publisher of one name can't take its whole folder.
     ///
     /// # Errors
     /// Another key is known for this name, or the file can't be used.
-    pub fn check(&self, name: &Name, is_live: bool, key: &PublicKey) -> Result<Accepted, Fault> {
+    pub fn check(&self, name: &Name, for_folder: bool, key: &PublicKey) -> Result<Accepted, Fault> {
         let Some(path) = &self.0 else { return Ok(Accepted::AsBefore) };
         // A link of the user's own stays one.
         let path = &fs::canonicalize(path).unwrap_or_else(|_| path.clone());
@@ -82,9 +82,10 @@ impl KnownPublishers {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        text += &format!("{} {KIND} {}\n", covered(&written(name), is_live), hex(key));
+        let beside = beside_with_other_key(path, &text, name, key)?;
+        text += &format!("{} {KIND} {}\n", covered(&written(name), for_folder), hex(key));
         match files::replace_secret(path, text.as_bytes()) {
-            Ok(()) => Ok(Accepted::Added(path.clone())),
+            Ok(()) => Ok(Accepted::Added(path.clone(), beside)),
             Err(e) => Ok(Accepted::NotKept(at(path)(e))),
         }
     }
@@ -127,9 +128,23 @@ fn written(name: &Name) -> String {
     String::from_utf8_lossy(&name.text().bytes().flat_map(byte).collect::<Vec<_>>()).into_owned()
 }
 
+/// The folder that a name is in; `None` at the top.
+fn folder_of(name: &str) -> Option<&str> {
+    name.rsplit_once('/').map(|(folder, _)| folder).filter(|folder| !folder.is_empty())
+}
+
 /// The name that a key is kept for.
-fn covered(name: &str, is_live: bool) -> &str {
-    name.rsplit_once('/').map(|(folder, _)| folder).filter(|folder| !is_live && !folder.is_empty()).unwrap_or(name)
+fn covered(name: &str, for_folder: bool) -> &str {
+    folder_of(name).filter(|_| for_folder).unwrap_or(name)
+}
+
+/// A name in the same folder that has another key.
+fn beside_with_other_key(path: &Path, text: &str, name: &Name, key: &PublicKey) -> Result<Option<String>, Fault> {
+    let name = written(name);
+    let Some(folder) = folder_of(&name) else { return Ok(None) };
+    let entries = entries(path, text)?;
+    let found = entries.iter().find(|e| folder_of(e.name) == Some(folder) && e.key != *key);
+    Ok(found.map(|e| e.name.to_owned()))
 }
 
 /// Whether the file has this key for the name; `false` if it has none. The longest name that covers it counts.
@@ -190,8 +205,8 @@ mod tests {
     fn the_first_key_of_a_name_is_kept_and_another_one_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (known, path) = known(dir.path());
-        let check = |text, is_live, key| known.check(&name(text), is_live, key);
-        assert!(matches!(check("/weir/files/a", false, &FIRST), Ok(Accepted::Added(file)) if file == path));
+        let check = |text, for_folder, key| known.check(&name(text), for_folder, key);
+        assert!(matches!(check("/weir/files/a", true, &FIRST), Ok(Accepted::Added(file, None)) if file == path));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(matches!(check("/weir/files/b", false, &FIRST), Ok(Accepted::AsBefore)));
         assert!(matches!(check("/weir/files/below/b", false, &FIRST), Ok(Accepted::AsBefore)));
@@ -203,9 +218,9 @@ mod tests {
             }
         }
         // Names beside it are others'.
-        assert!(matches!(check("/weir/filesystem/a", false, &OTHER), Ok(Accepted::Added(_))));
-        assert!(matches!(check("/weir/radio", true, &OTHER), Ok(Accepted::Added(_))));
-        assert!(matches!(check("/film", false, &OTHER), Ok(Accepted::Added(_))));
+        assert!(matches!(check("/weir/filesystem/a", true, &OTHER), Ok(Accepted::Added(..))));
+        assert!(matches!(check("/weir/radio", false, &OTHER), Ok(Accepted::Added(..))));
+        assert!(matches!(check("/film", true, &OTHER), Ok(Accepted::Added(..))));
         let lines = fs::read_to_string(&path).unwrap();
         let names: Vec<_> = lines.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(names, ["/weir/files", "/weir/filesystem", "/weir/radio", "/film"]);
@@ -213,9 +228,25 @@ mod tests {
         fs::write(&path, format!("{lines}/weir/files/c {KIND} {}", hex(&OTHER))).unwrap();
         assert!(matches!(check("/weir/files/c", false, &OTHER), Ok(Accepted::AsBefore)));
         assert_eq!(check("/weir/files/c", false, &FIRST).unwrap_err().code, CHANGED);
-        assert!(matches!(check("/new/a", false, &FIRST), Ok(Accepted::Added(_))));
+        assert!(matches!(check("/new/a", true, &FIRST), Ok(Accepted::Added(..))));
         fs::write(&path, fs::read_to_string(&path).unwrap() + &format!("/new {KIND} {}\n", hex(&OTHER))).unwrap();
         assert!(matches!(check("/new/b", false, &OTHER), Ok(Accepted::AsBefore)));
+    }
+
+    #[test]
+    fn who_publishes_a_name_does_not_get_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let (known, path) = known(dir.path());
+        let check = |text, key| known.check(&name(text), false, key);
+        assert!(matches!(check("/weir/radio", &OTHER), Ok(Accepted::Added(_, None))));
+        assert!(matches!(check("/weir/film", &FIRST), Ok(Accepted::Added(_, Some(other))) if other == "/weir/radio"));
+        assert!(matches!(check("/weir/radio/1", &OTHER), Ok(Accepted::AsBefore)));
+        for (text, key) in [("/weir/radio", &FIRST), ("/weir/radio/1", &FIRST), ("/weir/film", &OTHER)] {
+            assert_eq!(check(text, key).unwrap_err().code, CHANGED, "{text}");
+        }
+        let lines = fs::read_to_string(&path).unwrap();
+        let names: Vec<_> = lines.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(names, ["/weir/radio", "/weir/film"]);
     }
 
     #[test]
@@ -223,11 +254,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (known, path) = known(dir.path());
         let wild = name(&format!("/a b\n/weir {KIND} {}\n#%/x", hex(&OTHER)));
-        assert!(matches!(known.check(&wild, false, &FIRST), Ok(Accepted::Added(_))));
+        assert!(matches!(known.check(&wild, false, &FIRST), Ok(Accepted::Added(..))));
         assert!(matches!(known.check(&wild, false, &FIRST), Ok(Accepted::AsBefore)));
         assert_eq!(known.check(&wild, false, &OTHER).unwrap_err().code, CHANGED);
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
-        assert!(matches!(known.check(&name("/weir/x"), false, &FIRST), Ok(Accepted::Added(_))));
+        assert!(matches!(known.check(&name("/weir/x"), false, &FIRST), Ok(Accepted::Added(..))));
     }
 
     #[test]

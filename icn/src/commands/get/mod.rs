@@ -25,8 +25,8 @@ use weir_io::fault::Fault;
 /// further keys from there, or at the next --from, and goes on meanwhile. Data are in OUTPUT.part until all are there;
 /// it then becomes OUTPUT. Stopped or broken off, it goes on from there the next time, and checks again what it has.
 ///
-/// The key that signs the manifest is accepted at first use and kept in --known-publishers, for the object's folder (for a
-/// live stream: its name) and all below. Another key is refused from then on. With --publisher that key alone counts.
+/// The key that signs the manifest is accepted at first use and kept in --known-publishers, for the object's name and all
+/// below, with --pin-folder for its folder. Another key is refused from then on. With --publisher that key alone counts.
 ///
 /// Exit codes: 0 all objects are complete; 2 usage; 3 the publisher can't be reached; 4 TLS: its certificate is not
 /// accepted; 5 no data came for --give-up-s; 6 an object is incomplete, or its manifest is not signed as it should be or
@@ -60,6 +60,10 @@ pub struct Options {
     /// weir/known_publishers in $XDG_STATE_HOME, or in ~/.local/state]
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
     known_publishers: Option<PathBuf>,
+    /// Keep a new key for the object's folder and all below, not for its name alone: other files of the folder must then be
+    /// signed by it too
+    #[arg(long, conflicts_with = "publisher", help_heading = "Trust")]
+    pin_folder: bool,
     /// Take no manifest that was signed longer ago than this, in seconds (0: any age)
     #[arg(long, default_value_t = 86_400, value_name = "S", help_heading = "Trust")]
     max_age: u64,

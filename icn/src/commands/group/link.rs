@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use weir_core::text::printable_bytes;
 use weir_io::fault::{CONNECT, Fault};
 use weir_io::random;
+use weir_io::tls::certificate_fault;
 
 /// Exit code of TLS failures, as `weir-client` has it.
 const TLS: u8 = 4;
@@ -289,13 +290,10 @@ impl Link {
             let alert = !e.is_app && (0x100..0x200).contains(&e.error_code);
             if alert {
                 let alert = weir_core::connection::alert_name((e.error_code - 0x100) as u8);
-                let ssl: &mut SslRef = self.quic.as_mut();
-                let why = match ssl.verify_result() {
-                    Err(why) => format!(": its certificate is not accepted, {}", why.error_string()),
-                    Ok(()) => String::new(),
-                };
-                let hint = "give its certificate with --ca FILE, or --insecure to accept any";
-                return Fault::new(TLS, format!("TLS with {to} failed ({alert}){why}; {hint}"));
+                let ours = self.quic.local_error().is_some();
+                let why = ours.then(|| certificate_fault(self.quic.as_mut())).flatten();
+                let why = why.map_or(String::new(), |why| format!(": its certificate is not accepted, {why}"));
+                return Fault::new(TLS, format!("TLS with {to} failed ({alert}){why}"));
             }
             let reason = printable_bytes(&e.reason);
             return Fault::new(CONNECT, format!("{to} closed the connection: {reason}"));

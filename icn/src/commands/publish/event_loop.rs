@@ -264,8 +264,10 @@ impl Loop {
             return self.join(member, *id, &request, now);
         }
         let Some(request) = self.hashing.join(name, member, source, request) else { return Ok(()) };
-        if !self.hashing.has_place(source) {
-            return self.refuse(member, "the publisher is busy: try again later".to_owned());
+        let busy = || "the publisher is busy: try again later".to_owned();
+        let Some(gave_way) = self.hashing.make_place(source) else { return self.refuse(member, busy()) };
+        for other in gave_way {
+            self.refuse(other, busy())?;
         }
         match Index::new(stamp.bytes()) {
             Some(index) => {

@@ -7,13 +7,13 @@ use crate::commands::group::MemberId;
 use crate::names::Name;
 use crate::objects::object::lines::Request;
 use crate::objects::publisher::{Content, Index, Indexed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use weir_core::server::admission::Source;
 
 /// Segments whose hashes are taken in a step.
 const SEGMENTS_A_STEP: u32 = 512;
-/// Files at once; further ones are asked to come again.
+/// Files at once. Where there are so many, a source with fewer takes a place of one with more.
 const MOST_FILES: usize = 64;
 /// Of these, those that one source waits for.
 const MOST_FILES_OF_SOURCE: usize = 8;
@@ -82,9 +82,29 @@ impl<C: Content> Hashing<C> {
         None
     }
 
-    /// Whether there is a place for a file that this source waits for.
-    pub fn has_place(&self, source: Source) -> bool {
-        self.files.len() < MOST_FILES && self.files_of(source) < MOST_FILES_OF_SOURCE
+    /// Makes a place for a file that this source waits for. Returns the members whose file gave way: one that only
+    /// sources with more files wait for, the one with most left to do. `None`: there is no place.
+    pub fn make_place(&mut self, source: Source) -> Option<Vec<MemberId>> {
+        let own = self.files_of(source);
+        if own >= MOST_FILES_OF_SOURCE {
+            return None;
+        }
+        if self.files.len() < MOST_FILES {
+            return Some(Vec::new());
+        }
+        let mut of_source: BTreeMap<Source, usize> = BTreeMap::new();
+        for file in self.files.values() {
+            let sources: BTreeSet<_> = file.waiting.values().map(|(source, _)| *source).collect();
+            sources.into_iter().for_each(|source| *of_source.entry(source).or_default() += 1);
+        }
+        let least = |file: &File<C>| file.waiting.values().map(|(source, _)| of_source[source]).min().unwrap_or(0);
+        // One more than its new holder has then, or the two would take it from each other.
+        let (fewest, _, name) = self.files.iter().map(|(name, f)| (least(f), f.index.left(), name)).max()?;
+        if fewest < own + 2 {
+            return None;
+        }
+        let name = name.clone();
+        Some(self.files.remove(&name)?.waiting.into_keys().collect())
     }
 
     /// Begins to take a file's hashes.
@@ -176,7 +196,7 @@ mod tests {
         for i in 0..MOST_FILES_OF_SOURCE as u64 {
             begin(&mut hashing, &reads, &format!("/a/{i}"), GIGABYTE, ((1, 4 * i), 1));
         }
-        assert!(!hashing.has_place(source(1)) && hashing.has_place(source(2)));
+        assert_eq!((hashing.make_place(source(1)), hashing.make_place(source(2))), (None, Some(Vec::new())));
         (0..20).for_each(|_| assert!(hashing.step().is_none()));
         // One of the two who wait for a file stays.
         assert!(hashing.join(&Name::new("/a/3").unwrap(), (2, 0), source(2), Request::default()).is_none());
@@ -184,10 +204,39 @@ mod tests {
         let before = reads.take();
         (0..20).for_each(|_| assert!(hashing.step().is_none()));
         assert_eq!(reads.borrow().keys().collect::<Vec<_>>(), ["/a/3"]);
-        assert!(hashing.has_place(source(1)) && before.len() > 1);
+        assert!(hashing.make_place(source(1)).is_some() && before.len() > 1);
         hashing.leave((2, 0));
         reads.take();
         assert!(hashing.is_empty() && hashing.step().is_none() && reads.borrow().is_empty());
+    }
+
+    #[test]
+    fn sources_with_many_files_keep_no_other_out() {
+        let (mut hashing, reads) = (Hashing::default(), Reads::default());
+        for source in 1..=8 {
+            for i in 0..8u64 {
+                let bytes = GIGABYTE + u64::from(source) * 1_000_000;
+                begin(&mut hashing, &reads, &format!("/{source}/{i}"), bytes, ((u64::from(source), 4 * i), source));
+            }
+        }
+        // A file that one with a single file waits for too stays.
+        assert!(hashing.join(&Name::new("/8/7").unwrap(), (100, 0), source(100), Request::default()).is_none());
+        // One of the eighth's, which has most to do, gives way.
+        let gave_way = hashing.make_place(source(9)).unwrap();
+        assert_eq!(gave_way.iter().map(|(connection, _)| *connection).collect::<Vec<_>>(), [8]);
+        assert_eq!((hashing.files_of(source(8)), hashing.files_of(source(1))), (7, 8));
+        begin(&mut hashing, &reads, "/9", GIGABYTE, ((9, 0), 9));
+        // Each of many others gets one.
+        for last in 10..=63 {
+            assert!(hashing.make_place(source(last)).is_some_and(|gave_way| gave_way.len() == 1), "{last}");
+            begin(&mut hashing, &reads, &format!("/{last}"), GIGABYTE, ((u64::from(last), 0), last));
+        }
+        assert!(hashing.files.len() == MOST_FILES && hashing.files_of(source(100)) == 1);
+        // Equals take nothing from each other.
+        assert_eq!(hashing.make_place(source(63)), None);
+        for of in 1..=63 {
+            assert!((1..=2).contains(&hashing.files_of(source(of))), "{of}");
+        }
     }
 
     #[test]

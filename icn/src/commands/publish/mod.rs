@@ -8,7 +8,7 @@ mod live;
 mod members;
 
 use super::identity::Serving;
-use super::options::{name, size};
+use super::options::{LEAST_HISTORY_BYTES, LEAST_MEMORY_BYTES, name, size};
 use crate::names::Name;
 use crate::objects::object::sign::SigningKey;
 use clap::{ArgGroup, Args};
@@ -58,11 +58,13 @@ pub struct Options {
     /// was lost. Subscribers find it in the manifest
     #[arg(long, conflicts_with = "live")]
     repair: bool,
-    /// Memory for segments that are kept sealed (units: kB, MB)
-    #[arg(long, default_value = "8MB", value_parser = size, value_name = "BYTES", help_heading = "Limits")]
+    /// Memory for segments that are kept sealed, 1MB at least (units: kB, MB)
+    #[arg(long, default_value = "8MB", value_parser = |t: &str| size(t, LEAST_MEMORY_BYTES), value_name = "BYTES",
+          help_heading = "Limits")]
     memory: u64,
-    /// With --live: how much of what was is kept for those who are behind
-    #[arg(long, default_value = "4MB", value_parser = size, value_name = "BYTES", help_heading = "Limits")]
+    /// With --live: content that is kept for subscribers that are behind, 64kB at least (units: kB, MB)
+    #[arg(long, default_value = "4MB", value_parser = |t: &str| size(t, LEAST_HISTORY_BYTES), value_name = "BYTES",
+          help_heading = "Limits")]
     history: u64,
     /// PEM file with the Ed25519 key that signs manifests [default: made on first use, in the same folder as the
     /// certificate that is]

@@ -4,6 +4,7 @@
 
 use crate::world::{Link, MS, World};
 use std::rc::Rc;
+use std::time::Duration;
 use weir_core::client::Action;
 use weir_core::congestion::pbq::{Pbq, Profile, built_in};
 use weir_core::congestion::{CongestionControl, QuicheOwn, Setup};
@@ -25,6 +26,23 @@ fn stop(name: &str, algorithm: &str, control: Rc<dyn Fn() -> Box<dyn CongestionC
             assert_eq!(world.run().over, stop_ms * MS, "{name}, silent after {silent_ms} ms");
         }
     }
+}
+
+/// A restarted server answers with a stateless reset once a packet reaches it (RFC 9000 10.3).
+#[test]
+fn a_download_that_falls_silent_asks_soon_whether_its_server_is_there() {
+    let silent = Duration::from_secs(1);
+    let world = World {
+        links: vec![Link { delay_ms: 5, mbit_s: Some(10.0) }],
+        bytes: 50_000_000,
+        silent_from: Some(silent),
+        stop_at: Some(Duration::from_secs(20)),
+        routed: false,
+        ..World::default()
+    };
+    let sent = world.run().sent;
+    let asks: Vec<_> = sent.iter().filter(|t| **t > silent + Duration::from_secs(1)).collect();
+    assert!(asks.first().is_some_and(|first| **first <= silent + Duration::from_secs(6)), "{asks:?}");
 }
 
 #[test]

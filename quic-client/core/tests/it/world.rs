@@ -62,6 +62,8 @@ pub struct World {
     pub mtu_bytes: Rc<dyn Fn(Duration) -> usize>,
     /// The kernel refuses larger ones (EMSGSIZE); else they are lost on the way.
     pub refuses: bool,
+    /// The session has paths to choose from; else the routing table's.
+    pub routed: bool,
     /// Share of packets that is lost, and the seed of the choice.
     pub loss: (f64, u64),
 }
@@ -89,6 +91,7 @@ impl Default for World {
             stop_at: None,
             mtu_bytes: Rc::new(|_| usize::MAX),
             refuses: false,
+            routed: true,
             loss: (0.0, 0),
         }
     }
@@ -103,6 +106,8 @@ pub struct Seen {
     /// From the first packet until the client's connection needed no more time.
     pub over: Duration,
     pub answered_elsewhere: (u64, bool),
+    /// Times at which the client sent.
+    pub sent: Vec<Duration>,
     /// Of the server's congestion control.
     pub decisions: Vec<Decision>,
     pub counts: DecisionCounts,
@@ -247,7 +252,8 @@ impl World {
         let uploads = matches!(self.action, Action::Upload(_));
         let control = |sends: bool| if sends { (self.control)() } else { Box::new(QuicheOwn) };
         let conn = Conn::new(client, control(uploads), start);
-        let mut client = Session::new(conn, plan, Some(routes), timebase, true, start);
+        let mut client = Session::new(conn, plan, Some(routes).filter(|_| self.routed), timebase, true, start);
+        let mut sent = Vec::new();
         let mut server = server::Session::new(Conn::new(accepted, control(!uploads), start), 0);
         let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();
         let mut free: BTreeMap<(usize, bool), Instant> = BTreeMap::new();
@@ -276,6 +282,7 @@ impl World {
             client.advance(now, &mut Means { scratch: &mut scratch, body: &mut Nowhere, new_cid: &mut new_cid });
             let mut up = Out { room: [0; 1500], sent: Vec::new() };
             client.pump(now, &mut up);
+            sent.extend(up.sent.first().map(|_| now - start));
             let mut down = Out { room: [0; 1500], sent: Vec::new() };
             let mut serve = || {
                 server.conn.on_deadline(now);
@@ -347,6 +354,6 @@ impl World {
         let answered_elsewhere = client.answered_elsewhere();
         let (paths, counts) = (client.path_tallies().to_vec(), server.conn.decisions);
         let sizes = [&client.conn, &server.conn].map(|conn| quiche::hooks::mtu(&conn.quic));
-        Seen { events, paths, took, over, answered_elsewhere, decisions, counts, oversized, sizes }
+        Seen { events, paths, took, over, answered_elsewhere, sent, decisions, counts, oversized, sizes }
     }
 }

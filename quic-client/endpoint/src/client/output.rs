@@ -2,12 +2,12 @@
 //! `--output`: a download into a file that appears when it is complete, or not at all.
 
 use crate::shared::fault::{Fault, IO};
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tempfile::{Builder, TempPath};
+use tempfile::TempPath;
 use weir_core::client::Body;
+use weir_io::files;
 
 /// A temporary file beside the target, which takes the target's name when it is complete. If dropped before that, it is
 /// deleted.
@@ -23,9 +23,9 @@ impl OutputFile {
     /// The target exists and is not a plain file, or its folder can't be written to.
     pub fn create(target: &Path) -> Result<OutputFile, Fault> {
         let fault = |why: String| Fault::new(IO, format!("--output {}: {why}", target.display()));
-        let Some(name) = target.file_name() else {
+        if target.file_name().is_none() {
             return Err(fault("not the name of a file".to_owned()));
-        };
+        }
         // Replacing a folder would fail, but a device or a pipe would be lost.
         match std::fs::metadata(target) {
             Ok(m) if !m.is_file() => return Err(fault("exists and is not a plain file".to_owned())),
@@ -34,17 +34,10 @@ impl OutputFile {
             _ => {}
         }
         let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut prefix = std::ffi::OsString::from(".");
-        prefix.push(name);
-        prefix.push(".part-");
-        let part = Builder::new()
-            .prefix(&prefix)
-            // Like any new file: less the process's umask.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)
-            // Not the whole text, which names the temporary file.
-            .map_err(|e| fault(format!("folder {}: {}", folder.display(), e.kind())))?;
-        let (file, path) = part.into_parts();
+        // Like any new file: less the process's umask.
+        let (file, path) =
+            files::temporary_beside(target, 0o666).map_err(|e| fault(format!("folder {}: {e}", folder.display())))?;
+        let path = TempPath::try_from_path(path).map_err(|e| fault(e.to_string()))?;
         Ok(OutputFile { target: target.to_owned(), part: Some((BufWriter::with_capacity(1 << 18, file), path)) })
     }
 
@@ -149,15 +142,18 @@ mod tests {
 
     #[test]
     fn what_is_no_file_to_write_is_named() {
+        // The system's reason, in its words.
+        let missing = File::open("/nonexistent/x").unwrap_err().to_string();
         for (target, why) in [
             ("/dev/null", "not a plain file"),
             ("/tmp", "not a plain file"),
-            ("/nonexistent/x", "not found"),
+            ("/nonexistent/x", missing.as_str()),
             ("/", "not the name"),
         ] {
             let e = OutputFile::create(Path::new(target)).err().unwrap();
             assert!(e.code == IO && e.text.contains(target) && e.text.contains(why), "{e}");
-            assert!(!e.text.contains(".part-"), "{e}");
+            // The temporary file's name is hidden.
+            assert!(!e.text.contains("/.x"), "{e}");
         }
     }
 }

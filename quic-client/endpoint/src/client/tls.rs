@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS of the client: which certificates it accepts, and why it refused one.
+//! TLS of the client: certificates that it accepts, and the reason why one was rejected.
 
 use super::options::Options;
 use crate::shared::fault::Fault;
 use boring::ssl::SslRef;
-use boring::x509::X509VerifyError;
 use std::net::IpAddr;
 use url::Host;
 use weir_core::client::{Outcome, Session};
@@ -24,15 +23,13 @@ pub fn config(options: &Options, transport: &Transport) -> Result<quiche::Config
     Ok(config)
 }
 
-/// Adds to a failed handshake's message why the certificate was refused.
+/// Adds to a failed handshake's message why the certificate was rejected.
 pub fn explain_certificate(session: &mut Session) {
     if !matches!(session.outcome(), Some(Outcome::Tls(_))) || session.conn.quic.local_error().is_none() {
         return;
     }
     let ssl: &mut SslRef = session.conn.quic.as_mut();
-    if let Err(e) = ssl.verify_result() {
-        let another = [X509VerifyError::HOSTNAME_MISMATCH, X509VerifyError::IP_ADDRESS_MISMATCH];
-        let why = if another.contains(&e) { "it is for another name" } else { e.error_string() };
+    if let Some(why) = tls::certificate_fault(ssl) {
         session.explain(&format!(", {why}"));
     }
 }

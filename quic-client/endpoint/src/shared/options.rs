@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::congestion::{CONTROLS, ControlKind};
-use weir_core::request::{Alpn, parse_size};
+use weir_core::request::{Alpn, parse_size, size_of_at_least};
 use weir_core::transport::{MAX_PAYLOAD_BYTES, Transport};
 use weir_io::clock::Clock;
 use weir_io::udp::{Offload, SocketOptions};
@@ -17,8 +17,11 @@ pub fn parsed<O: CommandFactory + FromArgMatches>(version: &'static str) -> O {
     O::from_arg_matches(&O::command().version(version).get_matches()).unwrap_or_else(|e| e.exit())
 }
 
-fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|e| e.to_string())
+/// Ten datagrams: with less, most bursts would be lost.
+const LEAST_SOCKET_BUFFER_BYTES: u64 = 16 << 10;
+
+fn socket_buffer(text: &str) -> Result<u64, String> {
+    size_of_at_least(text, LEAST_SOCKET_BUFFER_BYTES).map_err(|e| e.to_string())
 }
 
 /// The congestion controls there are, with the help text of each.
@@ -30,7 +33,7 @@ fn controls() -> impl TypedValueParser<Value = ControlKind> {
 fn varint_size(text: &str) -> Result<u64, String> {
     // RFC 9000 16: the range of a transport parameter.
     const MAX: u64 = (1 << 62) - 1;
-    match size(text)? {
+    match parse_size(text).map_err(|e| e.to_string())? {
         0 => Err("a window of 0 bytes stops every transfer: expected at least 1".to_owned()),
         n if n > MAX => Err(format!("{n} bytes is more than a window can be: expected at most {MAX}")),
         n => Ok(n),
@@ -135,8 +138,8 @@ pub struct CommonOptions {
     /// ECN codepoint of the packets sent
     #[arg(long, value_enum, default_value = "off", help_heading = "Sockets")]
     pub ecn: Ecn,
-    /// Size of each socket's send buffer and receive buffer, in bytes
-    #[arg(long, default_value = "4MiB", value_parser = size, value_name = "BYTES", help_heading = "Sockets")]
+    /// Size of each socket's send buffer and receive buffer, 16KiB at least
+    #[arg(long, default_value = "4MiB", value_parser = socket_buffer, value_name = "BYTES", help_heading = "Sockets")]
     pub socket_buffer: u64,
     /// Read the clock at each call, or once per turn of the event loop. turn is faster where each reading is a system
     /// call, as in User-Mode Linux

@@ -129,7 +129,9 @@ fn an_output_file_is_whole_or_absent() {
         assert_eq!(left(), 0);
     }
     let url = s.url("/bytes/1");
+    let missing = fs::metadata("/nonexistent/x").unwrap_err().to_string();
     bad(&[&url, "--insecure", "-o", "/nonexistent/x"], 8, "/nonexistent/x");
+    bad(&[&url, "--insecure", "-o", "/nonexistent/x"], 8, &missing);
     bad(&[&url, "--insecure", "-o", "/dev/null"], 8, "not a plain file");
     bad(&[&url, "--insecure", "-o", target, "--requests", "2"], 2, "--output takes one");
     for signal in ["INT", "TERM", "HUP", "KILL"] {
@@ -455,11 +457,14 @@ fn certificates_are_checked() {
     let other = Server::start(&[]);
     let url = s.url("/bytes/1");
     bad(&[&url], 4, "unknown authority");
-    bad(&[&url, "--ca", &other.ca()], 4, "refused by us");
+    // The options that help are named.
+    bad(&[&url], 4, "--ca FILE");
+    bad(&[&url], 4, "--insecure");
+    bad(&[&url, "--ca", &other.ca()], 4, "--ca FILE");
     good(&[&url, "--ca", &s.ca()]);
     good(&["https://localhost/bytes/1", "--connect", &s.addr, "--ca", &s.ca()]);
     bad(&["https://example.org/bytes/1", "--connect", &s.addr, "--ca", &s.ca()], 4, "refused by us");
-    bad(&["https://127.0.0.9/bytes/1", "--connect", &s.addr, "--ca", &s.ca()], 4, "refused by us");
+    bad(&["https://127.0.0.9/bytes/1", "--connect", &s.addr, "--ca", &s.ca()], 4, "--insecure");
     bad(&[&url, "--ca", "/dev/null"], 8, "/dev/null");
     bad(&[&url, "--ca", "/nonexistent"], 8, "/nonexistent");
 }
@@ -611,7 +616,9 @@ fn servers_started_at_once_share_one_certificate() {
 #[test]
 fn usage_errors_name_what_would_be_right() {
     for (args, text) in [
-        (&["http://h/x"][..], "expected https://"),
+        (&["https://127.0.0.1/a", "--bind", "fe80::1%lo"][..], "--bind fe80::1%lo"),
+        (&["https://[fe80::1%25lo]/a", "--bind", "127.0.0.1"], "--bind 127.0.0.1"),
+        (&["http://h/x"], "expected https://"),
         (&["https://127.0.0.1"], "--bytes"),
         (&["https://127.0.0.1/a", "https://127.0.0.1/b", "--flows", "1"], "2 URLs"),
         (&["https://127.0.0.1", "--upload"], "--duration-s"),
@@ -628,6 +635,8 @@ fn usage_errors_name_what_would_be_right() {
         &["https://127.0.0.1/a", "--duration-s", "-1"],
         &["https://127.0.0.1/a", "--bytes", "1.5MB"],
         &["https://127.0.0.1/a", "--conn-window", "0"],
+        &["https://127.0.0.1/a", "--socket-buffer", "4"],
+        &["https://127.0.0.1/a", "--memory-budget", "64"],
         &["https://127.0.0.1/a", "--insecure", "--ca", "x"],
         &[],
     ] {

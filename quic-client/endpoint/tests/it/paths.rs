@@ -276,6 +276,10 @@ CLIENT=$!
 renumber oracle.jsonl 12
 ip link set lo up
 "$CLIENT_BIN" https://10.99.9.9:4433/bytes/5kB --insecure --path lo 2> lo.txt || echo $? >> lo.txt
+# Linux sends from ::1 to other hosts.
+if ip -6 addr add 2001:db8:9::2/64 dev wan1 nodad; then
+    "$CLIENT_BIN" https://[2001:db8:9::9]:4433/bytes/5kB --insecure --path lo --max-time 5 2> lo6.txt || echo $? >> lo6.txt
+fi
 "#;
 
 /// Runs a script between the namespaces in a folder; false where they can't be made.
@@ -337,6 +341,9 @@ fn an_interface_changes_its_address_again_and_again() {
     assert_eq!((&last["path"], &last["reason"]), (&"wan2".into(), &"plan".into()), "{:?}", of(&oracle, "path"));
     let lo = read("lo.txt");
     assert!(lo.contains("--path lo to 10.99.9.9:4433: loopback reaches") && lo.ends_with("\n9\n"), "{lo}");
+    if let Ok(lo) = fs::read_to_string(dir.path().join("lo6.txt")) {
+        assert!(lo.contains("--path lo to [2001:db8:9::9]:4433") && lo.ends_with("\n9\n"), "{lo}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! The publisher's side beside clients that do as they like.
 
 use super::*;
+use crate::commands::group::link::Link;
 use crate::commands::group::{IDLE, PAYLOAD_BYTES};
 use crate::objects::object::keys::GroupKey;
 use crate::objects::object::seal::Secret;
@@ -259,4 +260,22 @@ fn a_copy_of_a_first_flight_falls_silent_and_does_not_say_that_its_member_leaves
     // A member keeps its other streams.
     assert!(matches!(left[..], [ServerEvent::Left(who, Leave::Silent)] if who == member), "{left:?}");
     assert_eq!((other.counts.silent, other.connections()), (1, 0));
+}
+
+#[test]
+fn a_client_that_rejects_the_certificate_names_the_options_that_help() {
+    let mut peer = Peer::with(LIMITS, client_config());
+    let mut config = client_config();
+    config.verify_peer(true);
+    let mut link = Link::open(peer.server.local(), Some("localhost"), None, &mut config, Instant::now()).unwrap();
+    for _ in 0..2000 {
+        link.turn(Instant::now(), &mut |_, _| ()).unwrap();
+        if link.is_dead(Instant::now(), usize::MAX) {
+            break;
+        }
+        peer.turn();
+    }
+    let fault = link.failure();
+    assert_eq!(fault.code, 4, "{fault}");
+    assert!(fault.text.contains("--ca FILE") && fault.text.contains("--insecure"), "{fault}");
 }

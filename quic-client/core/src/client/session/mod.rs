@@ -30,6 +30,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use task::{Chosen, Running};
 
+/// Longest silence in a transfer before the server is sent a packet that it has to answer.
+const QUIET: Duration = Duration::from_secs(5);
+
 /// One connection of a client and its tasks.
 pub struct Session {
     /// Its connection.
@@ -315,7 +318,10 @@ impl Session {
         // RFC 9000 10.1: the lesser of both sides' counts; 0 is none.
         let theirs = self.conn.quic.peer_transport_params().map_or(0, |p| p.max_idle_timeout);
         let theirs = if theirs == 0 { Duration::MAX } else { Duration::from_millis(theirs) };
-        self.lively.checked_add(self.plan.idle_timeout.min(theirs) / 2)
+        let half = self.plan.idle_timeout.min(theirs) / 2;
+        // A server that restarted answers with a stateless reset, once it is sent something (RFC 9000 10.3).
+        let after = if self.running.is_empty() { half } else { half.min(QUIET) };
+        self.lively.checked_add(after)
     }
 
     fn event(&mut self, now: Instant, make: impl FnOnce() -> Event) {

@@ -174,23 +174,26 @@ impl Flow {
         let mut up = Vec::new();
         let mut unreachable = None;
         for path in &context.local_paths(peer) {
+            let from = ZonedIp { ip: path.address, zone: path.zone };
             match self.open_socket(path, peer, context) {
+                Ok(()) if path.address.is_loopback() && !is_of_this_machine(peer) => {
+                    return Err(loopback_only(path, peer, context));
+                }
                 Ok(()) if path.up => up.extend(self.sockets.last().map(|s| s.id)),
                 Ok(()) => {}
                 Err(e) if context.options.bind.is_some() && e.kind() == io::ErrorKind::AddrNotAvailable => {
-                    let text = format!("--bind {}: not an address of this machine: {e}", path.address);
+                    let text = format!("--bind {from}: not an address of this machine: {e}");
                     return Err(Fault::new(IO, text));
                 }
+                // Linux refuses it for IPv4 alone.
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput && path.address.is_loopback() => {
+                    return Err(loopback_only(path, peer, context));
+                }
                 Err(e) if context.requested.is_empty() => {
-                    let text = format!("{peer} from {}: {e}", path.address);
-                    return Err(Fault::new(CONNECT, text));
+                    return Err(Fault::new(CONNECT, format!("{peer} from {from}: {e}")));
                 }
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(Fault::new(PATHS, format!("--path {} to {peer}: {e}", path.name)));
-                }
-                Err(e) if e.kind() == io::ErrorKind::InvalidInput && path.address.is_loopback() => {
-                    let why = "loopback reaches servers on this machine only";
-                    return Err(Fault::new(PATHS, format!("--path {} to {peer}: {why}", path.name)));
                 }
                 // It is down or has no route to the server: `refresh_paths` tries it again whenever interfaces change.
                 Err(e) => {
@@ -295,6 +298,21 @@ impl Flow {
             }
         }
     }
+}
+
+/// The fault of a loopback address towards a server of another machine.
+fn loopback_only(path: &LocalPath, peer: SocketAddr, context: &Context<'_>) -> Fault {
+    let why = format!("to {peer}: loopback reaches servers on this machine only");
+    match context.options.bind {
+        Some(bind) => Fault::new(IO, format!("--bind {bind} {why}")),
+        None => Fault::new(PATHS, format!("--path {} {why}", path.name)),
+    }
+}
+
+/// Whether the server has an address of this machine, which is its own source. Unknown, and assumed, without a route.
+fn is_of_this_machine(peer: SocketAddr) -> bool {
+    let own = |from: std::net::IpAddr| from == peer.ip() || from.is_loopback();
+    peer.ip().is_loopback() || routed_address(peer).is_none_or(own)
 }
 
 /// The address that this machine's routes choose for packets to `peer`.

@@ -162,13 +162,16 @@ impl RequestedPaths {
     /// The first `--path` that does not exist, with a list of those that do; two that are the same interface and
     /// address.
     pub fn check(&self, interfaces: &[Interface]) -> Result<Families, Fault> {
-        let mut families = Families { v4: true, v6: true, link_local: true, option: String::new(), code: PATHS };
+        let mut families = Families { no_v4: None, no_v6: None, no_link_local: None, code: PATHS };
+        let mut last = String::new();
         let mut limit = |option: &str, v4: bool, v6: bool, link_local: bool| {
-            if !v4 && families.v4 || !v6 && families.v6 {
-                families.option = option.to_owned();
+            let Families { no_v4, no_v6, no_link_local, .. } = &mut families;
+            for (by, usable) in [(no_v4, v4), (no_v6, v6), (no_link_local, link_local)] {
+                if !usable && by.is_none() {
+                    *by = Some(option.to_owned());
+                    option.clone_into(&mut last);
+                }
             }
-            (families.v4, families.v6) = (families.v4 && v4, families.v6 && v6);
-            families.link_local &= link_local;
         };
         let (mut idle, mut usable) = (None, false);
         let link_local = |i: &Interface| i.link_local.iter().any(IpAddr::is_ipv6);
@@ -218,12 +221,13 @@ impl RequestedPaths {
             }
             _ => {}
         }
-        if !families.v4 && !families.v6 && !families.link_local {
-            let text = format!("{}: no address family in common with the other paths", families.option);
-            return Err(fault(text));
+        let (v4, v6) = (families.no_v4.is_none(), families.no_v6.is_none());
+        let link_local = families.no_link_local.is_none();
+        if !v4 && !v6 && !link_local {
+            return Err(fault(format!("{last}: no address family in common with the other paths")));
         }
-        let links = interfaces.iter().map(|i| (Reach::Link(i.index), families.link_local));
-        let reaches = [(Reach::V4, families.v4), (Reach::V6, families.v6)].into_iter().chain(links);
+        let links = interfaces.iter().map(|i| (Reach::Link(i.index), link_local));
+        let reaches = [(Reach::V4, v4), (Reach::V6, v6)].into_iter().chain(links);
         for (reach, _) in reaches.filter(|(_, usable)| *usable) {
             let paths = self.find(interfaces, reach);
             for (i, a) in paths.iter().enumerate() {
@@ -332,12 +336,14 @@ mod tests {
             assert!(names(&[path], reach).is_empty(), "{path} {reach:?}");
         }
         let families = request(&["fe80::1%lo"]).check(&there).unwrap();
-        assert_eq!((families.v4, families.v6, families.link_local), (false, false, true));
+        let by = Some("--path fe80::1%lo".to_owned());
+        assert_eq!((families.no_v4, families.no_v6, families.no_link_local), (by.clone(), by, None));
     }
 
     #[test]
     fn a_missing_path_is_named_beside_those_that_exist() {
-        let check = |paths: &[&str]| request(paths).check(&there());
+        let there = there();
+        let check = |paths: &[&str]| request(paths).check(&there);
         for (paths, text) in [
             (&["eth9"][..], "--path eth9: no such interface; this machine has eth0 (192.0.2.1, 2001:db8::1), wlan0"),
             (&["wwan0"], "--path wwan0: it has no usable address"),
@@ -354,8 +360,15 @@ mod tests {
         // A path that has no address yet does not stop the others.
         assert!(check(&["eth0", "wwan0"]).is_ok());
         let families = check(&["eth0", "tun0"]).unwrap();
-        assert_eq!((families.v4, families.v6, families.option.as_str()), (false, true, "--path tun0"));
-        let e = request(&["auto"]).check(&there()[..1]).err().unwrap();
+        assert_eq!((families.no_v4.as_deref(), families.no_v6), (Some("--path tun0"), None));
+        // Each family is excluded by a path of its own.
+        let mut there = there.clone();
+        there[2].link_local.push("fe80::2".parse().unwrap());
+        let families = request(&["wlan0", "192.0.2.1"]).check(&there).unwrap();
+        let by = |option: Option<String>| option.unwrap_or_default();
+        assert_eq!(by(families.no_v6), "--path wlan0");
+        assert_eq!(by(families.no_link_local), "--path 192.0.2.1");
+        let e = request(&["auto"]).check(&there[..1]).err().unwrap();
         assert!(e.text.contains("this machine has only loopback"), "{e}");
     }
 

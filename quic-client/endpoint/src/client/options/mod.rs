@@ -15,7 +15,7 @@ use clap::Parser;
 use path_choice::PathChoiceOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_core::request::{Alpn, parse_size};
+use weir_core::request::{Alpn, parse_size, size_of_at_least};
 use weir_core::window::WindowKind;
 use weir_core::window::budget::LEAST_BYTES;
 use weir_io::address::ZonedIp;
@@ -141,10 +141,7 @@ pub struct Options {
 const MEMORY_BUDGET_BYTES: u64 = 64 << 20;
 
 fn budget_bytes(text: &str) -> Result<u64, String> {
-    match parse_size(text).map_err(|e| e.to_string())? {
-        n if n < LEAST_BYTES => Err(format!("{n} bytes: expected at least {LEAST_BYTES}, which one connection needs")),
-        n => Ok(n),
-    }
+    size_of_at_least(text, LEAST_BYTES).map_err(|e| format!("{e}; one connection needs that"))
 }
 
 const EXAMPLES: &str = "\

@@ -24,17 +24,15 @@ pub struct Target {
     pub others: Vec<SocketAddr>,
 }
 
-/// The address families that can be used, and the option that says so.
+/// The address families that can be used. Each has the option that excludes it, as typed; `None`: it can be used.
 #[derive(Debug, Clone)]
 pub struct Families {
-    /// IPv4 can be used.
-    pub v4: bool,
-    /// IPv6 can be used.
-    pub v6: bool,
-    /// IPv6 can be used to hosts of one link (RFC 4291 2.5.6).
-    pub link_local: bool,
-    /// The option that excludes a family, as typed.
-    pub option: String,
+    /// IPv4.
+    pub no_v4: Option<String>,
+    /// IPv6.
+    pub no_v6: Option<String>,
+    /// IPv6 to hosts of one link (RFC 4291 2.5.6).
+    pub no_link_local: Option<String>,
     /// Exit code if the server has no address of the families left.
     pub code: u8,
 }
@@ -44,16 +42,17 @@ impl Families {
     pub fn of_bind(bind: Option<ZonedIp>) -> Families {
         let (v4, v6) = bind.map_or((true, true), |b| (b.ip.is_ipv4(), b.ip.is_ipv6() && b.zone == 0));
         let link_local = bind.is_none_or(|b| b.ip.is_ipv6());
-        let option = bind.map_or(String::new(), |b| format!("--bind {b}"));
-        Families { v4, v6, link_local, option, code: USAGE }
+        let no = |usable: bool| bind.filter(|_| !usable).map(|b| format!("--bind {b}"));
+        Families { no_v4: no(v4), no_v6: no(v6), no_link_local: no(link_local), code: USAGE }
     }
 
-    fn fits(&self, addr: &SocketAddr) -> bool {
-        match addr {
-            SocketAddr::V4(_) => self.v4,
-            SocketAddr::V6(addr) if addr.ip().is_unicast_link_local() => self.link_local,
-            SocketAddr::V6(_) => self.v6,
-        }
+    fn excluded_by(&self, addr: &SocketAddr) -> Option<&str> {
+        let option = match addr {
+            SocketAddr::V4(_) => &self.no_v4,
+            SocketAddr::V6(addr) if addr.ip().is_unicast_link_local() => &self.no_link_local,
+            SocketAddr::V6(_) => &self.no_v6,
+        };
+        option.as_deref()
     }
 }
 
@@ -92,9 +91,10 @@ pub fn target(text: &str, options: &Options, from: &Families) -> Result<Target, 
         Some(text) => connect(text, port)?,
         None => resolve(&host, port, zone.as_deref()).map_err(|e| if e.code == USAGE { usage(&e.text) } else { e })?,
     };
-    let mut fitting = in_turn(all.iter().copied().filter(|a| from.fits(a)).collect()).into_iter();
+    let mut fitting = in_turn(all.iter().copied().filter(|a| from.excluded_by(a).is_none()).collect()).into_iter();
     let Some(addr) = fitting.next() else {
-        let text = format!("{} and the server's {} are of different address families or links", from.option, all[0]);
+        let option = from.excluded_by(&all[0]).unwrap_or_default();
+        let text = format!("{option} and the server's {} are of different address families or links", all[0]);
         return Err(Fault::new(from.code, text));
     };
     Ok(Target { host, authority, path, addr, others: fitting.collect() })
@@ -201,6 +201,8 @@ mod tests {
         assert_eq!(to("https://h/x", &options("c u --connect no-such-host.invalid")).unwrap_err().code, CONNECT);
         assert_eq!(to("https://[fe80::1%25no-such-if]/x", &options("c u")).unwrap_err().code, USAGE);
         assert_eq!(to("https://[::1]/x", &options("c u --bind 127.0.0.1")).unwrap_err().code, USAGE);
+        let e = to("https://127.0.0.1/x", &options("c u --bind fe80::1%lo")).unwrap_err();
+        assert!(e.code == USAGE && e.text.starts_with("--bind fe80::1%lo "), "{e}");
     }
 
     #[test]

@@ -79,6 +79,22 @@ fn subject(certificate: &[u8]) -> Res<Vec<(&'static str, String)>> {
     Ok(found)
 }
 
+/// Attributes that identify a client: of several, a rule could not know which one the authority meant.
+const IDENTITIES: [&str; 3] = ["CN", "UID", "serialNumber"];
+
+/// Checks that rights can go by a subject: each attribute that identifies the client occurs once at most.
+fn expect_one_identity(subject: &[(&'static str, String)]) -> Res<()> {
+    let count = |name: &str| subject.iter().filter(|(n, _)| *n == name).count();
+    match IDENTITIES.into_iter().find(|name| count(name) > 1) {
+        Some(name) => Err(denied(format!(
+            "the client's certificate has {} {name} in its subject ({}); --grpc-rights takes one with one at most",
+            count(name),
+            shortened(subject)
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// A subject as one text, in which no value can be mistaken for another attribute (RFC 4514 2.4).
 fn written(subject: &[(&'static str, String)]) -> String {
     let mut text = String::new();
@@ -195,11 +211,15 @@ pub fn usage(extensions: &Extensions) -> Option<&Arc<Usage>> {
 /// A subject longer than that is cut: it is in messages and in lines of the audit.
 const SUBJECT_CHARS: usize = 200;
 
+fn shortened(subject: &[(&'static str, String)]) -> String {
+    written(subject).chars().take(SUBJECT_CHARS).collect()
+}
+
 impl Caller {
     /// Identifies the caller of a request. Without `access` all who could connect may do all.
     ///
     /// # Errors
-    /// PERMISSION_DENIED for a certificate that can't be read, if rights go by it.
+    /// PERMISSION_DENIED for a certificate that can't be read or has several identities, if rights go by it.
     pub fn of(extensions: &Extensions, access: Option<&Access>) -> Res<Caller> {
         let tls = extensions.get::<TlsConnectInfo<Connection>>();
         let from = connection(extensions).and_then(|c| c.inner.remote_addr());
@@ -209,9 +229,14 @@ impl Caller {
             Some(own) => subject(own).or_else(|e| if access.is_some() { Err(e) } else { Ok(Vec::new()) })?,
             None => Vec::new(),
         };
-        let rights = access.map_or_else(|| ALL.to_vec(), |access| access.rights(&found));
-        let subject = written(&found).chars().take(SUBJECT_CHARS).collect();
-        Ok(Caller(Arc::new(Who { subject, from, rights })))
+        let rights = match access {
+            Some(access) => {
+                expect_one_identity(&found)?;
+                access.rights(&found)
+            }
+            None => ALL.to_vec(),
+        };
+        Ok(Caller(Arc::new(Who { subject: shortened(&found), from, rights })))
     }
 
     /// The caller that admission found, or nobody.
@@ -287,6 +312,22 @@ mod tests {
         assert_eq!(rights(RULES, &[("CN", "x,O=Example")]), []);
         let anybody = "[[client]]\nsubject = {}\nrights = [\"pipeline\"]";
         assert_eq!(rights(anybody, &[("CN", "x")]), [Right::Pipeline]);
+    }
+
+    #[test]
+    fn a_subject_with_several_identities_has_no_rights() {
+        let of = |subject: &[(&'static str, &str)]| {
+            let subject: Vec<_> = subject.iter().map(|(n, v)| (*n, (*v).to_string())).collect();
+            expect_one_identity(&subject)
+        };
+        for name in IDENTITIES {
+            let e = of(&[("O", "Example"), (name, "watcher"), (name, "owner")]).unwrap_err();
+            assert_eq!(e.code, tonic::Code::PermissionDenied);
+            assert!(e.message.contains(&format!("2 {name} ")), "{}", e.message);
+        }
+        // Groups may be several: a rule fits any.
+        assert_eq!(of(&[("OU", "a"), ("OU", "b"), ("DC", "x"), ("DC", "y"), ("CN", "owner")]), Ok(()));
+        assert_eq!(of(&[]), Ok(()));
     }
 
     #[test]
