@@ -69,14 +69,16 @@ def test_what_is_not_asked_for_stays(shaped):
 
 def test_looking_changes_nothing(shaped):
     done = shaped.weir("ensure", "rb", "--look", check=False)
-    assert (done.returncode, done.stdout) == (3, "rb: attached\n")
+    assert (done.returncode, done.stdout) == (3, "rb: would be attached\n")
     assert left(shaped) == []
     ensure(shaped)
     before = shaped.status()["config_id"]
     done = shaped.weir("ensure", "rb", "--look", "target=5ms", check=False)
-    assert (done.returncode, done.stdout) == (3, "rb: replaced: gains\n")
+    assert (done.returncode, done.stdout) == (3, "rb: would be replaced: gains\n")
     assert shaped.status()["config_id"] == before
     assert shaped.weir("ensure", "rb", "--look").stdout == "rb: adopted\n"
+    done = shaped.weir("ensure", "rb", "--look", "target=5ms", "--json", check=False)
+    assert json.loads(done.stdout) == {"dev": "rb", "did": "replaced", "what": ["gains"], "look": True}
 
 
 @pytest.mark.parametrize("signal", [BACKLOG, "poll"])

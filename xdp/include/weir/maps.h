@@ -247,7 +247,8 @@ struct weir_meta {
 	struct weir_shape shape;
 	__u32 config_map_id; /* XDP: to know our program among others */
 	__u32 owner;	     /* enum weir_owner */
-	__u32 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
+	__u16 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
+	__u16 by_direction;  /* at ingress, 1: DEV alone does not name it, only DEV/ingress does */
 	__u32 slots;	     /* room for laws of classes, the first slot among it; 0: one law for the interface */
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];

@@ -180,6 +180,7 @@ int ensure_meta(const struct plan *p, const struct weir_meta *old, const char *p
 	snprintf(about.dev, sizeof(about.dev), "%s", p->dev.place.name);
 	about.whole_tree |= p->r->whole_tree;
 	about.kept |= p->r->kept;
+	about.by_direction = plan_by_direction(p);
 	about.shape = p->about.shape;
 	o->part[PART_NAME] = strcmp(about.dev, old->dev) != 0;
 	if (p->r->look || !memcmp(&about, old, sizeof(about)))

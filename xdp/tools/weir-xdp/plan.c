@@ -378,6 +378,33 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 	return weir_meta_write(p->l.meta, about, r->dev);
 }
 
+bool plan_by_direction(const struct plan *p)
+{
+	struct weir_place egress = p->dev.place;
+	char path[PATH_MAX];
+
+	egress.ingress = false;
+	return p->ingress && (p->r->direction == WEIR_INGRESS ||
+			      (!weir_place_path(p->r->pins, &egress, path) && !access(path, F_OK)));
+}
+
+/* From now on DEV is the name of the law at egress, and no longer that of one at ingress. */
+static int take_name(const struct plan *p)
+{
+	struct weir_place ingress = p->dev.place;
+	struct weir_meta about;
+	char path[PATH_MAX];
+	int error;
+
+	ingress.ingress = true;
+	if (p->ingress || weir_place_path(p->r->pins, &ingress, path) || !weir_meta_read(path, &about) ||
+	    about.by_direction)
+		return 0;
+	about.by_direction = 1;
+	error = weir_meta_store(path, &about);
+	return error ? weir_error("%s: can't write down what is attached: %s", p->r->dev, weir_reason(error)) : 0;
+}
+
 /* Writes the data for undoing and reporting, as far as they are known before anything is attached. */
 static void describe(const struct request *r, const struct interface *dev, const struct interface *peer,
 		     struct weir_meta *about)
@@ -497,6 +524,7 @@ int plan_look(struct plan *p)
 	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(r, &p->dev, &p->about))
 		return -1;
 	describe(r, &p->dev, &p->peer, &p->about);
+	p->about.by_direction = plan_by_direction(p);
 	if (p->filtered && !r->hook_given)
 		p->about.hook = WEIR_HOOK_CLSACT;
 	return configure(r, &p->dev, &p->gains, plan_shaped_bit_s(p), p->about.hook, &p->config);
@@ -553,7 +581,7 @@ int plan_attach(struct plan *p)
 	if (!plan_look(p)) {
 		give_room(p);
 		if (!prepare(p->r, &p->dev, &p->config, &p->about, &p->l, p->path) && !plan_put_classes(p) &&
-		    !attach_all(p, NULL, ""))
+		    !attach_all(p, NULL, "") && !take_name(p))
 			return 0;
 	}
 	weir_undo(&p->about, p->path, p->r->netns);

@@ -53,6 +53,9 @@ int plan_replace(struct plan *p, const struct weir_meta *old, const char *path);
 /* Whether a request is about the law of packets that arrive. */
 bool plan_is_ingress(const struct request *r);
 
+/* Whether DEV/ingress alone is the name of the law: it was given so, or there is a law at egress. */
+bool plan_by_direction(const struct plan *p);
+
 /* Whether the options of a request go together; plan_begin has asked. */
 int plan_check(const struct request *r);
 

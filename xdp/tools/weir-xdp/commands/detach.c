@@ -127,6 +127,19 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 	return !result && r->rest && removal.removed ? CHANGED : result;
 }
 
+/* A law at ingress that was found by DEV alone, though that is not its name: DEV is the law at egress. */
+static int check_name(const struct request *r, const char *path)
+{
+	struct weir_meta about;
+
+	if (strchr(r->dev, '/') || !weir_meta_read(path, &about) || !about.by_direction ||
+	    !strcmp(r->dev, strrchr(path, '/') + 1))
+		return 0;
+	return weir_error("nothing is attached to %s at egress; `weir-xdp detach %s" WEIR_INGRESS_SUFFIX
+			  "%s%s` removes the law of received packets",
+			  r->dev, r->dev, *r->netns ? "@" : "", r->netns);
+}
+
 static int detach(const struct request *r)
 {
 	struct weir_locks locks;
@@ -137,7 +150,7 @@ static int detach(const struct request *r)
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
-	if (finish_replacements(r) || find_asked(r, path))
+	if (finish_replacements(r) || find_asked(r, path) || check_name(r, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);

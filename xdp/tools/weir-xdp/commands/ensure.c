@@ -27,10 +27,10 @@ static void print_outcome(const struct request *r, const struct outcome *o)
 				json_string(stdout, part_names[i]);
 				before = ",";
 			}
-		printf("]}\n");
+		printf("]%s}\n", r->look ? ",\"look\":true" : "");
 		return;
 	}
-	weir_print(stdout, "%s: %s", dev, did_names[o->did]);
+	weir_print(stdout, "%s: %s%s", dev, r->look && o->did != DID_ADOPT ? "would be " : "", did_names[o->did]);
 	before = ": ";
 	for (int i = 0; i < PARTS; i++)
 		if (o->part[i] && o->did == DID_REPLACE) {
