@@ -12,7 +12,7 @@
 #include "gains/coupling.h"
 #include "gains/gains.h"
 #include "pins/attachment.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "pins/place.h"
 #include "printable.h"
 #include "version.h"

@@ -5,16 +5,15 @@
 #include <string.h>
 
 #include "printable.h"
-#include "weir-xdp/classes.h"
 #include "weir-xdp/ensure.h"
 #include "weir-xdp/view/json.h"
 
 static void print_outcome(const struct request *r, const struct outcome *o)
 {
-	char dev[CLASSES_NAME_LEN + sizeof(WEIR_INGRESS_SUFFIX)];
+	char dev[REQUEST_NAME_LEN + sizeof(WEIR_INGRESS_SUFFIX)];
 	const char *before = "";
 
-	classes_name(r->dev, r->classes == 1 ? r->class[0] : 0, dev);
+	request_name(r->dev, r->classes == 1 ? r->class[0] : 0, dev);
 	if (o->ingress)
 		strncat(dev, WEIR_INGRESS_SUFFIX, sizeof(dev) - strlen(dev) - 1);
 	if (r->json) {

@@ -321,7 +321,7 @@ int print_status(const struct request *r, const char *dev, const char *path, uns
 
 	if (view_open(&v, r, dev, path))
 		return -1;
-	if (v.a.about.slots)
+	if (v.a.about.slots > 1)
 		result = print_laws(&v, r, printed);
 	else if (r->classes)
 		result = view_of_class(&v, r->class[0]);

@@ -213,7 +213,7 @@ int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t siz
 	}
 	if (!row || row->queue_elsewhere)
 		return 0;
-	if (m->slots) {
+	if (m->slots > 1) {
 		class_trouble(v, s, trouble, size);
 		return 0;
 	}
