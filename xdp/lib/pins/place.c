@@ -167,11 +167,10 @@ int weir_meta_store(const char *path, const struct weir_meta *about)
 
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);
-	if (meta < 0)
-		return -errno;
-	error = bpf_map_update_elem(meta, &first, about, BPF_ANY) ? -errno : 0;
-	close(meta);
-	return error;
+	error = meta < 0 || bpf_map_update_elem(meta, &first, about, BPF_ANY) ? errno : 0;
+	if (meta >= 0)
+		close(meta);
+	return error ? weir_error("%s: can't write down what is attached: %s", about->dev, weir_reason(error)) : 0;
 }
 
 void weir_place_beside(const char *path, const char *which, char *beside)

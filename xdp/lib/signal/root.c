@@ -31,21 +31,15 @@ static int observe_root(struct weir_sample *s, const struct weir_attachment *a, 
 
 static int observe_class(struct weir_sample *s, const struct weir_attachment *a, int netlink, __u32 handle)
 {
-	struct weir_class_now now = {0};
 	int error = 0;
 
 	if (a->classes && weir_classes_find(a->classes, handle))
-		now = *weir_classes_find(a->classes, handle);
+		s->root = *weir_classes_find(a->classes, handle);
 	else if (netlink >= 0)
-		error = weir_class_read(netlink, (int)a->about.ifindex, handle, &now);
+		error = weir_class_read(netlink, (int)a->about.ifindex, handle, &s->root);
 	if (error && error != -ENOENT)
 		return weir_error("%s: can't read its class: %s", a->about.dev, weir_reason(error));
-	memcpy(s->root.kind, now.kind, sizeof(s->root.kind));
-	s->root.handle = now.handle;
-	s->root.sent_bytes = now.sent_bytes;
-	s->root.backlog_bytes = now.backlog_bytes;
-	s->root.backlog_packets = now.backlog_packets;
-	s->unusable = !now.handle;
+	s->unusable = !s->root.handle;
 	return 0;
 }
 

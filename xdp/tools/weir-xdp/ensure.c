@@ -65,14 +65,13 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 
 	if (!(r->shape_bit_s > 0))
 		return 0;
-	if (weir_netns_enter(r->netns, &back))
+	netlink = weir_netlink_in(r->netns, &back);
+	if (netlink < 0)
 		return -1;
-	netlink = weir_netlink_open();
-	is = netlink < 0 ? netlink : weir_qdisc_read(netlink, (int)old->ifindex, &root);
+	is = weir_qdisc_read(netlink, (int)old->ifindex, &root);
 	if (!is)
 		is = weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
-	if (netlink >= 0)
-		close(netlink);
+	close(netlink);
 	weir_netns_leave(back);
 	if (is < 0)
 		return weir_error("%s: can't read its shaper: %s", r->dev, weir_reason(is));
@@ -86,10 +85,9 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 
 		p->about.shape = about.shape = wanted;
 		if (weir_meta_store(path, &about))
-			return weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
+			return -1;
 		if (plan_shape(p, old->shape.handle != 0)) { /* nobody may take for ours what was not made */
-			if (weir_meta_store(path, old))
-				weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
+			weir_meta_store(path, old);
 			return -1;
 		}
 	}
@@ -167,7 +165,6 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 static int put_meta(const struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	struct weir_meta about = *old;
-	int error;
 
 	memset(about.dev, 0, sizeof(about.dev));
 	snprintf(about.dev, sizeof(about.dev), "%s", p->dev.place.name);
@@ -178,8 +175,7 @@ static int put_meta(const struct plan *p, const struct weir_meta *old, const cha
 	o->part[PART_NAME] = strcmp(about.dev, old->dev) != 0;
 	if (p->r->look || !memcmp(&about, old, sizeof(about)))
 		return 0;
-	error = weir_meta_store(path, &about);
-	return error ? weir_error("%s: can't write down what is attached: %s", p->r->dev, weir_reason(error)) : 0;
+	return weir_meta_store(path, &about);
 }
 
 /* The signal that is asked for; where none is, the one that is there stays. */

@@ -13,19 +13,20 @@ int interface_look(const char *dev, const char *netns, bool tree, struct interfa
 {
 	int back, netlink, error;
 
-	if (weir_place_look(dev, netns, &i->place) < 0 || weir_netns_enter(netns, &back))
+	if (weir_place_look(dev, netns, &i->place) < 0)
 		return -1;
 	i->ifindex = (int)i->place.ifindex;
-	i->type = i->ifindex ? weir_link_type(i->place.name) : -ENODEV;
-	netlink = weir_netlink_open();
-	error = netlink < 0 ? netlink : i->ifindex ? weir_qdisc_read(netlink, i->ifindex, &i->qdisc) : 0;
-	if (!error && i->ifindex && tree)
-		error = weir_tree_read(netlink, i->ifindex, &i->tree);
-	if (netlink >= 0)
-		close(netlink);
-	weir_netns_leave(back);
 	if (!i->ifindex)
 		return weir_error("no interface %s%s%s", dev, *netns ? " in network namespace " : "", netns);
+	netlink = weir_netlink_in(netns, &back);
+	if (netlink < 0)
+		return -1;
+	i->type = weir_link_type(i->place.name);
+	error = weir_qdisc_read(netlink, i->ifindex, &i->qdisc);
+	if (!error && tree)
+		error = weir_tree_read(netlink, i->ifindex, &i->tree);
+	close(netlink);
+	weir_netns_leave(back);
 	if (i->type < 0 || error)
 		return weir_error("%s: can't read its state: %s", dev, weir_reason(i->type < 0 ? i->type : error));
 	return 0;

@@ -68,7 +68,7 @@ static bool is_inner(const struct resolving *s, __u32 handle)
 	return false;
 }
 
-static bool is_queue(const struct weir_class_now *now)
+static bool is_queue(const struct weir_qdisc *now)
 {
 	return !strcmp(now->kind, "mq");
 }
@@ -105,7 +105,7 @@ static int check_queue(const struct resolving *s)
 }
 
 /* 0 if a law can go by it, or -1 after one line. */
-static int check_class(const struct resolving *s, const struct weir_class_now *now)
+static int check_class(const struct resolving *s, const struct weir_qdisc *now)
 {
 	bool whole =
 		s->there ? s->there->about.whole_tree : s->r->whole_tree; /* the process goes by the first attach */
@@ -139,7 +139,7 @@ static bool has_law(const struct resolving *s, __u32 handle)
 	return has;
 }
 
-static int append(const struct resolving *s, const struct weir_class_now *now)
+static int append(const struct resolving *s, const struct weir_qdisc *now)
 {
 	const struct law law = {.class = {.handle = now->handle,
 					  .by_mark = s->r->by_mark,
@@ -154,7 +154,7 @@ static int append(const struct resolving *s, const struct weir_class_now *now)
 /* One class by its number. */
 static int resolve_one(const struct resolving *s, __u32 handle)
 {
-	const struct weir_class_now *now = weir_classes_find(&s->found, handle);
+	const struct weir_qdisc *now = weir_classes_find(&s->found, handle);
 	const char *dev = s->r->dev;
 	char name[WEIR_CLASS_LEN];
 
@@ -189,7 +189,7 @@ static int resolve_all(const struct resolving *s, __u32 major)
 	bool any = false;
 
 	for (size_t i = 0; i < s->found.count; i++) {
-		const struct weir_class_now *now = &s->found.list[i];
+		const struct weir_qdisc *now = &s->found.list[i];
 
 		if ((now->handle & 0xffff0000) != major || is_inner(s, now->handle))
 			continue;

@@ -220,12 +220,11 @@ int plan_shape(const struct plan *p, bool replace)
 {
 	int back, netlink, error;
 
-	if (weir_netns_enter(p->r->netns, &back))
+	netlink = weir_netlink_in(p->r->netns, &back);
+	if (netlink < 0)
 		return -1;
-	netlink = weir_netlink_open();
-	error = netlink < 0 ? netlink : weir_shape_make(netlink, (int)p->dev.place.ifindex, &p->about.shape, replace);
-	if (netlink >= 0)
-		close(netlink);
+	error = weir_shape_make(netlink, (int)p->dev.place.ifindex, &p->about.shape, replace);
+	close(netlink);
 	weir_netns_leave(back);
 	return error ? weir_error("%s: can't shape it: %s", p->r->dev,
 				  error == -ENOENT ? "this kernel lacks htb (CONFIG_NET_SCH_HTB)" : weir_reason(error))
@@ -399,19 +398,6 @@ int plan_begin(struct plan *p, const struct request *r)
 			       WEIR_LOCK_WAIT_MS);
 }
 
-static int open_netlink(const struct plan *p, int *back)
-{
-	int netlink;
-
-	if (weir_netns_enter(p->r->netns, back))
-		return -1;
-	netlink = weir_netlink_open();
-	if (netlink >= 0)
-		return netlink;
-	weir_netns_leave(*back);
-	return weir_error("no netlink socket: %s", weir_reason(netlink));
-}
-
 int plan_resolve(struct plan *p, struct weir_attachment *there)
 {
 	int back, netlink, result;
@@ -419,7 +405,7 @@ int plan_resolve(struct plan *p, struct weir_attachment *there)
 	laws_free(&p->laws);
 	if (!p->r->classes)
 		return 0;
-	netlink = open_netlink(p, &back);
+	netlink = weir_netlink_in(p->r->netns, &back);
 	if (netlink < 0)
 		return -1;
 	result = laws_resolve(p->r, netlink, p->dev.ifindex, there, &p->laws);
@@ -440,7 +426,7 @@ int plan_carry(struct plan *p, const char *path)
 		return -1;
 	if (!p->r->classes)
 		return 0;
-	netlink = open_netlink(p, &back);
+	netlink = weir_netlink_in(p->r->netns, &back);
 	if (netlink < 0)
 		return -1;
 	result = laws_carry(&p->carried, &p->from, netlink, p->dev.ifindex);

@@ -49,7 +49,7 @@ struct served {
 	struct weir_attachment a; /* with its slot: for its configuration */
 	struct weir_config config;
 	struct weir_polled polled;
-	struct weir_class_now now; /* as this round has found it; handle 0: not at all */
+	struct weir_qdisc now;	   /* as this round has found it; handle 0: not at all */
 	__u32 leaf;		   /* the qdisc that was asked about last */
 	bool asked, inner, missed; /* missed: by the last round */
 	struct weir_tree in_it;
@@ -162,7 +162,7 @@ static int refresh(struct server *server)
 	return error;
 }
 
-static void take(const struct weir_class_now *now, void *context)
+static void take(const struct weir_qdisc *now, void *context)
 {
 	struct server *server = context;
 	struct served *s = find(server, now->handle);
@@ -245,7 +245,7 @@ static int round_of_classes(struct server *server, struct weir_polled_look *look
 	int error;
 
 	for (size_t i = 0; i < server->count; i++) {
-		server->list[i]->now = (struct weir_class_now){0};
+		server->list[i]->now = (struct weir_qdisc){0};
 		server->list[i]->inner = false;
 	}
 	error = weir_classes_each(server->netlink, (int)server->a->about.ifindex, take, server);

@@ -139,18 +139,16 @@ static int leave_ingress(const struct request *r, const struct weir_meta *egress
 	struct weir_place place = weir_place_of(egress);
 	struct weir_meta about;
 	char path[PATH_MAX];
-	int error = 0;
 
 	if (strchr(r->dev, '/') || r->classes || place.ingress)
 		return 0;
 	place.ingress = true;
 	if (weir_place_path(r->pins, &place, path))
 		return -1;
-	if (weir_meta_read(path, &about) && !about.by_direction) {
-		about.by_direction = 1;
-		error = weir_meta_store(path, &about);
-	}
-	return error ? weir_error("%s: can't write down what is attached: %s", path, weir_reason(error)) : 0;
+	if (!weir_meta_read(path, &about) || about.by_direction)
+		return 0;
+	about.by_direction = 1;
+	return weir_meta_store(path, &about);
 }
 
 static int detach(const struct request *r)

@@ -288,6 +288,7 @@ static int add_class(struct weir_attachment *a, const struct weir_class *class, 
 	struct watch *w = context;
 
 	snprintf(v.place, sizeof(v.place), "%s", w->naming);
+	snprintf(v.label, sizeof(v.label), "%s", w->naming);
 	view_set_class(&v, class);
 	return watched_add(w, v.label, "", 0);
 }
@@ -308,7 +309,7 @@ static int watched_add_named(struct watch *w, const char *name)
 	if (result)
 		return watched_add(w, name, "", 0); /* it reports the fault, or waits */
 	w->naming = name;
-	result = a.about.slots > 1 ? weir_law_each(&a, add_class, w) : watched_add(w, name, "", 0);
+	result = weir_law_each(&a, add_class, w);
 	weir_attachment_close(&a);
 	return result;
 }
