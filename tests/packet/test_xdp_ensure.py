@@ -8,6 +8,7 @@ import re
 import subprocess
 
 import pytest
+from class_rig import HIT, NOT_ECT, frame
 from packet_rig import BACKLOG, HOOKS, LAST, NEEDS_BTF, WEIR, Failed, receive, until
 
 FRAME = bytes.fromhex("020000000002020000000001") + b"\x88\xb6" + bytes(46)
@@ -229,10 +230,26 @@ def test_no_packet_passes_the_law_by_while_it_is_replaced(shaped, hook):
 
 def test_a_dead_poll_process_is_replaced(shaped):
     ensure(shaped, "--signal", "poll")
-    pid = shaped.status()["poll"]["pid"]
-    shaped.router.sh(f"kill -9 {pid}; sleep 1.5")
+    assert len(shaped.through([FRAME] * 50)) == 50
+    before = shaped.status()
+    shaped.router.sh(f"kill -9 {before['poll']['pid']}; sleep 1.5")
     assert ensure(shaped) == {"dev": "rb", "did": "replaced", "what": ["process"]}
-    assert shaped.status()["poll"]["alive"] is True
+    after = shaped.status()
+    assert after["poll"]["alive"] is True
+    # the program stays, and so do its counters
+    assert after["attach_id"] == before["attach_id"]
+    assert after["counters"]["seen_packets"] >= 50
+
+
+def test_whole_tree_reaches_a_poll_process_that_runs(shaped):
+    """Its tree has got a second class since, which the law passes all packets for."""
+    frames = [frame(1, NOT_ECT)] * 20
+    shaped.weir("attach", "rb", "--signal", "poll", *HIT)
+    shaped.router.sh("tc class add dev rb parent 1: classid 1:2 htb rate 1mbit")
+    until(lambda: shaped.through(frames, patience_s=0.5) != [], "packets that pass", 60)
+    assert ensure(shaped, "--whole-tree") == {"dev": "rb", "did": "replaced", "what": ["queue"]}
+    assert shaped.through(frames, patience_s=0.5) == []
+    assert ensure(shaped, "--whole-tree")["did"] == "adopted"
 
 
 @NEEDS_BTF
