@@ -33,6 +33,10 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _unit_of(key: str) -> str:
+    return next((f" {unit}" for unit in ("us", "bytes") if key.endswith(f"_{unit}")), "")
+
+
 def _wrong(key: str, value: object, right: str) -> GainError:
     return GainError(f"{key} = {value!r}: must be {right}")
 
@@ -111,7 +115,7 @@ class Gains(Values):
         for name, row in ROWS.items():
             value = getattr(self, name)
             if not FORMS[row.form].is_right(row, value):
-                raise _wrong(name, value, row.right)
+                raise _wrong(name, value, row.right + _unit_of(name))
         z1, z2, z3 = (round(z * Z_ONE_Q16) for z in (self.z1, self.z2, self.z3))
         order = "by 1/65536 at least (0 < z3 < 1 < z2 < z1)"
         if not 0 < z3 < Z_ONE_Q16:

@@ -53,7 +53,8 @@ def queues(rig, command):
         attach(rig, name)
     yield rig
     for name in NAMES:
-        rig.weir("detach", name, check=False)
+        for one in (name, f"{name}/ingress"):
+            rig.weir("detach", one, check=False)
     assert "nothing is attached" in rig.weir("status").stdout
 
 

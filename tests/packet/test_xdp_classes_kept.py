@@ -55,7 +55,7 @@ def test_gains_that_differ_are_replaced_and_others_stay(classes):
     kept, beside = law(classes, "1:10")["gains"], law(classes, "1:20")["config_id"]
     assert ensure(classes, "1:10")["did"] == "adopted"
     looked = classes.weir("ensure", "rb/1:10", "target=6ms", "--look", check=False)
-    assert (looked.returncode, looked.stdout) == (3, "rb/1:10: replaced: gains\n")
+    assert (looked.returncode, looked.stdout) == (3, "rb/1:10: would be replaced: gains\n")
     assert law(classes, "1:10")["gains"] == kept
     assert ensure(classes, "1:10", "target=6ms") == {"dev": "rb/1:10", "did": "replaced", "what": ["gains"]}
     assert law(classes, "1:10")["gains"] == kept | {"target_us": 6000}
@@ -65,7 +65,7 @@ def test_gains_that_differ_are_replaced_and_others_stay(classes):
 def test_all_classes_of_an_htb_and_those_that_come(classes):
     attach(classes, "1:20", "target=50ms")
     looked = classes.weir("ensure", "rb", "--class", "1:", "--look", check=False)
-    assert (looked.returncode, looked.stdout) == (3, "rb/1:: replaced: class\n")
+    assert (looked.returncode, looked.stdout) == (3, "rb/1:: would be replaced: class\n")
     assert ensure(classes, "1:") == {"dev": "rb/1:", "did": "replaced", "what": ["class"]}
     assert laws(classes) == {"1:10": 15000, "1:20": 50000, "1:30": 15000}
     assert ensure(classes, "1:")["did"] == "adopted"

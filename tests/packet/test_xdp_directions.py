@@ -75,6 +75,36 @@ def test_gains_and_detach_are_of_one_direction(pair):
     assert pair.weir("detach", "rb/egress", check=False).returncode == 1
     pair.weir("set", "rb", "target=6ms")
     assert status(pair, INGRESS)["gains"]["target_us"] == 6000
+    pair.weir("detach", INGRESS)
+    assert names(pair) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("rb", "--signal", "poll"), (INGRESS, "--rate", "47mbit")),
+        ((INGRESS, "--rate", "47mbit"), ("rb/egress", "--signal", "poll")),
+        (("rb", "--signal", "poll"), ("rb", "--rate", "47mbit")),
+        (("rb", "--rate", "47mbit"), ("rb", "--signal", "poll")),
+    ],
+)
+@pytest.mark.parametrize("command", ["attach", "ensure"])
+def test_detach_removes_only_the_law_of_its_name(pair, command, first, second):
+    pair.weir(command, *first)
+    pair.weir(command, *second)
+    pair.weir("detach", "rb")
+    for _ in range(2):
+        again = pair.weir("detach", "rb", check=False)
+        assert again.returncode == 1
+        assert INGRESS in again.stderr
+        assert names(pair) == [INGRESS]
+    pair.weir("detach", INGRESS)
+    assert names(pair) == []
+
+
+def test_a_law_at_ingress_that_was_attached_as_dev_is_detached_as_dev(pair):
+    """Until a law at egress has the name."""
+    pair.weir("attach", "rb", "--rate", "47mbit")
     pair.weir("detach", "rb")
     assert names(pair) == []
 

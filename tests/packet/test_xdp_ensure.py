@@ -8,6 +8,7 @@ import re
 import subprocess
 
 import pytest
+from class_rig import HIT, NOT_ECT, frame
 from packet_rig import BACKLOG, HOOKS, LAST, NEEDS_BTF, WEIR, Failed, receive, until
 
 FRAME = bytes.fromhex("020000000002020000000001") + b"\x88\xb6" + bytes(46)
@@ -69,14 +70,16 @@ def test_what_is_not_asked_for_stays(shaped):
 
 def test_looking_changes_nothing(shaped):
     done = shaped.weir("ensure", "rb", "--look", check=False)
-    assert (done.returncode, done.stdout) == (3, "rb: attached\n")
+    assert (done.returncode, done.stdout) == (3, "rb: would be attached\n")
     assert left(shaped) == []
     ensure(shaped)
     before = shaped.status()["config_id"]
     done = shaped.weir("ensure", "rb", "--look", "target=5ms", check=False)
-    assert (done.returncode, done.stdout) == (3, "rb: replaced: gains\n")
+    assert (done.returncode, done.stdout) == (3, "rb: would be replaced: gains\n")
     assert shaped.status()["config_id"] == before
     assert shaped.weir("ensure", "rb", "--look").stdout == "rb: adopted\n"
+    done = shaped.weir("ensure", "rb", "--look", "target=5ms", "--json", check=False)
+    assert json.loads(done.stdout) == {"dev": "rb", "did": "replaced", "what": ["gains"], "look": True}
 
 
 @pytest.mark.parametrize("signal", [BACKLOG, "poll"])
@@ -227,11 +230,27 @@ def test_no_packet_passes_the_law_by_while_it_is_replaced(shaped, hook):
 
 def test_a_dead_poll_process_is_replaced(shaped):
     ensure(shaped, "--signal", "poll")
-    pid = shaped.status()["poll"]["pid"]
-    shaped.router.sh(f"kill -9 {pid}")
+    assert len(shaped.through([FRAME] * 50)) == 50
+    before = shaped.status()
+    shaped.router.sh(f"kill -9 {before['poll']['pid']}")
     until(lambda: not shaped.status()["poll"]["alive"], "the process dead")
     assert ensure(shaped) == {"dev": "rb", "did": "replaced", "what": ["process"]}
-    assert shaped.status()["poll"]["alive"] is True
+    after = shaped.status()
+    assert after["poll"]["alive"] is True
+    # the program stays, and so do its counters
+    assert after["attach_id"] == before["attach_id"]
+    assert after["counters"]["seen_packets"] >= 50
+
+
+def test_whole_tree_reaches_a_poll_process_that_runs(shaped):
+    """Its tree has got a second class since, which the law passes all packets for."""
+    frames = [frame(1, NOT_ECT)] * 20
+    shaped.weir("attach", "rb", "--signal", "poll", *HIT)
+    shaped.router.sh("tc class add dev rb parent 1: classid 1:2 htb rate 1mbit")
+    until(lambda: shaped.through(frames, patience_s=0.5) != [], "packets that pass", 60)
+    assert ensure(shaped, "--whole-tree") == {"dev": "rb", "did": "replaced", "what": ["queue"]}
+    assert shaped.through(frames, patience_s=0.5) == []
+    assert ensure(shaped, "--whole-tree")["did"] == "adopted"
 
 
 @NEEDS_BTF

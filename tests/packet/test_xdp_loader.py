@@ -1090,6 +1090,8 @@ ERRORS = {
     ),
     "a time with a wrong unit": (("attach", "rb", "target=5min"), 1, "target = 5min: must be a time with its unit"),
     "a broken time": (("attach", "rb", "target=0.5us"), 1, "target = 0.5us: must be a whole number, 1 .. 16777215"),
+    "a time beyond the range": (("attach", "rb", "target=99999s"), 1, "1 .. 16777215 us"),
+    "a number of bytes": (("--expert", "attach", "rb", "delay_guard_bytes=-1"), 1, "0 .. 4294967295 bytes"),
     "watch every what": (("watch", "rb", "--every", "5"), 2, "--every 5: must be a time with its unit, 1ms .. 86400s"),
     "watch as text and JSON": (("watch", "rb", "--text", "--json"), 2, "--json or --text, not both"),
     "missing file": (("attach", "rb", "--gains", "/nix.toml"), 1, "/nix.toml: No such file"),

@@ -163,7 +163,7 @@ def test_another_number_of_queues_is_mended_by_ensure(link):
     link.attach(*NEVER)
     link.rig.router.sh("ethtool -L qo tx 2")
     looked = link.rig.weir("ensure", "qo/1:1", "--look", check=False)
-    assert (looked.returncode, looked.stdout) == (3, "qo/1:1: replaced: queue\n")
+    assert (looked.returncode, looked.stdout) == (3, "qo/1:1: would be replaced: queue\n")
     assert link.rig.weir("ensure", "qo/1:1").stdout == "qo/1:1: replaced: queue\n"
     assert link.rig.weir("ensure", "qo/1:1").stdout == "qo/1:1: adopted\n"
     before, seen = link.sent(), link.seen()

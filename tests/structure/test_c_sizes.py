@@ -8,6 +8,7 @@ its length is told here, with no parser to install.
 import re
 import subprocess
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,13 @@ LAYERS = (
     ("lib/pins/",),
     ("lib/hooks/", "lib/signal/"),
     ("lib/undo.",),
-    ("tools/weir-xdp/request.h",),
+    ("tools/weir-xdp/request.",),
     ("tools/weir-xdp/values.", "tools/weir-xdp/objects."),
     ("tools/weir-xdp/options.", "tools/weir-xdp/view/"),
-    ("tools/weir-xdp/classes.",),
-    ("tools/weir-xdp/carry.",),
-    ("tools/weir-xdp/plan.", "tools/weir-xdp/plan_classes."),
-    ("tools/weir-xdp/ensure.", "tools/weir-xdp/ensure_classes."),
+    ("tools/weir-xdp/interface.",),
+    ("tools/weir-xdp/laws.",),
+    ("tools/weir-xdp/plan.",),
+    ("tools/weir-xdp/ensure.",),
     ("tools/weir-xdp/daemon/",),
     ("tools/weir-xdp/commands/",),
     ("tools/weir-xdp/main.c",),
@@ -126,3 +127,40 @@ def test_hooks_and_signals_do_not_include_each_other():
     for one, other in (("hooks", "signal"), ("signal", "hooks"), ("gains", "net"), ("net", "gains")):
         for path in (REPO / "xdp" / "lib" / one).rglob("*.[ch]"):
             assert not [name for name in included(path) if name.startswith(f"lib/{other}/")], path.name
+
+
+def exported(text: str) -> set[str]:
+    """Functions of a file that others can call."""
+    heads = re.findall(r"^(\w[^;{}#=]*?)\b(\w+)\([^;{}]*\)\n\{", text, re.MULTILINE)
+    return {name for before, name in heads if "static" not in before.split()}
+
+
+def cycle(texts: dict[str, str]) -> list[str]:
+    """Files that call each other in a circle; empty if none do."""
+    home = {name: path for path, text in texts.items() for name in exported(text)}
+    calls = {
+        path: {home[name] for name in re.findall(r"\b(\w+)\(", text) if home.get(name, path) != path}
+        for path, text in texts.items()
+    }
+    try:
+        TopologicalSorter(calls).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_a_cycle_is_found():
+    one, other = "int one(void)\n{\n\treturn other(1);\n}\n", "int other(int a)\n{\n\treturn one();\n}\n"
+    assert set(cycle({"a.c": one, "b.c": other})) == {"a.c", "b.c"}
+    assert cycle({"a.c": one, "b.c": other.replace("one()", "a")}) == []
+
+
+def test_no_files_of_xdp_call_each_other_in_a_circle():
+    folders = [REPO / "xdp" / name for name in ("lib", "tools/weir-xdp")]
+    texts = {
+        path.relative_to(REPO).as_posix(): path.read_text()
+        for path in sources()
+        if path.suffix == ".c" and any(path.is_relative_to(folder) for folder in folders)
+    }
+    assert "weir_attachment_open" in exported(texts["xdp/lib/pins/attachment.c"])
+    assert cycle(texts) == []

@@ -10,7 +10,7 @@
 #include "error.h"
 #include "gains/gains.h"
 #include "gains/units.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "pins/place.h"
 #include "printable.h"
 

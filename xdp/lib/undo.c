@@ -359,10 +359,8 @@ static int finish(const char *path, const struct weir_place *place, const char *
 			about.complete = 1;
 			weir_meta_store(next, &about);
 		}
-		if (on ? weir_promote(path) : retire(next))
+		if ((on ? weir_promote(path) : retire(next)) || doubt(path))
 			return -1;
-		if (doubt(path))
-			return weir_error("%s: can't write down what is attached: %s", path, weir_reason(errno));
 	}
 	return access(old, F_OK) ? 0 : retire(old);
 }

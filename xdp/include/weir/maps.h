@@ -40,9 +40,10 @@ enum weir_hook {
 enum weir_band { WEIR_BAND_C, WEIR_BAND_L, WEIR_BANDS };
 
 /*
- * A law for each of several classes (docs/design/classes.md). Each class has a slot: its place in the maps `class`,
- * `config`, `queue`, `counters` and `flows`. The first slot is of no class: there are the configuration that the
- * attachment was made with, the last time that the poll process looked, and the packets that no law has.
+ * An attachment has one queue or more, each with a slot: its place in the maps `config`, `queue`, `counters` and
+ * `flows`. One law for the interface has the first slot. Where each of several classes has a law
+ * (docs/design/classes.md), the map `class` has them, and the first slot is of no class: there are the configuration
+ * that the attachment was made with, the last time that the poll process looked, and the packets that no law has.
  */
 #define WEIR_SLOT_NONE 0
 #define WEIR_SLOTS_MAX 65536
@@ -247,8 +248,9 @@ struct weir_meta {
 	struct weir_shape shape;
 	__u32 config_map_id; /* XDP: to know our program among others */
 	__u32 owner;	     /* enum weir_owner */
-	__u32 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
-	__u32 slots;	     /* room for laws of classes, the first slot among it; 0: one law for the interface */
+	__u16 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
+	__u16 by_direction;  /* at ingress, 1: its name is DEV/ingress, not DEV */
+	__u32 slots;	     /* of queues: 1, the interface's own; with laws of classes also room for these */
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

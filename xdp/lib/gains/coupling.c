@@ -100,7 +100,7 @@ int weir_coupling_put(struct weir_coupling *coupling, const char *source, const 
 		return weir_error("%s: %s = %s: " WEIR_NEEDS_UNIT, source, key, value, keys[k].key);
 	if (!weir_number(plain, &number) || number < keys[k].least || number > keys[k].most ||
 	    (keys[k].whole ? number != floor(number) : number == keys[k].most))
-		return weir_error("%s: %s = %s: must be %s", source, key, value, range);
+		return weir_error("%s: %s = %s: must be %s%s", source, key, value, range, weir_key_unit(keys[k].key));
 	put(coupling, k, number);
 	return 0;
 }

@@ -54,6 +54,7 @@ struct removed_key {
 _Static_assert(GAINS <= WEIR_GAINS_MAX && COUNT(removed_keys) <= WEIR_GAINS_MAX, "raise WEIR_GAINS_MAX");
 
 #define MICROSECONDS "_us"
+#define BYTES "_bytes"
 
 /* "" of a key that ends in _us, NULL of others. */
 static const char *ending_of(const char *key)
@@ -84,6 +85,13 @@ int weir_key_number(const char *key, const char *written, const char *value, cha
 	else if (strcmp(key, written))
 		return -1;
 	return 0;
+}
+
+const char *weir_key_unit(const char *key)
+{
+	size_t length = strlen(key), bytes = strlen(BYTES);
+
+	return ending_of(key) ? " us" : length > bytes && !strcmp(key + length - bytes, BYTES) ? " bytes" : "";
 }
 
 int weir_gains_index(const char *key)
@@ -172,7 +180,8 @@ int weir_gains_put_toml(struct weir_gains *values, const char *source, const str
 	    number == 0)
 		return 0; /* it had no effect */
 	if (k >= 0 && !number_only && !is_of_form(&gains[k], pair->value, pair->kind))
-		return weir_error("%s: %s = %.64s: must be %s", source, pair->key, pair->value, gains[k].right);
+		return weir_error("%s: %s = %.64s: must be %s%s", source, pair->key, pair->value, gains[k].right,
+				  weir_key_unit(gains[k].key));
 	return weir_gains_put(values, source, pair->key, pair->value);
 }
 
@@ -220,7 +229,8 @@ int weir_gains_put(struct weir_gains *values, const char *source, const char *ke
 	if (weir_key_number(gains[k].key, key, value, plain, sizeof(plain)))
 		return weir_error("%s: %s = %s: " WEIR_NEEDS_UNIT, source, key, value, gains[k].key);
 	if (!read_value(&gains[k], plain, &number))
-		return weir_error("%s: %s = %.64s: must be %s", source, key, value, gains[k].right);
+		return weir_error("%s: %s = %.64s: must be %s%s", source, key, value, gains[k].right,
+				  weir_key_unit(gains[k].key));
 	values->value[k] = number;
 	values->given[k] = true;
 	return 0;

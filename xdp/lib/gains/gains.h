@@ -61,6 +61,9 @@ int weir_gains_put_switch(struct weir_gains *gains, const char *source, const ch
 /* The place of a key in struct weir_gains; -1 if there is no such key. A key in _us is also taken without it. */
 int weir_gains_index(const char *key);
 
+/* The unit of a key's plain numbers, after a space; "" where it has none. */
+const char *weir_key_unit(const char *key);
+
 /* Whether what was written is this key, or this key without its _us. */
 bool weir_key_is(const char *key, const char *written);
 /*

@@ -25,19 +25,6 @@ static const struct {
 /* Actions whose parameters are not attribute 2. */
 static const char *const first_attribute[] = {"csum", "nat", "ct", "connmark", "ife", "mpls"};
 
-static const struct rtattr *find(const struct rtattr *a, int len, unsigned short type)
-{
-	for (; RTA_OK(a, len); a = RTA_NEXT(a, len))
-		if ((a->rta_type & NLA_TYPE_MASK) == type)
-			return a;
-	return NULL;
-}
-
-static const struct rtattr *find_in(const struct rtattr *outer, unsigned short type)
-{
-	return outer ? find(RTA_DATA(outer), (int)RTA_PAYLOAD(outer), type) : NULL;
-}
-
 /*
  * Whether what a filter's actions take goes on to the next filter. Only `continue` as the last one does that: the chain
  * ends with any other answer, `pipe` too, and with no action at all (a class id).
@@ -55,15 +42,12 @@ static bool lets_on(const struct rtattr *actions)
 		return false;
 	for (const struct rtattr *a = RTA_DATA(actions); RTA_OK(a, len); a = RTA_NEXT(a, len))
 		last = a;
-	kind = find_in(last, TCA_ACT_KIND);
+	kind = weir_nested(last, TCA_ACT_KIND);
 	for (size_t i = 0; kind && i < sizeof(first_attribute) / sizeof(*first_attribute); i++)
 		if (!strcmp(RTA_DATA(kind), first_attribute[i]))
 			type = 1;
-	parameters = find_in(find_in(last, TCA_ACT_OPTIONS), type);
-	if (!parameters || RTA_PAYLOAD(parameters) < sizeof(general))
-		return false;
-	memcpy(&general, RTA_DATA(parameters), sizeof(general));
-	return general.action == TC_ACT_UNSPEC;
+	parameters = weir_nested(weir_nested(last, TCA_ACT_OPTIONS), type);
+	return weir_payload(parameters, &general, sizeof(general)) && general.action == TC_ACT_UNSPEC;
 }
 
 struct filters {
@@ -77,8 +61,8 @@ static void look(const struct nlmsghdr *message, void *context)
 {
 	struct filters *f = context;
 	const struct tcmsg *tc = NLMSG_DATA(message);
-	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
-	const struct rtattr *kind = find(TCA_RTA(tc), len, TCA_KIND), *options = find(TCA_RTA(tc), len, TCA_OPTIONS);
+	const struct rtattr *kind = weir_tc_attribute(message, TCA_KIND);
+	const struct rtattr *options = weir_tc_attribute(message, TCA_OPTIONS);
 	const struct rtattr *flags, *actions = NULL;
 	__u32 priority = tc->tcm_info >> 16, bits = 0;
 
@@ -86,14 +70,13 @@ static void look(const struct nlmsghdr *message, void *context)
 	if (message->nlmsg_type != RTM_NEWTFILTER || !kind || !options || !tc->tcm_handle ||
 	    priority >= WEIR_TC_PRIORITY)
 		return;
-	if (!strcmp(RTA_DATA(kind), "u32") && find_in(options, TCA_U32_DIVISOR)) /* a table of filters */
+	if (!strcmp(RTA_DATA(kind), "u32") && weir_nested(options, TCA_U32_DIVISOR)) /* a table of filters */
 		return;
 	for (size_t i = 0; i < sizeof(filter_kinds) / sizeof(*filter_kinds); i++)
 		if (!strcmp(RTA_DATA(kind), filter_kinds[i].kind))
-			actions = find_in(options, filter_kinds[i].actions);
-	flags = strcmp(RTA_DATA(kind), "bpf") ? NULL : find_in(options, TCA_BPF_FLAGS);
-	if (flags && RTA_PAYLOAD(flags) >= sizeof(bits))
-		memcpy(&bits, RTA_DATA(flags), sizeof(bits));
+			actions = weir_nested(options, filter_kinds[i].actions);
+	flags = strcmp(RTA_DATA(kind), "bpf") ? NULL : weir_nested(options, TCA_BPF_FLAGS);
+	weir_payload(flags, &bits, sizeof(bits));
 	if (lets_on(actions))
 		return;
 	if (f->before++ && f->priority <= priority)

@@ -95,6 +95,19 @@ int weir_netlink_open(void)
 	return sock;
 }
 
+int weir_netlink_in(const char *netns, int *back)
+{
+	int netlink;
+
+	if (weir_netns_enter(netns, back))
+		return -1;
+	netlink = weir_netlink_open();
+	if (netlink >= 0)
+		return netlink;
+	weir_netns_leave(*back);
+	return weir_error("no netlink socket: %s", weir_reason(netlink));
+}
+
 int weir_netlink_talk(int netlink, struct nlmsghdr *question, weir_answer_f *answer, void *context)
 {
 	static __u32 sequence;
@@ -138,39 +151,59 @@ int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 pa
 	return weir_netlink_talk(netlink, &question.head, answer, context);
 }
 
-void weir_stats_read(const struct rtattr *stats, struct weir_qdisc *qdisc)
+static const struct rtattr *find(const struct rtattr *a, int len, unsigned short type)
 {
-	int len = (int)RTA_PAYLOAD(stats);
+	for (; RTA_OK(a, len); a = RTA_NEXT(a, len))
+		if ((a->rta_type & NLA_TYPE_MASK) == type)
+			return a;
+	return NULL;
+}
 
-	for (const struct rtattr *a = RTA_DATA(stats); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-		if (a->rta_type == TCA_STATS_BASIC && RTA_PAYLOAD(a) >= sizeof(__u64)) {
-			memcpy(&qdisc->sent_bytes, RTA_DATA(a), sizeof(qdisc->sent_bytes));
-		} else if (a->rta_type == TCA_STATS_QUEUE && RTA_PAYLOAD(a) >= sizeof(struct gnet_stats_queue)) {
-			struct gnet_stats_queue queue;
+const struct rtattr *weir_tc_attribute(const struct nlmsghdr *message, unsigned short type)
+{
+	const struct tcmsg *tc = NLMSG_DATA(message);
 
-			memcpy(&queue, RTA_DATA(a), sizeof(queue));
-			qdisc->backlog_bytes = queue.backlog;
-			qdisc->backlog_packets = queue.qlen;
-			qdisc->drops = queue.drops;
-		}
+	return find(TCA_RTA(tc), (int)NLMSG_PAYLOAD(message, sizeof(*tc)), type);
+}
+
+const struct rtattr *weir_nested(const struct rtattr *outer, unsigned short type)
+{
+	return outer ? find(RTA_DATA(outer), (int)RTA_PAYLOAD(outer), type) : NULL;
+}
+
+bool weir_payload(const struct rtattr *a, void *to, size_t size)
+{
+	if (!a || RTA_PAYLOAD(a) < size)
+		return false;
+	memcpy(to, RTA_DATA(a), size);
+	return true;
+}
+
+void weir_qdisc_parse(const struct nlmsghdr *message, struct weir_qdisc *qdisc)
+{
+	const struct tcmsg *tc = NLMSG_DATA(message);
+	const struct rtattr *kind = weir_tc_attribute(message, TCA_KIND);
+	const struct rtattr *stats = weir_tc_attribute(message, TCA_STATS2);
+	struct gnet_stats_queue queue;
+
+	*qdisc = (struct weir_qdisc){.handle = tc->tcm_handle, .parent = tc->tcm_parent, .leaf = tc->tcm_info};
+	if (kind)
+		strncpy(qdisc->kind, RTA_DATA(kind), sizeof(qdisc->kind) - 1);
+	weir_payload(weir_nested(stats, TCA_STATS_BASIC), &qdisc->sent_bytes, sizeof(qdisc->sent_bytes));
+	if (weir_payload(weir_nested(stats, TCA_STATS_QUEUE), &queue, sizeof(queue))) {
+		qdisc->backlog_bytes = queue.backlog;
+		qdisc->backlog_packets = queue.qlen;
+		qdisc->drops = queue.drops;
 	}
 }
 
 static void read_qdisc(const struct nlmsghdr *message, void *context)
 {
 	struct weir_qdisc *qdisc = context;
-	const struct tcmsg *tc = NLMSG_DATA(message);
-	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
 
 	if (message->nlmsg_type != RTM_NEWQDISC)
 		return;
-	qdisc->handle = tc->tcm_handle;
-	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-		if (a->rta_type == TCA_KIND)
-			strncpy(qdisc->kind, RTA_DATA(a), sizeof(qdisc->kind) - 1);
-		else if (a->rta_type == TCA_STATS2)
-			weir_stats_read(a, qdisc);
-	}
+	weir_qdisc_parse(message, qdisc);
 	if (!strcmp(qdisc->kind, WEIR_NO_QDISC))
 		*qdisc->kind = 0;
 }

@@ -4,6 +4,7 @@
 #define WEIR_NET_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <linux/netlink.h>
 #include <linux/types.h>
 
@@ -20,21 +21,33 @@ int weir_link_type(const char *dev);
 /* Some kernels' name for the lack of a root qdisc, where others don't answer. */
 #define WEIR_NO_QDISC "noqueue"
 
+/* A qdisc or a class. */
 struct weir_qdisc {
-	char kind[16];	     /* "" if the interface has none that counts (noqueue) */
-	__u32 handle;	     /* 0x10000 is what tc calls 1: */
-	__u64 sent_bytes;    /* since its start */
-	__u32 backlog_bytes; /* now, with all below it */
+	char kind[16]; /* "htb"; "" if the interface has no root that counts (noqueue) */
+	__u32 handle;  /* 0x10000 is what tc calls 1:, 0x1000a the class 1:a */
+	__u32 parent;  /* a class or a qdisc */
+	__u32 leaf;    /* of a class: the qdisc in it; 0 if that is the kernel's own (a fifo that tc does not show) */
+	__u32 prio;    /* of a class of htb: lower is served first; 0 for other kinds */
+	__u64 ceil_bit_s;    /* of a class of htb: its limit; 0 for other kinds */
+	__u64 sent_bytes;    /* since its start; of an inner class by all below it */
+	__u32 backlog_bytes; /* now, of a qdisc with all below it; an inner class has none */
 	__u32 backlog_packets;
 	__u64 drops;
 };
 
-/* From TCA_STATS2, of a qdisc or a class: what was sent, what waits, what was dropped. */
+/* An attribute of a message about traffic control, or of those in another one; NULL: there is none. */
 struct rtattr;
-void weir_stats_read(const struct rtattr *stats, struct weir_qdisc *qdisc);
+const struct rtattr *weir_tc_attribute(const struct nlmsghdr *message, unsigned short type);
+const struct rtattr *weir_nested(const struct rtattr *outer, unsigned short type);
+/* Its content; false, and nothing, if it is not there or shorter. */
+bool weir_payload(const struct rtattr *a, void *to, size_t size);
+/* What a message says of a qdisc or a class, but for its options. */
+void weir_qdisc_parse(const struct nlmsghdr *message, struct weir_qdisc *qdisc);
 
 /* A netlink route socket, or -errno. */
 int weir_netlink_open(void);
+/* The same after weir_netns_enter; -1 after one line, and out of the namespace. */
+int weir_netlink_in(const char *netns, int *back);
 
 typedef void weir_answer_f(const struct nlmsghdr *message, void *context);
 

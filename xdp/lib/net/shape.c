@@ -161,20 +161,9 @@ struct found {
 	bool class_fits, leaf_fits;
 };
 
-static const struct rtattr *attribute(const struct nlmsghdr *message, unsigned short type)
-{
-	const struct tcmsg *tc = NLMSG_DATA(message);
-	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
-
-	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len))
-		if (a->rta_type == type)
-			return a;
-	return NULL;
-}
-
 static bool is_kind(const struct nlmsghdr *message, const char *kind)
 {
-	const struct rtattr *a = attribute(message, TCA_KIND);
+	const struct rtattr *a = weir_tc_attribute(message, TCA_KIND);
 
 	return a && !strcmp(RTA_DATA(a), kind);
 }
@@ -190,9 +179,8 @@ static void see_class(const struct nlmsghdr *message, void *context)
 {
 	struct found *found = context;
 	const struct tcmsg *tc = NLMSG_DATA(message);
-	const struct rtattr *options = attribute(message, TCA_OPTIONS);
+	const struct rtattr *options = weir_tc_attribute(message, TCA_OPTIONS);
 	struct tc_htb_opt wanted = class_options(found->shape), is;
-	int len = options ? (int)RTA_PAYLOAD(options) : 0;
 
 	if (message->nlmsg_type != RTM_NEWTCLASS || !is_kind(message, "htb"))
 		return;
@@ -200,24 +188,18 @@ static void see_class(const struct nlmsghdr *message, void *context)
 	if (tc->tcm_handle != weir_shape_class(found->shape) || !options)
 		return;
 	found->leaf = tc->tcm_info;
-	for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len))
-		if (a->rta_type == TCA_HTB_PARMS && RTA_PAYLOAD(a) >= sizeof(is)) {
-			memcpy(&is, RTA_DATA(a), sizeof(is));
-			found->class_fits = same_options(&wanted, &is);
-		}
+	if (weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
+		found->class_fits = same_options(&wanted, &is);
 }
 
 static void see_leaf(const struct nlmsghdr *message, void *context)
 {
 	struct found *found = context;
-	const struct rtattr *options = attribute(message, TCA_OPTIONS);
+	const struct rtattr *options = weir_tc_attribute(message, TCA_OPTIONS);
 	struct tc_fifo_qopt is;
 
-	if (message->nlmsg_type != RTM_NEWQDISC || !is_kind(message, "pfifo") || !options ||
-	    RTA_PAYLOAD(options) < sizeof(is))
-		return;
-	memcpy(&is, RTA_DATA(options), sizeof(is));
-	found->leaf_fits = is.limit == found->shape->limit_packets;
+	if (message->nlmsg_type == RTM_NEWQDISC && is_kind(message, "pfifo") && weir_payload(options, &is, sizeof(is)))
+		found->leaf_fits = is.limit == found->shape->limit_packets;
 }
 
 static void see_filter(const struct nlmsghdr *message, void *context)

@@ -51,92 +51,69 @@ void weir_qdisc_name(char *name, size_t size, const char *kind, __u32 handle)
 		snprintf(name, size, "none (" WEIR_NO_QDISC ")");
 }
 
-static __s64 number64(const struct rtattr *a)
-{
-	__s64 value = 0;
-
-	if (RTA_PAYLOAD(a) >= sizeof(value))
-		memcpy(&value, RTA_DATA(a), sizeof(value));
-	return value;
-}
-
 /* netem with a rate, a loss or a limit only holds nothing back by itself: what waits there is a queue. */
 static bool netem_delays(const struct rtattr *options)
 {
 	struct tc_netem_qopt fixed;
 	struct tc_netem_slot slot = {0};
+	__s64 number;
 	bool delays;
 	int len;
 
-	if (RTA_PAYLOAD(options) < sizeof(fixed))
+	if (!weir_payload(options, &fixed, sizeof(fixed)))
 		return true; /* unheard of: better to say no */
-	memcpy(&fixed, RTA_DATA(options), sizeof(fixed));
 	delays = fixed.latency || fixed.jitter;
 	len = (int)(RTA_PAYLOAD(options) - RTA_ALIGN(sizeof(fixed)));
 	for (const struct rtattr *a = (const void *)((const char *)RTA_DATA(options) + RTA_ALIGN(sizeof(fixed)));
 	     RTA_OK(a, len); a = RTA_NEXT(a, len)) {
 		if (a->rta_type == TCA_NETEM_LATENCY64 || a->rta_type == TCA_NETEM_JITTER64)
-			delays |= number64(a) != 0;
-		else if (a->rta_type == TCA_NETEM_SLOT && RTA_PAYLOAD(a) >= sizeof(slot))
-			memcpy(&slot, RTA_DATA(a), sizeof(slot));
+			delays |= weir_payload(a, &number, sizeof(number)) && number;
+		else if (a->rta_type == TCA_NETEM_SLOT)
+			weir_payload(a, &slot, sizeof(slot));
 	}
 	return delays || slot.min_delay || slot.max_delay || slot.dist_delay;
 }
 
 static __u64 tbf_rate_bit_s(const struct rtattr *options)
 {
-	int len = (int)RTA_PAYLOAD(options);
-	struct tc_tbf_qopt tbf;
-	__u64 bytes_s = 0;
+	struct tc_tbf_qopt tbf = {0};
+	__u64 bytes_s;
 
-	for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-		if (a->rta_type == TCA_TBF_PARMS && RTA_PAYLOAD(a) >= sizeof(tbf) && !bytes_s) {
-			memcpy(&tbf, RTA_DATA(a), sizeof(tbf));
-			bytes_s = tbf.rate.rate;
-		} else if (a->rta_type == TCA_TBF_RATE64 && RTA_PAYLOAD(a) >= sizeof(bytes_s)) {
-			memcpy(&bytes_s, RTA_DATA(a), sizeof(bytes_s));
-		}
-	}
-	return bytes_s * 8;
+	weir_payload(weir_nested(options, TCA_TBF_PARMS), &tbf, sizeof(tbf));
+	return 8 * (weir_payload(weir_nested(options, TCA_TBF_RATE64), &bytes_s, sizeof(bytes_s)) ? bytes_s
+												  : tbf.rate.rate);
 }
 
 static void take_qdisc(const struct nlmsghdr *message, void *context)
 {
 	struct weir_tree *tree = context;
-	const struct tcmsg *tc = NLMSG_DATA(message);
-	const struct rtattr *options = NULL;
-	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
-	char kind[16] = "";
+	const struct rtattr *options = weir_tc_attribute(message, TCA_OPTIONS);
+	struct weir_qdisc q;
 	bool delays;
 
 	if (message->nlmsg_type != RTM_NEWQDISC)
 		return;
-	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-		if (a->rta_type == TCA_KIND)
-			strncpy(kind, RTA_DATA(a), sizeof(kind) - 1);
-		else if (a->rta_type == TCA_OPTIONS)
-			options = a;
-	}
-	if (!strcmp(kind, WEIR_NO_QDISC))
+	weir_qdisc_parse(message, &q);
+	if (!strcmp(q.kind, WEIR_NO_QDISC))
 		return;
-	if (tc->tcm_parent == TC_H_ROOT) {
-		memcpy(tree->kind, kind, sizeof(kind));
-		tree->handle = tc->tcm_handle;
-		if (options && !strcmp(kind, "tbf"))
+	if (q.parent == TC_H_ROOT) {
+		memcpy(tree->kind, q.kind, sizeof(q.kind));
+		tree->handle = q.handle;
+		if (!strcmp(q.kind, "tbf"))
 			tree->rate_bit_s = tbf_rate_bit_s(options);
 	}
 	/* etf holds a packet until the time its sender wants it out */
-	delays = !strcmp(kind, "etf") || (!strcmp(kind, "netem") && (!options || netem_delays(options)));
+	delays = !strcmp(q.kind, "etf") || (!strcmp(q.kind, "netem") && (!options || netem_delays(options)));
 	if (delays && !*tree->delaying)
-		weir_qdisc_name(tree->delaying, sizeof(tree->delaying), kind, tc->tcm_handle);
-	if (tc->tcm_parent != TC_H_ROOT && has_classes(kind) && !*tree->dividing)
-		weir_qdisc_name(tree->dividing, sizeof(tree->dividing), kind, tc->tcm_handle);
-	if (schedules_flows(kind) && !*tree->scheduling)
-		weir_qdisc_name(tree->scheduling, sizeof(tree->scheduling), kind, tc->tcm_handle);
+		weir_qdisc_name(tree->delaying, sizeof(tree->delaying), q.kind, q.handle);
+	if (q.parent != TC_H_ROOT && has_classes(q.kind) && !*tree->dividing)
+		weir_qdisc_name(tree->dividing, sizeof(tree->dividing), q.kind, q.handle);
+	if (schedules_flows(q.kind) && !*tree->scheduling)
+		weir_qdisc_name(tree->scheduling, sizeof(tree->scheduling), q.kind, q.handle);
 }
 
 /* As classes of these the kernel reports the flows there are at present. */
-static bool is_flow(const struct weir_class_now *now)
+static bool is_flow(const struct weir_qdisc *now)
 {
 	return schedules_flows(now->kind) || !strcmp(now->kind, "clsact") || !strcmp(now->kind, "ingress");
 }
@@ -172,7 +149,7 @@ static __u32 count_leaves(const struct weir_class_list *classes, struct weir_lea
 	}
 	qsort(inner, count, sizeof(*inner), compare_numbers);
 	for (size_t i = 0; i < classes->count; i++) {
-		const struct weir_class_now *c = &classes->list[i];
+		const struct weir_qdisc *c = &classes->list[i];
 
 		if (bsearch(&c->handle, inner, count, sizeof(*inner), compare_numbers) ||
 		    (c->leaf && bsearch(&c->leaf, inner, count, sizeof(*inner), compare_numbers)))
@@ -192,7 +169,7 @@ __u32 weir_classes_leaves(const struct weir_class_list *classes)
 	return count_leaves(classes, first);
 }
 
-int weir_leaf_read(int netlink, int ifindex, const struct weir_class_now *in, struct weir_tree *tree)
+int weir_leaf_read(int netlink, int ifindex, const struct weir_qdisc *in, struct weir_tree *tree)
 {
 	/* the kernel's own qdisc has no number; in htb that is a fifo, in mq whatever default_qdisc says */
 	bool unnumbered = !in->leaf && !strcmp(in->kind, "mq");

@@ -37,7 +37,7 @@ int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree);
 
 /* Of the qdisc in one class, what the tree says of such (delaying, scheduling, dividing), if it is there. 0 or
  * -errno. */
-int weir_leaf_read(int netlink, int ifindex, const struct weir_class_now *in, struct weir_tree *tree);
+int weir_leaf_read(int netlink, int ifindex, const struct weir_qdisc *in, struct weir_tree *tree);
 
 /* Number of these classes that have neither classes below them nor a qdisc with classes in it. */
 __u32 weir_classes_leaves(const struct weir_class_list *classes);

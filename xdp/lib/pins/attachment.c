@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,18 @@
 
 static const __u32 first = 0;
 
+/* Maps that an attachment must have; those behind the first few only with laws of classes. */
+#define MAP(member)                                                                                                    \
+	{                                                                                                              \
+#member, offsetof(struct weir_attachment, member)                                                      \
+	}
+#define ONE_LAW_MAPS 3
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+static const struct {
+	const char *name;
+	size_t at;
+} maps[] = {MAP(config), MAP(queue), MAP(counters), MAP(class), MAP(minors), MAP(tells), MAP(telling)};
+
 static int get(const char *path, const char *name)
 {
 	char pin[PATH_MAX + 32];
@@ -45,7 +58,7 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 {
 	struct stat st;
 
-	*a = (struct weir_attachment){.config = -1, .queue = -1, .counters = -1, .drain = -1, .meta = -1, .class = -1};
+	*a = WEIR_ATTACHMENT_NONE;
 	snprintf(a->path, sizeof(a->path), "%s", path);
 	if (stat(a->path, &st)) {
 		if (errno == ENOENT || errno == ENOTDIR)
@@ -59,29 +72,29 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 		weir_attachment_close(a);
 		return weir_foreign_error(dev);
 	}
-	if (a->meta < 0 || bpf_map_lookup_elem(a->meta, &first, &a->about) || !a->about.complete) {
+	if (a->meta < 0 || weir_meta_load(a->meta, &a->about) || !a->about.complete) {
 		weir_attachment_close(a);
 		weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them, "
 			   "and so does the next attach",
 			   a->path, dev);
 		return WEIR_INCOMPLETE;
 	}
-	a->config = get(a->path, "config");
-	a->queue = get(a->path, "queue");
-	a->counters = get(a->path, "counters");
-	if (a->config < 0 || a->queue < 0 || a->counters < 0) {
-		int error = errno;
+	for (size_t i = 0; i < (a->about.slots > 1 ? COUNT(maps) : ONE_LAW_MAPS); i++) {
+		int *fd = (int *)((char *)a + maps[i].at), error;
 
+		*fd = get(a->path, maps[i].name);
+		error = errno;
+		if (*fd >= 0)
+			continue;
 		weir_attachment_close(a);
 		return weir_error("%s: a map is missing (%s); `weir-xdp detach %s` cleans up", a->path, strerror(error),
 				  dev);
 	}
 	a->drain = get(a->path, "drain");
-	a->class = a->about.slots ? get(a->path, "class") : -1;
 	if (!weir_map_fits(a->queue, sizeof(struct weir_queue)) ||
 	    !weir_map_fits(a->counters, sizeof(struct weir_counters)) ||
 	    (a->drain >= 0 && !weir_map_fits(a->drain, sizeof(struct weir_drain))) ||
-	    (a->about.slots && !weir_map_fits(a->class, sizeof(struct weir_class)))) {
+	    (a->class >= 0 && !weir_map_fits(a->class, sizeof(struct weir_class)))) {
 		weir_attachment_close(a);
 		return weir_foreign_error(dev);
 	}
@@ -90,7 +103,8 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 
 void weir_attachment_close(struct weir_attachment *a)
 {
-	int *const fds[] = {&a->config, &a->queue, &a->counters, &a->drain, &a->meta, &a->class};
+	int *const fds[] = {&a->config, &a->queue,  &a->counters, &a->drain,  &a->meta,
+			    &a->class,	&a->minors, &a->tells,	  &a->telling};
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++) {
 		if (*fds[i] >= 0)

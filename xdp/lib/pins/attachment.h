@@ -14,14 +14,25 @@
 struct weir_attachment {
 	char path[PATH_MAX];			  /* of the pins */
 	int config, queue, counters, drain, meta; /* drain: -1 where there is none (XDP) */
-	int class;				  /* -1 where there is one law for the interface */
-	__u32 slot;				  /* whose values are meant; 0 where there is one law */
+	int class, minors, tells, telling;	  /* of classes; -1 where there is one law for the interface */
+	__u32 slot;				  /* whose values are meant */
 	const struct weir_class_list
 		*classes; /* as they were just read, for many samples; NULL: each asks for its own */
 	struct weir_meta about;
 	__u32 config_id; /* of the inner map `cached` was read from; 0 none yet */
 	struct weir_config cached;
 };
+
+#define WEIR_ATTACHMENT_NONE                                                                                           \
+	((struct weir_attachment){.config = -1,                                                                        \
+				  .queue = -1,                                                                         \
+				  .counters = -1,                                                                      \
+				  .drain = -1,                                                                         \
+				  .meta = -1,                                                                          \
+				  .class = -1,                                                                         \
+				  .minors = -1,                                                                        \
+				  .tells = -1,                                                                         \
+				  .telling = -1})
 
 /* Functions return 0, or -1 after one line on standard error. */
 

@@ -134,19 +134,27 @@ int weir_place_path(const char *pins, const struct weir_place *place, char *path
 	return length < PATH_MAX - 64 ? 0 : weir_error("%s: path too long", pins);
 }
 
+int weir_meta_load(int meta, struct weir_meta *about)
+{
+	static const __u32 first = 0;
+	int result = bpf_map_lookup_elem(meta, &first, about);
+
+	about->slots += !about->slots; /* 0 of an earlier version */
+	return result;
+}
+
 bool weir_meta_read(const char *path, struct weir_meta *about)
 {
 	char name[PATH_MAX + 32];
-	__u32 first = 0;
 	bool found;
 	int meta;
 
-	*about = (struct weir_meta){0};
+	*about = (struct weir_meta){.slots = 1};
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);
 	if (meta < 0)
 		return false;
-	found = weir_map_fits(meta, sizeof(*about)) && !bpf_map_lookup_elem(meta, &first, about);
+	found = weir_map_fits(meta, sizeof(*about)) && !weir_meta_load(meta, about);
 	close(meta);
 	return found;
 }
@@ -159,11 +167,10 @@ int weir_meta_store(const char *path, const struct weir_meta *about)
 
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);
-	if (meta < 0)
-		return -errno;
-	error = bpf_map_update_elem(meta, &first, about, BPF_ANY) ? -errno : 0;
-	close(meta);
-	return error;
+	error = meta < 0 || bpf_map_update_elem(meta, &first, about, BPF_ANY) ? errno : 0;
+	if (meta >= 0)
+		close(meta);
+	return error ? weir_error("%s: can't write down what is attached: %s", about->dev, weir_reason(error)) : 0;
 }
 
 void weir_place_beside(const char *path, const char *which, char *beside)

@@ -70,7 +70,10 @@ void weir_place_beside(const char *path, const char *which, char *beside);
 /* Reads the pinned meta map of a folder. False if there is none, or it is another version's. */
 bool weir_meta_read(const char *path, struct weir_meta *about);
 
-/* Writes it there. 0 or -errno. */
+/* The same of an open meta map; other than 0: it can't be read. */
+int weir_meta_load(int meta, struct weir_meta *about);
+
+/* Writes it there. */
 int weir_meta_store(const char *path, const struct weir_meta *about);
 
 /* Whether a map's values have this size; if not, another version of weir-xdp made it, and to read it would overrun. */

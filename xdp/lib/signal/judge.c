@@ -110,7 +110,7 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 	return true;
 }
 
-enum weir_class_objection weir_class_judge(const struct weir_class_now *now, bool inner, const struct weir_tree *leaf,
+enum weir_class_objection weir_class_judge(const struct weir_qdisc *now, bool inner, const struct weir_tree *leaf,
 					   bool whole)
 {
 	if (!now->handle)

@@ -28,7 +28,7 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
  * Whether one law can control this class, by what its qdisc in it is (weir_leaf_read). inner: there are classes below
  * it. whole: the operator wants one law over all flows of the class.
  */
-enum weir_class_objection weir_class_judge(const struct weir_class_now *now, bool inner, const struct weir_tree *leaf,
+enum weir_class_objection weir_class_judge(const struct weir_qdisc *now, bool inner, const struct weir_tree *leaf,
 					   bool whole);
 /* The same as a sentence without its subject's name, "class 1:10 ..."; false if there is nothing against it. */
 bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why, size_t size);

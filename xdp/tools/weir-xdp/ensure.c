@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +20,6 @@
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
-#include "weir-xdp/ensure_classes.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
@@ -28,7 +28,8 @@ const char *const part_names[PARTS] = {"program", "signal", "process", "shaper",
 				       "gains",	  "limits", "class",   "marks",	 "name"};
 const char *const did_names[] = {"attached", "adopted", "replaced"};
 
-int ensure_check_ends(const struct plan *p, const struct weir_meta *old)
+/* Checks the settings that can't be changed while the law stays on. */
+static int check_ends(const struct plan *p, const struct weir_meta *old)
 {
 	const struct request *r = p->r;
 	const struct weir_hook_row *row = weir_hook_of(old);
@@ -64,18 +65,17 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 
 	if (!(r->shape_bit_s > 0))
 		return 0;
-	if (weir_netns_enter(r->netns, &back))
+	netlink = weir_netlink_in(r->netns, &back);
+	if (netlink < 0)
 		return -1;
-	netlink = weir_netlink_open();
-	is = netlink < 0 ? netlink : weir_qdisc_read(netlink, (int)old->ifindex, &root);
+	is = weir_qdisc_read(netlink, (int)old->ifindex, &root);
 	if (!is)
 		is = weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
-	if (netlink >= 0)
-		close(netlink);
+	close(netlink);
 	weir_netns_leave(back);
 	if (is < 0)
 		return weir_error("%s: can't read its shaper: %s", r->dev, weir_reason(is));
-	if (!old->shape.handle && plan_root_is_free(r, &root))
+	if (!old->shape.handle && interface_root_is_free(r, &root))
 		return -1;
 	if (is && old->shape.handle && !memcmp(&wanted, &old->shape, sizeof(wanted)))
 		return 0;
@@ -85,17 +85,17 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 
 		p->about.shape = about.shape = wanted;
 		if (weir_meta_store(path, &about))
-			return weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
+			return -1;
 		if (plan_shape(p, old->shape.handle != 0)) { /* nobody may take for ours what was not made */
-			if (weir_meta_store(path, old))
-				weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
+			weir_meta_store(path, old);
 			return -1;
 		}
 	}
 	return 0;
 }
 
-int ensure_gains(const struct request *r, double rate_bit_s, struct weir_config *config)
+/* The gains that are asked for, in the place of those in force: what is not asked for stays. */
+static int put_gains(const struct request *r, double rate_bit_s, struct weir_config *config)
 {
 	struct weir_gains gains;
 
@@ -120,9 +120,11 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 	double rate_bit_s = plan_shaped_bit_s(p);
 
 	*wanted = *old;
+	if (r->classes) /* a class has nothing else of its own */
+		return put_gains(r, 0, wanted);
 	if (signal == WEIR_SIGNAL_VIRTUAL)
 		rate_bit_s = r->rate_bit_s > 0 ? r->rate_bit_s : (double)old->rate_bit_s;
-	if (ensure_gains(r, rate_bit_s, wanted))
+	if (put_gains(r, rate_bit_s, wanted))
 		return -1;
 	wanted->signal = signal;
 	wanted->ifindex = p->config.ifindex;
@@ -146,46 +148,34 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 
 static void compare(const struct weir_config *old, const struct weir_config *wanted, struct outcome *o)
 {
-	o->part[PART_QUEUE] = old->root_handle != wanted->root_handle ||
-			      strncmp(old->root_kind, wanted->root_kind, sizeof(old->root_kind)) ||
-			      old->l2_bytes != wanted->l2_bytes || old->ifindex != wanted->ifindex ||
-			      old->netns_inum != wanted->netns_inum;
+	o->part[PART_QUEUE] |= old->root_handle != wanted->root_handle ||
+			       strncmp(old->root_kind, wanted->root_kind, sizeof(old->root_kind)) ||
+			       old->l2_bytes != wanted->l2_bytes || old->ifindex != wanted->ifindex ||
+			       old->netns_inum != wanted->netns_inum;
 	o->raised = wanted->target_asked_us != 0;
-	o->part[PART_GAINS] = memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
-			      old->target_asked_us != wanted->target_asked_us ||
-			      memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
-			      memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
-	o->part[PART_LIMITS] = old->limit_bytes != wanted->limit_bytes || old->limit_packets != wanted->limit_packets ||
-			       old->rate_bit_s != wanted->rate_bit_s;
+	o->part[PART_GAINS] |= memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
+			       old->target_asked_us != wanted->target_asked_us ||
+			       memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
+			       memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
+	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
+				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s;
 }
 
-/* In place, as `set` does it. */
-static int put_config(const struct weir_attachment *a, const struct weir_config *wanted)
-{
-	int folder = weir_folder_lock(a->path), result = folder < 0;
-
-	if (!result)
-		result = weir_config_replace(a->config, a->path, &a->slot, 1, wanted);
-	if (folder >= 0)
-		close(folder);
-	return result ? -1 : 0;
-}
-
-int ensure_meta(const struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
+/* Data for reporting and undoing, and the name that the interface has now. */
+static int put_meta(const struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	struct weir_meta about = *old;
-	int error;
 
 	memset(about.dev, 0, sizeof(about.dev));
 	snprintf(about.dev, sizeof(about.dev), "%s", p->dev.place.name);
 	about.whole_tree |= p->r->whole_tree;
 	about.kept |= p->r->kept;
+	about.by_direction = p->r->direction == WEIR_INGRESS;
 	about.shape = p->about.shape;
 	o->part[PART_NAME] = strcmp(about.dev, old->dev) != 0;
 	if (p->r->look || !memcmp(&about, old, sizeof(about)))
 		return 0;
-	error = weir_meta_store(path, &about);
-	return error ? weir_error("%s: can't write down what is attached: %s", p->r->dev, weir_reason(error)) : 0;
+	return weir_meta_store(path, &about);
 }
 
 /* The signal that is asked for; where none is, the one that is there stays. */
@@ -194,57 +184,292 @@ static __u32 signal_wanted(const struct request *r, __u32 old)
 	return r->signal ? r->signal : r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : old;
 }
 
-/* Something that works is attached: it fits, or becomes what fits. */
-static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcome *o)
-{
-	struct request *r = &(struct request){0};
-	struct weir_config config, wanted;
-	const struct weir_meta old = a->about;
-	__u32 signal = signal_wanted(p->r, old.signal);
-	bool any = false;
+/* A request, and the attachment that it is about. */
+struct work {
+	const struct request *r; /* with its marks, which come last, when each class has its law */
+	struct request own; /* where nothing is asked for, what is there is what is asked for; as the plan has it */
+	struct plan *p;
+	const char *path;
+	struct weir_meta old;
+	struct weir_attachment a;
+	struct laws laws; /* that are asked for, each with its slot; WEIR_SLOT_NONE: the class has none */
+	__u32 missing;	  /* of these */
+};
 
-	if (ensure_check_ends(p, &old))
-		return -1;
-	*r = *p->r; /* where nothing is asked for, what is there is what is asked for */
-	p->r = r;
-	r->signal = signal;
+static enum object_kind kind_of(const struct request *r)
+{
+	return r->classes ? OBJECT_CLASSES : r->coupled ? OBJECT_COUPLED : OBJECT_ONE;
+}
+
+/* Of an attachment that works. */
+static int fill_in(struct work *w)
+{
+	const struct weir_meta *old = &w->old;
+	struct request *r = &w->own;
+	struct weir_config config;
+
+	r->hook = old->hook;
 	r->hook_given = true;
-	r->whole_tree |= old.whole_tree;
-	if (weir_config_read(a, &config))
+	r->whole_tree |= old->whole_tree;
+	w->p->about.shape = old->shape;
+	if (r->classes)
+		return 0;
+	if (weir_config_read(&w->a, &config))
 		return -1;
-	r->hook = old.hook;
+	r->signal = signal_wanted(w->r, old->signal);
 	r->coupled |= config.coupled;
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
-	if (old.peer_ifindex) {
-		r->peer = old.peer;
-		r->peer_netns = old.peer_netns;
+	if (old->peer_ifindex) {
+		r->peer = old->peer;
+		r->peer_netns = old->peer_netns;
 	}
-	if (signal == WEIR_SIGNAL_VIRTUAL && !(r->rate_bit_s > 0))
+	if (r->signal == WEIR_SIGNAL_VIRTUAL && !(r->rate_bit_s > 0))
 		r->rate_bit_s = (double)config.rate_bit_s;
-	weir_gains_asked(&p->gains, &config);
-	p->about.shape = old.shape;
-	if (ensure_shape(p, &old, a->path, o) || plan_look(p) ||
-	    (!(r->look && o->part[PART_SHAPER]) && plan_check_queue(p, signal)) ||
-	    wanted_config(p, &config, signal, &wanted))
+	weir_gains_asked(&w->p->gains, &config);
+	return 0;
+}
+
+/* Finds the laws that are asked for. */
+static int find_laws(struct work *w)
+{
+	struct weir_class class;
+
+	w->missing = 0;
+	for (__u32 i = 0; w->own.classes && i < w->laws.count; i++) {
+		if (weir_class_look(&w->a, w->laws.list[i].class.handle, &w->laws.list[i].slot, &class))
+			return -1;
+		w->missing += !w->laws.list[i].slot;
+	}
+	return 0;
+}
+
+/* Whether there is a slot for each class that has no law yet; what was cut short is room, too. */
+static int has_room(const struct work *w, bool *has)
+{
+	struct weir_class class;
+	__u32 room = 0;
+
+	for (__u32 slot = 1; room < w->missing && slot < w->a.about.slots; slot++) {
+		if (weir_slot_read(&w->a, slot, &class))
+			return -1;
+		room += class.state != WEIR_CLASS_READY;
+	}
+	*has = room == w->missing;
+	return 0;
+}
+
+/* The same attachment with the same laws, made anew in its place; those that are missing come with it. */
+static int make_anew(struct work *w)
+{
+	struct plan *p = w->p;
+
+	p->about.kept |= w->a.about.kept;
+	if (plan_resolve(p, NULL) || plan_carry(p, w->path) || plan_replace(p, &w->a.about, w->path))
+		return -1;
+	weir_attachment_close(&w->a);
+	return weir_attachment_open(&w->a, w->path, w->r->dev) || find_laws(w) ? -1 : 0;
+}
+
+/* The process, with what it goes by from its start. */
+static int restart(struct work *w)
+{
+	w->a.about.whole_tree |= w->own.whole_tree;
+	return plan_restart(w->p, w->path, &w->a.about);
+}
+
+/* One law: the configuration that is asked for, with its queue, as far as the attachment has to be made anew for it. */
+static int look_at_queue(struct work *w, struct outcome *o)
+{
+	struct weir_config config, wanted;
+	struct plan *p = w->p;
+
+	if (ensure_shape(p, &w->old, w->path, o) || plan_look(p) ||
+	    (!(w->r->look && o->part[PART_SHAPER]) && interface_check_queue(p->r, &p->dev, p->r->signal)) ||
+	    weir_config_read(&w->a, &config) || wanted_config(p, &config, p->r->signal, &wanted))
 		return -1;
 	compare(&config, &wanted, o);
-	o->part[PART_SIGNAL] = signal != old.signal || wanted.coupled != config.coupled;
-	o->part[PART_PROGRAM] = old.owner != WEIR_OWNER_OTHER &&
-				old.build != object_build(signal, old.hook, r->coupled ? LAWS_COUPLED : LAWS_ONE);
-	o->part[PART_PROCESS] = old.signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(a->path, &old);
-	if (!r->look && (o->part[PART_SIGNAL] || o->part[PART_PROGRAM] || o->part[PART_PROCESS])) {
-		p->config = wanted;
-		if (plan_replace(p, &old, a->path))
+	o->part[PART_SIGNAL] = p->r->signal != w->old.signal || wanted.coupled != config.coupled;
+	p->config = wanted;
+	return 0;
+}
+
+/* Program, process and the laws that are missing. *had: one of them had a law before. */
+static int ensure_attachment(struct work *w, struct outcome *o, bool *had)
+{
+	const struct weir_meta *about = &w->a.about;
+	bool has = true, queues = false, polls = about->signal == WEIR_SIGNAL_POLL, whole_tree;
+
+	if (find_laws(w) || has_room(w, &has) || laws_tell_queues(&w->a, w->laws.queues, w->r->look, &queues))
+		return -1;
+	*had = w->missing < w->laws.count;
+	o->part[PART_PROGRAM] = about->owner != WEIR_OWNER_OTHER &&
+				about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
+							     about->hook, kind_of(&w->own));
+	o->part[PART_PROCESS] = polls && !weir_poll_lives_at(w->path, about);
+	whole_tree = polls && w->r->whole_tree && !about->whole_tree;
+	o->part[PART_QUEUE] |= whole_tree || queues;
+	o->part[PART_CLASS] = w->missing;
+	if (w->r->look)
+		return 0;
+	if (o->part[PART_PROGRAM] || o->part[PART_SIGNAL] || !has)
+		return make_anew(w);
+	if ((o->part[PART_PROCESS] || whole_tree) && restart(w))
+		return -1;
+	return w->missing && (plan_add(w->p, w->path) || find_laws(w)) ? -1 : 0;
+}
+
+/* Configurations, all of the same one at once. */
+static int ensure_configs(struct work *w, struct outcome *o)
+{
+	struct weir_config before = {0}, after = {0}, config;
+	struct run run = {0};
+	bool any = false;
+	int result = 0;
+
+	if (w->r->classes && !w->r->gains_file && !w->r->words)
+		return 0;
+	for (__u32 i = 0; !result && i < w->laws.count; i++) {
+		w->a.slot = w->laws.list[i].slot;
+		if (w->r->classes && !w->a.slot)
+			continue;
+		result = weir_config_read(&w->a, &config);
+		if (!result && memcmp(&before, &config, sizeof(config))) { /* else the outcome is the same again */
+			before = config;
+			result = wanted_config(w->p, &config, w->own.signal, &after);
+			compare(&config, &after, o);
+		}
+		if (result || !memcmp(&config, &after, sizeof(config)))
+			continue;
+		any = true;
+		if (!w->r->look)
+			result = run_add(&run, &w->a, &after);
+	}
+	result = run_end(&run, &w->a, result);
+	w->a.slot = WEIR_SLOT_NONE;
+	return result || (any && !w->r->look && weir_slots_changed(&w->a)) ? -1 : 0;
+}
+
+/* From now on the daemon's own, which goes when its table does. */
+static int keep_all(const struct work *w)
+{
+	struct weir_class class;
+
+	for (__u32 i = 0; w->r->classes && w->r->kept && !w->r->look && i < w->laws.count; i++) {
+		__u32 slot = w->laws.list[i].slot;
+
+		if (!slot || weir_slot_read(&w->a, slot, &class))
 			return -1;
-	} else if (ensure_meta(p, &old, a->path, o) ||
-		   (!r->look && memcmp(&config, &wanted, sizeof(config)) && put_config(a, &wanted))) {
+		if (class.kept)
+			continue;
+		class.kept = 1;
+		if (weir_slot_write(&w->a, slot, &class, class.state))
+			return -1;
+	}
+	return 0;
+}
+
+static int ensure_laws(struct work *w, struct outcome *o)
+{
+	int folder = weir_folder_lock(w->path), result = folder < 0; /* against a `set` */
+
+	if (!result)
+		result = ensure_configs(w, o);
+	if (!result && (w->r->by_mark || w->r->others) && w->laws.list[0].slot)
+		result = laws_tell(&w->a, w->r, w->laws.list[0].slot, &o->part[PART_MARKS]);
+	if (!result)
+		result = keep_all(w);
+	if (folder >= 0)
+		close(folder);
+	return result ? -1 : 0;
+}
+
+/* The attachment works, and has been found, or was made just now. */
+static int ensure_there(struct work *w, struct outcome *o)
+{
+	struct outcome found = {.did = DID_ADOPT, .ingress = o->ingress};
+	bool made = o->did != DID_ADOPT, any = false, only_class = true, had = false;
+
+	if ((!w->own.classes && look_at_queue(w, &found)) || ensure_attachment(w, &found, &had) ||
+	    ensure_laws(w, &found) || put_meta(w->p, &w->a.about, w->path, &found)) {
+		*o = found;
 		return -1;
 	}
-	for (int i = 0; i < PARTS; i++)
-		any |= o->part[i];
-	o->did = any ? DID_REPLACE : DID_ADOPT;
+	if (made)
+		return 0;
+	for (int i = 0; i < PARTS; i++) {
+		any |= found.part[i];
+		only_class &= !found.part[i] || i == PART_CLASS;
+	}
+	*o = found;
+	o->did = !any ? DID_ADOPT : only_class && !had ? DID_ATTACH : DID_REPLACE;
 	return 0;
+}
+
+/* The laws that are asked for, by the classes under the interface, or that of the interface. */
+static int resolve(struct work *w, struct outcome *o)
+{
+	static const struct law first = {.slot = 0};
+
+	if (!w->own.classes)
+		return laws_append(&w->laws, &first);
+	o->part[PART_CLASS] = true; /* should that fail, it is not on */
+	if (plan_look(w->p))
+		return -1;
+	o->part[PART_CLASS] = false;
+	w->laws = w->p->laws;
+	w->p->laws = (struct laws){0};
+	return laws_check_marks(w->r, w->laws.queues);
+}
+
+/* Nothing that works is attached. */
+static int attach(struct work *w, struct outcome *o)
+{
+	struct plan *p = w->p;
+
+	o->did = DID_ATTACH;
+	o->part[PART_PROGRAM] = true;
+	if (w->r->look)
+		return 0;
+	if (!w->own.classes && read_gains(w->r, &p->gains, &p->config.coupling))
+		return -1;
+	if ((w->old.complete && w->old.slots > 1 && plan_carry(p, w->path)) || plan_attach(p))
+		return -1;
+	o->raised = p->config.target_asked_us != 0;
+	return 0;
+}
+
+/* One law for the interface makes room for laws of its classes, with no packet passing between them. */
+static int replace_one_law(struct work *w, struct outcome *o)
+{
+	if (w->old.peer_ifindex)
+		return weir_error("%s: it is attached with the other end, and can't get laws of classes in place: "
+				  "detach first",
+				  w->r->dev);
+	o->part[PART_SIGNAL] = o->part[PART_CLASS] = true;
+	o->did = DID_REPLACE;
+	if (w->r->look)
+		return 0;
+	return plan_resolve(w->p, NULL) || plan_replace(w->p, &w->old, w->path) ? -1 : 0;
+}
+
+/* Adopts the attachment, or makes a new one, and then sees to its laws. */
+static int ensure_all(struct work *w, bool works, struct outcome *o)
+{
+	bool one = works && w->old.slots == 1;
+	int result;
+
+	if (works && (check_ends(w->p, &w->old) ||
+		      (!w->own.classes && weir_attachment_open(&w->a, w->path, w->r->dev)) || fill_in(w)))
+		return -1;
+	if (resolve(w, o))
+		return -1;
+	result = !works ? attach(w, o) : one && w->own.classes ? replace_one_law(w, o) : 0;
+	if (result || (o->did != DID_ADOPT && (w->r->look || !w->own.classes)))
+		return result;
+	if (w->own.classes && weir_attachment_open(&w->a, w->path, w->r->dev))
+		return -1;
+	return ensure_there(w, o);
 }
 
 /* A poll process alone that died is no reason to take everything off. */
@@ -261,8 +486,7 @@ static bool works(const struct weir_meta *about, const char *path, const char *n
 static int ensure(struct plan *p, struct outcome *o)
 {
 	const struct request *r = p->r;
-	struct weir_attachment a;
-	struct weir_meta about;
+	struct work w = {.r = r, .own = *r, .p = p, .a = WEIR_ATTACHMENT_NONE};
 	char path[PATH_MAX];
 	bool there;
 	int result;
@@ -273,32 +497,22 @@ static int ensure(struct plan *p, struct outcome *o)
 		return -1;
 	if (weir_meta_is_foreign(path))
 		return weir_foreign_error(r->dev);
-	there = weir_meta_read(path, &about) && works(&about, path, r->netns);
-	snprintf(p->path, sizeof(p->path), "%s", path);
-	if (r->classes)
-		return ensure_classes(p, path, there, o);
-	if (about.slots)
+	there = weir_meta_read(path, &w.old) && works(&w.old, path, r->netns);
+	if (!r->classes && w.old.slots > 1)
 		return weir_error("%s has laws of classes: say which one, %s/1:10, or all of htb 1: by --class 1:; "
 				  "`detach` takes them off",
 				  r->dev, r->dev);
-	if (!there) {
-		o->did = DID_ATTACH;
-		o->part[PART_PROGRAM] = true;
-		if (r->look)
-			return 0;
-		if (read_gains(r, &p->gains, &p->config.coupling) || plan_attach(p))
-			return -1;
-		o->raised = p->config.target_asked_us != 0;
-		return 0;
-	}
+	w.path = path;
+	w.own.by_mark = w.own.others = false;
+	w.own.ensures = true;
+	p->r = &w.own;
 	o->did = DID_ADOPT;
-	if (weir_attachment_open(&a, path, r->dev))
-		return -1;
-	result = ensure_there(p, &a, o);
-	weir_attachment_close(&a);
+	result = (r->classes && read_gains(r, &p->gains, &p->config.coupling)) || ensure_all(&w, there, o);
+	laws_free(&w.laws);
+	weir_attachment_close(&w.a);
 	snprintf(p->path, sizeof(p->path), "%s", path);
 	p->r = r;
-	return result;
+	return result ? -1 : 0;
 }
 
 int ensure_run(const struct request *r, struct outcome *o)

@@ -12,7 +12,7 @@
 #include "gains/coupling.h"
 #include "gains/gains.h"
 #include "pins/attachment.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "pins/place.h"
 #include "printable.h"
 #include "version.h"
@@ -80,7 +80,7 @@ static int help(bool expert)
 		printf("  weir-xdp %s %s\n      %s\n", commands[i].name, commands[i].usage, commands[i].help);
 	printf("\nAn interface can have one law in each direction: DEV or DEV/egress is the one of packets that leave, "
 	       "DEV/ingress\nthat of packets that arrive (signal virtual). Where only that one is attached DEV finds "
-	       "it.\n\n%s",
+	       "it, but\n`detach DEV` leaves a law named DEV/ingress.\n\n%s",
 	       signals_help);
 	options_help(stdout);
 	printf("\nKEY=VALUE:\n");

@@ -26,23 +26,23 @@ static int map_of(const struct loaded *l, const char *name)
 	return bpf_object__find_map_fd_by_name(l->object, name);
 }
 
-static const void *object_bytes(__u32 signal, __u32 hook, enum laws laws, size_t *size)
+static const void *object_bytes(__u32 signal, __u32 hook, enum object_kind kind, size_t *size)
 {
 	if (signal == WEIR_SIGNAL_BACKLOG)
 		return weir_backlog__elf_bytes(size);
-	if (laws == LAWS_COUPLED)
+	if (kind == OBJECT_COUPLED)
 		return weir_coupled__elf_bytes(size);
-	if (laws == LAWS_CLASSES)
+	if (kind == OBJECT_CLASSES)
 		return weir_classes__elf_bytes(size);
 	return hook == WEIR_HOOK_XDP ? weir_xdp__elf_bytes(size) : weir_tc__elf_bytes(size);
 }
 
 /* FNV-1a of the object's file. */
-__u64 object_build(__u32 signal, __u32 hook, enum laws laws)
+__u64 object_build(__u32 signal, __u32 hook, enum object_kind kind)
 {
 	__u64 hash = 0xcbf29ce484222325ULL;
 	size_t size;
-	const unsigned char *bytes = object_bytes(signal, hook, laws, &size);
+	const unsigned char *bytes = object_bytes(signal, hook, kind, &size);
 
 	for (size_t i = 0; i < size; i++)
 		hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
@@ -61,16 +61,16 @@ static int give_room(const struct loaded *l, __u32 slots)
 	return error;
 }
 
-int load_object(__u32 signal, __u32 hook, enum laws laws, __u32 slots, struct loaded *l)
+int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, struct loaded *l)
 {
 	int error;
 
-	l->bytes = object_bytes(signal, hook, laws, &l->size);
-	l->build = object_build(signal, hook, laws);
+	l->bytes = object_bytes(signal, hook, kind, &l->size);
+	l->build = object_build(signal, hook, kind);
 	l->object = bpf_object__open_mem(l->bytes, l->size, NULL);
 	if (!l->object)
 		return -errno;
-	error = slots ? give_room(l, slots) : 0;
+	error = slots > 1 ? give_room(l, slots) : 0;
 	if (!error)
 		error = bpf_object__load(l->object);
 	if (error) {
@@ -78,9 +78,15 @@ int load_object(__u32 signal, __u32 hook, enum laws laws, __u32 slots, struct lo
 		l->object = NULL;
 		return error;
 	}
-	l->config = map_of(l, "config");
-	l->queue = map_of(l, "queue");
-	l->meta = map_of(l, "meta");
+	l->a.config = map_of(l, "config");
+	l->a.queue = map_of(l, "queue");
+	l->a.counters = map_of(l, "counters");
+	l->a.meta = map_of(l, "meta");
+	l->a.class = map_of(l, "class");
+	l->a.minors = map_of(l, "minors");
+	l->a.tells = map_of(l, "tells");
+	l->a.telling = map_of(l, "telling");
+	l->a.about.slots = slots;
 	return 0;
 }
 
@@ -128,7 +134,7 @@ int load_adopted(const char *dev, const char *netns, int ifindex, struct loaded 
 	static const __u32 first = 0;
 	static const char *const names[] = {"config", "queue", "counters"};
 	static const __u32 sizes[] = {sizeof(__u32), sizeof(struct weir_queue), sizeof(struct weir_counters)};
-	int *const maps[] = {&l->config, &l->queue, &l->counters};
+	int *const maps[] = {&l->a.config, &l->a.queue, &l->a.counters};
 	__u32 inner;
 	int prog, back;
 
@@ -155,13 +161,13 @@ int load_adopted(const char *dev, const char *netns, int ifindex, struct loaded 
 		}
 	}
 	close(prog);
-	if (!bpf_map_lookup_elem(l->config, &first, &inner))
+	if (!bpf_map_lookup_elem(l->a.config, &first, &inner))
 		return weir_error("%s: its weir_ingress has a configuration: it is attached, with pins in another "
 				  "folder (--pins)",
 				  dev);
 	/* no program reads it, so none keeps the one of its object alive */
-	l->meta = bpf_map_create(BPF_MAP_TYPE_ARRAY, "meta", sizeof(__u32), sizeof(struct weir_meta), 1, NULL);
-	return l->meta < 0 ? weir_error("can't create a map: %s", weir_reason(errno)) : 0;
+	l->a.meta = bpf_map_create(BPF_MAP_TYPE_ARRAY, "meta", sizeof(__u32), sizeof(struct weir_meta), 1, NULL);
+	return l->a.meta < 0 ? weir_error("can't create a map: %s", weir_reason(errno)) : 0;
 }
 
 int pin_adopted(const struct loaded *l, const char *path)
@@ -169,7 +175,7 @@ int pin_adopted(const struct loaded *l, const char *path)
 	const struct {
 		const char *name;
 		int map;
-	} pins[] = {{"config", l->config}, {"queue", l->queue}, {"counters", l->counters}};
+	} pins[] = {{"config", l->a.config}, {"queue", l->a.queue}, {"counters", l->a.counters}};
 	char name[PATH_MAX + 32];
 
 	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++) {

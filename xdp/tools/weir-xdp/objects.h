@@ -8,26 +8,28 @@
 
 #include <bpf/libbpf.h>
 
+#include "pins/attachment.h"
+
 struct loaded {
 	struct bpf_object *object; /* NULL: another loader's (adopt) */
 	const void *bytes;	   /* its file */
 	size_t size;
-	__u64 build; /* as struct weir_meta has it */
-	int config, queue, counters, meta;
+	__u64 build;		  /* as struct weir_meta has it */
+	struct weir_attachment a; /* its maps, and the folder of its pins once there is one */
 };
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
 /* Laws on the interface: one, two bands of one, or one for each of several classes. */
-enum laws { LAWS_ONE, LAWS_COUPLED, LAWS_CLASSES };
+enum object_kind { OBJECT_ONE, OBJECT_COUPLED, OBJECT_CLASSES };
 
 /* Number that distinguishes that object's programs from those of another version. */
-__u64 object_build(__u32 signal, __u32 hook, enum laws laws);
+__u64 object_build(__u32 signal, __u32 hook, enum object_kind kind);
 /*
- * Loads the object a signal needs; slots: the room for classes, 0 where there are none. 0 or -errno; says nothing,
+ * Loads the object a signal needs; slots: the room for queues. 0 or -errno; says nothing,
  * because `auto` may have another one to try.
  */
-int load_object(__u32 signal, __u32 hook, enum laws laws, __u32 slots, struct loaded *l);
+int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, struct loaded *l);
 /* Pins its maps but `meta`, and its programs. path: the folder. */
 int pin_object(const struct loaded *l, const char *path);
 /* Attaches the tracepoint that backlog's departures come from. Its link lives by its pin. */

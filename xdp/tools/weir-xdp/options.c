@@ -13,7 +13,7 @@
 #include "gains/units.h"
 #include "hooks/hooks.h"
 #include "pins/attachment.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "signal/signals.h"
 #include "weir-xdp/values.h"
 

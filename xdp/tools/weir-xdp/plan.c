@@ -30,119 +30,19 @@
 #include "weir-xdp/options.h"
 #include "weir-xdp/values.h"
 
+#define LOOK_WAIT_NS 5000000000ULL
+#define TRIES_A_DOUBT 50
+
 #define L2_ETHERNET_BYTES 14
 #ifndef ARPHRD_IP6GRE
 #define ARPHRD_IP6GRE 823 /* linux/if_arp.h; net/if_arp.h of glibc has none */
 #endif
 
-/* tree: whether one law is to go by all that stands there; laws of classes go by their classes alone. */
-static int look_at(const char *dev, const char *netns, bool tree, struct interface *i)
-{
-	int back, netlink, error;
-
-	if (weir_place_look(dev, netns, &i->place) < 0 || weir_netns_enter(netns, &back))
-		return -1;
-	i->ifindex = (int)i->place.ifindex;
-	i->type = i->ifindex ? weir_link_type(i->place.name) : -ENODEV;
-	netlink = weir_netlink_open();
-	error = netlink < 0 ? netlink : i->ifindex ? weir_qdisc_read(netlink, i->ifindex, &i->qdisc) : 0;
-	if (!error && i->ifindex && tree)
-		error = weir_tree_read(netlink, i->ifindex, &i->tree);
-	if (netlink >= 0)
-		close(netlink);
-	weir_netns_leave(back);
-	if (!i->ifindex)
-		return weir_error("no interface %s%s%s", dev, *netns ? " in network namespace " : "", netns);
-	if (i->type < 0 || error)
-		return weir_error("%s: can't read its state: %s", dev, weir_reason(i->type < 0 ? i->type : error));
-	return 0;
-}
-
-/* The signal as the command line has it; WEIR_SIGNAL_AUTO if it leaves the choice to what works here. */
-static __u32 signal_of(const struct request *r)
-{
-	if (r->signal)
-		return r->signal;
-	return r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : WEIR_SIGNAL_AUTO;
-}
-
-/* The hook that is asked for, by its name or by the direction; with neither a virtual queue is at XDP. */
-static __u32 hook_of(const struct request *r)
-{
-	if (r->hook_given)
-		return r->hook;
-	if (r->direction)
-		return r->direction == WEIR_INGRESS ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
-	return r->rate_bit_s > 0 ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
-}
-
-bool plan_is_ingress(const struct request *r)
-{
-	return hook_of(r) == WEIR_HOOK_XDP;
-}
-
-/* A direction after DEV beside the options. */
-static int check_direction(const struct request *r, bool rate)
-{
-	if (r->direction == WEIR_INGRESS && r->hook_given && r->hook != WEIR_HOOK_XDP)
-		return weir_error("%s/ingress: only --hook xdp is at ingress: leave one of them out", r->dev);
-	if (r->direction == WEIR_EGRESS && r->hook_given && r->hook == WEIR_HOOK_XDP)
-		return weir_error("%s/egress: --hook xdp is at ingress: leave one of them out", r->dev);
-	if (r->direction == WEIR_INGRESS && (r->signal || r->peer || r->shape_bit_s > 0) && !rate)
-		return weir_error("%s/ingress: signal virtual alone (--rate) is for packets that arrive", r->dev);
-	return 0;
-}
-
-/* A shaper of ours makes a queue here, of one class. */
-static int check_shape(const struct request *r)
-{
-	if (r->rate_bit_s > 0)
-		return weir_error("--shape makes the queue here, --rate is for one elsewhere: leave one of them out");
-	if (r->coupled)
-		return weir_error("--shape makes one class, --coupled needs two: make them with tc");
-	return 0;
-}
-
-int plan_check(const struct request *r)
-{
-	const struct weir_signal_row *row = weir_signal_of(signal_of(r));
-	bool peer = row && row->needs_peer, rate = row && row->needs_rate;
-
-	if (check_direction(r, rate))
-		return -1;
-	if (r->classes || r->by_mark || r->others)
-		return classes_check(r);
-	if (peer && !r->peer)
-		return weir_error("signal veth needs the other end: --peer DEV[@NETNS]");
-	if (r->peer && !peer)
-		return weir_error("--peer goes with signal veth only");
-	if (rate && r->rate_bit_s <= 0)
-		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
-	if (r->rate_bit_s > 0 && !rate)
-		return weir_error("--rate goes with signal virtual only");
-	if (r->hook == WEIR_HOOK_XDP && !rate)
-		return weir_error("--hook xdp goes with signal virtual only; the others are at tc egress");
-	if (r->limit_packets && !(row && row->has_limit_packets))
-		return weir_error(
-			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
-			"its own limit)");
-	if (r->whole_tree && row && row->queue_elsewhere)
-		return weir_error(
-			"--whole-tree: a virtual queue does not go by the tree under the interface; leave it out");
-	if (r->coupled && !peer)
-		return weir_error("--coupled needs signal veth, the queue's other end: --peer DEV[@NETNS]");
-	if (r->coupled && r->whole_tree)
-		return weir_error(
-			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
-	if (r->limit_bytes && !(row && row->has_limit_bytes))
-		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
-	return r->shape_bit_s > 0 ? check_shape(r) : 0;
-}
-
 /* Loads the program of signal backlog. 0, an errno that says why it does not work here, or -1 after one line. */
 static int try_backlog(const struct request *r, struct weir_meta *about, struct loaded *l)
 {
-	int error = access(KERNEL_BTF, R_OK) ? -ENOENT : load_object(WEIR_SIGNAL_BACKLOG, about->hook, LAWS_ONE, 0, l);
+	int error =
+		access(KERNEL_BTF, R_OK) ? -ENOENT : load_object(WEIR_SIGNAL_BACKLOG, about->hook, OBJECT_ONE, 1, l);
 
 	if (error == -EPERM || error == -EACCES)
 		return weir_error("%s: can't load the program: %s", r->dev, weir_reason(error));
@@ -152,36 +52,20 @@ static int try_backlog(const struct request *r, struct weir_meta *about, struct 
 	return abs(error);
 }
 
-/* Whether a signal (auto: one of those that read the root) can go by what stands there. */
-static int check_queue(const struct request *r, const struct interface *dev, __u32 signal)
-{
-	const struct weir_signal_row *row = weir_signal_of(signal);
-	const char *objection = weir_qdisc_objection(&dev->qdisc);
-	char why[512];
-
-	if ((!row || row->reads_root) && objection)
-		return weir_error("%s: %s%s", r->dev, objection, row ? "" : "; or give --peer or --rate");
-	if (r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
-		       : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
-					     sizeof(why)))
-		return weir_error("%s: %s", r->dev, why);
-	return 0;
-}
-
 /* Chooses the signal, with the reason; its program is loaded. 0, or -1 with the objection to the one asked for. */
 static int choose(const struct request *r, const struct interface *dev, struct weir_meta *about, struct loaded *l)
 {
 	const struct weir_signal_row *row;
 	int error;
 
-	about->signal = r->classes ? WEIR_SIGNAL_POLL : signal_of(r);
+	about->signal = r->classes ? WEIR_SIGNAL_POLL : request_signal(r);
 	row = weir_signal_of(about->signal);
 	snprintf(about->why, sizeof(about->why), "%s",
 		 r->signal    ? "asked for"
 		 : r->classes ? "--class given"
 		 : r->peer    ? "--peer given"
 			      : "--rate given");
-	if (!r->classes && check_queue(r, dev, about->signal))
+	if (!r->classes && interface_check_queue(r, dev, about->signal))
 		return -1;
 	if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
 		error = try_backlog(r, about, l);
@@ -198,9 +82,9 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 		about->signal = WEIR_SIGNAL_POLL;
 	}
 	error = load_object(about->signal, about->hook,
-			    r->classes	 ? LAWS_CLASSES
-			    : r->coupled ? LAWS_COUPLED
-					 : LAWS_ONE,
+			    r->classes	 ? OBJECT_CLASSES
+			    : r->coupled ? OBJECT_COUPLED
+					 : OBJECT_ONE,
 			    about->slots, l);
 	if (error)
 		return weir_error("%s: can't load the program: %s", r->dev,
@@ -252,7 +136,7 @@ static int claim(struct plan *p, const char *path)
 			  name, weir_signal_name(about.signal), name, name);
 }
 
-void plan_first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q)
+static void first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q)
 {
 	*q = (struct weir_queue){0};
 	if (config->frozen) {
@@ -262,48 +146,48 @@ void plan_first_state(const struct request *r, const struct weir_config *config,
 	q->virtual_ns = q->poll_ns = weir_now_ns();
 }
 
-static int prime(const struct request *r, const struct interface *dev, const struct weir_meta *about,
-		 const struct loaded *l, const struct weir_config *config, const char *path)
+/* The laws, before any packet can meet them. */
+static int fill(struct plan *p)
 {
-	static const __u32 first = 0;
 	struct weir_queue q;
 
-	plan_first_state(r, config, &q);
-	if (r->peer && !r->coupled) /* packets in the queue will come out, too; with two bands it is of neither */
-		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
-	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
-		return weir_error("can't write the queue's state: %s", weir_reason(errno));
-	return weir_config_replace(l->config, path, &first, 1, config);
+	first_state(p->r, &p->config, &q);
+	if (p->r->peer && !p->r->coupled) /* packets in the queue will come out, too; with two bands it is of neither */
+		q.in = WEIR_PAIR(p->dev.qdisc.backlog_packets, p->dev.qdisc.backlog_bytes);
+	for (__u32 i = 0; i < p->laws.count; i++)
+		if (!p->laws.list[i].carried || !p->laws.list[i].class.handle)
+			p->laws.list[i].config = p->config;
+	return laws_put(&p->l.a, p->r, &p->laws, &q, &p->from);
 }
 
 /* Loads, pins and fills what the programs need, so that the first packet finds all of it. */
-static int prepare(const struct request *r, const struct interface *dev, struct weir_config *config,
-		   struct weir_meta *about, struct loaded *l, const char *path)
+static int prepare(struct plan *p)
 {
+	const struct request *r = p->r;
+	struct weir_meta *about = &p->about;
+	struct loaded *l = &p->l;
 	char name[PATH_MAX + 32];
 
 	if (r->adopt) {
 		about->signal = WEIR_SIGNAL_VIRTUAL;
 		about->owner = WEIR_OWNER_OTHER;
 		snprintf(about->why, sizeof(about->why), "another loader's program");
-		if (load_adopted(r->dev, r->netns, dev->ifindex, l))
+		if (load_adopted(r->dev, r->netns, p->dev.ifindex, l))
 			return -1;
-		about->config_map_id = weir_map_id(l->config);
-	} else if (choose(r, dev, about, l) || choose_hook(r, l, about)) {
+		about->config_map_id = weir_map_id(l->a.config);
+	} else if (choose(r, &p->dev, about, l) || choose_hook(r, l, about)) {
 		return -1;
 	}
-	config->signal = about->signal;
+	p->config.signal = about->signal;
 	about->build = l->build;
+	snprintf(l->a.path, sizeof(l->a.path), "%s", p->path);
 	/* the meta map first: should we be killed, it knows what to take away */
-	snprintf(name, sizeof(name), "%s/meta", path);
-	if (weir_meta_write(l->meta, about, r->dev))
+	snprintf(name, sizeof(name), "%s/meta", p->path);
+	if (weir_meta_write(l->a.meta, about, r->dev))
 		return -1;
-	if (weir_pin(l->meta, name))
+	if (weir_pin(l->a.meta, name))
 		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
-	if (r->adopt ? pin_adopted(l, path) || prime(r, dev, about, l, config, path)
-		     : prime(r, dev, about, l, config, path) || pin_object(l, path))
-		return -1;
-	return 0;
+	return (r->adopt ? pin_adopted(l, p->path) || fill(p) : fill(p) || pin_object(l, p->path)) ? -1 : 0;
 }
 
 /* One program at the hook of one end, in its namespace; old: in the place of that one's, with its pins at old_path. */
@@ -316,8 +200,8 @@ static int put_at_hook(const struct plan *p, const char *netns, const struct wei
 		.object = p->l.object,
 		.bytes = p->l.bytes,
 		.size = p->l.size,
-		.config = p->l.config,
-		.meta = p->l.meta,
+		.config = p->l.a.config,
+		.meta = p->l.a.meta,
 		.path = p->path,
 		.verbose = p->r->verbose,
 	};
@@ -336,12 +220,11 @@ int plan_shape(const struct plan *p, bool replace)
 {
 	int back, netlink, error;
 
-	if (weir_netns_enter(p->r->netns, &back))
+	netlink = weir_netlink_in(p->r->netns, &back);
+	if (netlink < 0)
 		return -1;
-	netlink = weir_netlink_open();
-	error = netlink < 0 ? netlink : weir_shape_make(netlink, (int)p->dev.place.ifindex, &p->about.shape, replace);
-	if (netlink >= 0)
-		close(netlink);
+	error = weir_shape_make(netlink, (int)p->dev.place.ifindex, &p->about.shape, replace);
+	close(netlink);
 	weir_netns_leave(back);
 	return error ? weir_error("%s: can't shape it: %s", p->r->dev,
 				  error == -ENOENT ? "this kernel lacks htb (CONFIG_NET_SCH_HTB)" : weir_reason(error))
@@ -368,25 +251,26 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 		return -1;
 	if (about->signal == WEIR_SIGNAL_BACKLOG && attach_departures(&p->l, p->path))
 		return -1;
-	if (old && polls && weir_poll_start(about, p->l.meta, p->path, r->netns, &p->locks))
+	if (old && polls && weir_poll_start(about, p->l.a.meta, p->path, r->netns, &p->locks))
 		return -1;
 	if (!r->adopt && put_at_hook(p, r->netns, &egress, program, about, old, old_path))
 		return -1;
-	if (!old && polls && weir_poll_start(about, p->l.meta, p->path, r->netns, &p->locks))
+	if (!old && polls && weir_poll_start(about, p->l.a.meta, p->path, r->netns, &p->locks))
 		return -1;
 	about->complete = 1;
-	return weir_meta_write(p->l.meta, about, r->dev);
+	return weir_meta_write(p->l.a.meta, about, r->dev);
 }
 
 /* Writes the data for undoing and reporting, as far as they are known before anything is attached. */
 static void describe(const struct request *r, const struct interface *dev, const struct interface *peer,
 		     struct weir_meta *about)
 {
-	about->hook = hook_of(r);
+	about->hook = request_hook(r);
 	about->ifindex = (__u32)dev->ifindex;
 	about->peer_ifindex = (__u32)peer->ifindex;
 	about->whole_tree = r->whole_tree;
 	about->kept = r->kept;
+	about->by_direction = r->direction == WEIR_INGRESS;
 	about->netns_inum = dev->place.netns_inum;
 	about->netns_cookie = dev->place.netns_cookie;
 	about->sent_bytes = dev->qdisc.sent_bytes;
@@ -398,8 +282,8 @@ static void describe(const struct request *r, const struct interface *dev, const
 	snprintf(about->peer_netns, sizeof(about->peer_netns), "%s", r->peer_netns);
 }
 
-void plan_configure_law(const struct request *r, const struct weir_gains *gains, double rate_bit_s,
-			struct weir_config *config)
+static void configure_law(const struct request *r, const struct weir_gains *gains, double rate_bit_s,
+			  struct weir_config *config)
 {
 	weir_gains_apply(gains, rate_bit_s, config);
 	config->frozen = r->fixed_given;
@@ -415,7 +299,7 @@ static int configure(const struct request *r, const struct interface *dev, const
 {
 	struct timespec tick;
 
-	plan_configure_law(r, gains, r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s, config);
+	configure_law(r, gains, r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s, config);
 	config->limit_packets = r->limit_packets;
 	config->limit_bytes = r->limit_bytes;
 	config->ifindex = (__u32)dev->ifindex;
@@ -455,22 +339,10 @@ static int configure(const struct request *r, const struct interface *dev, const
 	return 0;
 }
 
-int plan_root_is_free(const struct request *r, const struct weir_qdisc *root)
-{
-	char name[WEIR_TREE_NAME_LEN];
-
-	if (!*root->kind || !root->handle)
-		return 0;
-	weir_qdisc_name(name, sizeof(name), root->kind, root->handle);
-	return weir_error("--shape %s: it has a root qdisc already, %s: leave --shape out to put the law on that, or "
-			  "remove it first (tc qdisc del dev %s root)",
-			  r->dev, name, r->dev);
-}
-
 /* With --shape the law goes by what will be there by then, not by what the kernel put there itself. */
 static int foresee_shape(const struct request *r, struct interface *dev, struct weir_meta *about)
 {
-	if (plan_root_is_free(r, &dev->qdisc))
+	if (interface_root_is_free(r, &dev->qdisc))
 		return -1;
 	about->shape = weir_shape_of(r->shape_bit_s);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
@@ -488,11 +360,11 @@ int plan_look(struct plan *p)
 {
 	const struct request *r = p->r;
 
-	if (look_at(r->dev, r->netns, !r->classes, &p->dev) ||
-	    (r->peer && look_at(r->peer, r->peer_netns, true, &p->peer)))
+	if (interface_look(r->dev, r->netns, !r->classes, &p->dev) ||
+	    (r->peer && interface_look(r->peer, r->peer_netns, true, &p->peer)))
 		return -1;
 	p->dev.place.ingress = p->ingress;
-	if (r->classes && plan_resolve(p, NULL))
+	if (plan_resolve(p, NULL))
 		return -1;
 	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(r, &p->dev, &p->about))
 		return -1;
@@ -514,8 +386,10 @@ int plan_begin(struct plan *p, const struct request *r)
 {
 	struct weir_place *dev = &p->dev.place, *peer = &p->peer.place;
 
-	*p = (struct plan){.r = r, .ingress = plan_is_ingress(r)};
-	if (plan_check(r) || place_of(r->dev, r->netns, dev) || (r->peer && place_of(r->peer, r->peer_netns, peer)))
+	*p = (struct plan){.r = r, .ingress = request_is_ingress(r), .from = WEIR_ATTACHMENT_NONE};
+	p->l.a = WEIR_ATTACHMENT_NONE;
+	p->l.a.about.slots = p->about.slots = 1;
+	if (request_check(r) || place_of(r->dev, r->netns, dev) || (r->peer && place_of(r->peer, r->peer_netns, peer)))
 		return -1;
 	dev->ingress = p->ingress;
 	if (r->peer && dev->ifindex == peer->ifindex && weir_place_same_netns(dev, peer))
@@ -524,17 +398,67 @@ int plan_begin(struct plan *p, const struct request *r)
 			       WEIR_LOCK_WAIT_MS);
 }
 
-int plan_check_queue(const struct plan *p, __u32 signal)
+int plan_resolve(struct plan *p, struct weir_attachment *there)
 {
-	return check_queue(p->r, &p->dev, signal);
+	int back, netlink, result;
+
+	laws_free(&p->laws);
+	if (!p->r->classes)
+		return 0;
+	netlink = weir_netlink_in(p->r->netns, &back);
+	if (netlink < 0)
+		return -1;
+	result = laws_resolve(p->r, netlink, p->dev.ifindex, there, &p->laws);
+	/* filters may give packets their class (skbedit priority), and TCX programs run before all of them */
+	p->filtered = weir_clsact_filters(netlink, p->dev.ifindex) > 0;
+	close(netlink);
+	weir_netns_leave(back);
+	return result;
 }
 
-/* For the classes there are, and for those that will be carried over or put. */
-static void give_room(struct plan *p)
+int plan_carry(struct plan *p, const char *path)
 {
-	__u32 wanted = p->carried.count + p->classes.count, there = p->classes.there;
+	int back, netlink, result;
 
-	p->about.slots = !p->r->classes ? 0 : classes_room(wanted > there ? wanted : there);
+	laws_free(&p->carried);
+	weir_attachment_close(&p->from);
+	if (weir_attachment_open(&p->from, path, p->r->dev))
+		return -1;
+	if (!p->r->classes)
+		return 0;
+	netlink = weir_netlink_in(p->r->netns, &back);
+	if (netlink < 0)
+		return -1;
+	result = laws_carry(&p->carried, &p->from, netlink, p->dev.ifindex);
+	close(netlink);
+	weir_netns_leave(back);
+	return result;
+}
+
+/*
+ * All laws of an attachment that is made, with their slots: those that are carried over, the others that are asked for,
+ * and that of the first slot. Room is for these, and for the classes there are.
+ */
+static int gather(struct plan *p)
+{
+	const struct law first = {.carried = !p->r->classes && p->from.config >= 0};
+	struct laws asked = p->laws, *all = &p->laws;
+	__u32 wanted = p->carried.count + asked.count;
+	int result = 0;
+
+	*all = p->carried;
+	p->carried = (struct laws){0};
+	all->queues = asked.queues;
+	for (__u32 i = 0; !result && i < asked.count; i++)
+		if (!laws_have(all, asked.list[i].class.handle))
+			result = laws_append(all, &asked.list[i]);
+	for (__u32 i = 0; i < all->count; i++)
+		all->list[i].slot = i + 1;
+	if (!result)
+		result = laws_append(all, &first);
+	p->about.slots = p->r->classes ? laws_room(wanted > asked.there ? wanted : asked.there) : 1;
+	laws_free(&asked);
+	return result;
 }
 
 int plan_attach(struct plan *p)
@@ -550,40 +474,10 @@ int plan_attach(struct plan *p)
 	    weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns) ||
 	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || claim(p, path))
 		return -1;
-	if (!plan_look(p)) {
-		give_room(p);
-		if (!prepare(p->r, &p->dev, &p->config, &p->about, &p->l, p->path) && !plan_put_classes(p) &&
-		    !attach_all(p, NULL, ""))
-			return 0;
-	}
+	if (!plan_look(p) && !gather(p) && !prepare(p) && !attach_all(p, NULL, ""))
+		return 0;
 	weir_undo(&p->about, p->path, p->r->netns);
 	return -1;
-}
-
-/* Where the law stood, for the next program to go on from. Counters start anew, and so do the two ends' counts. */
-static int hand_over(const struct plan *p, const char *path)
-{
-	static const __u32 first = 0;
-	struct weir_queue old, q;
-	char pin[PATH_MAX + 32];
-	int map, error;
-
-	snprintf(pin, sizeof(pin), "%s/queue", path);
-	map = bpf_obj_get(pin);
-	error = map < 0 || bpf_map_lookup_elem_flags(map, &first, &old, BPF_F_LOCK) ||
-		bpf_map_lookup_elem_flags(p->l.queue, &first, &q, BPF_F_LOCK);
-	if (!error) {
-		q.law = old.law;
-		q.tau_us = old.tau_us;
-		q.backlog_bytes = old.backlog_bytes;
-		q.spacing = old.spacing;
-		q.virtual_q16_bytes = old.virtual_q16_bytes;
-		q.virtual_ns = old.virtual_ns ? old.virtual_ns : q.virtual_ns;
-		error = bpf_map_update_elem(p->l.queue, &first, &q, BPF_F_LOCK);
-	}
-	if (map >= 0)
-		close(map);
-	return error ? weir_error("can't hand the queue's state over: %s", weir_reason(errno)) : 0;
 }
 
 int plan_replace(struct plan *p, const struct weir_meta *old, const char *path)
@@ -593,9 +487,7 @@ int plan_replace(struct plan *p, const struct weir_meta *old, const char *path)
 	weir_place_beside(path, WEIR_NEXT, next);
 	if (claim(p, next))
 		return -1;
-	give_room(p);
-	if (prepare(p->r, &p->dev, &p->config, &p->about, &p->l, p->path) ||
-	    (p->r->classes ? plan_put_classes(p) : hand_over(p, path)) || attach_all(p, old, path)) {
+	if (gather(p) || prepare(p) || attach_all(p, old, path)) {
 		/* forward or back, as far as it got */
 		weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns);
 		return -1;
@@ -604,12 +496,96 @@ int plan_replace(struct plan *p, const struct weir_meta *old, const char *path)
 	return weir_promote(path);
 }
 
+int plan_restart(struct plan *p, const char *path, struct weir_meta *about)
+{
+	char name[PATH_MAX + 32];
+	int meta, result;
+
+	snprintf(name, sizeof(name), "%s/meta", path);
+	meta = bpf_obj_get(name);
+	if (meta < 0)
+		return weir_error("%s: %s", name, weir_reason(errno));
+	weir_poll_end(about);
+	about->poll_pid = about->poll_errno = 0;
+	about->poll_start_ticks = 0;
+	result = weir_poll_start(about, meta, path, p->r->netns, &p->locks);
+	close(meta);
+	return result;
+}
+
+/* Until the poll process has looked at a class. One that died just before still seemed to live: another one starts. */
+static int wait_for_look(struct plan *p, int queue, __u32 slot, __u64 since_ns)
+{
+	static const struct timespec pause = {.tv_nsec = 2000000};
+	struct weir_queue q;
+
+	for (int tries = 1; weir_now_ns() - since_ns < LOOK_WAIT_NS; tries++) {
+		if (bpf_map_lookup_elem_flags(queue, &slot, &q, BPF_F_LOCK))
+			return weir_error("can't read the queue's state: %s", weir_reason(errno));
+		if (q.poll_ns > since_ns)
+			return 0;
+		if (tries % TRIES_A_DOUBT == 0 && !weir_poll_lives_at(p->path, &p->about))
+			return plan_restart(p, p->path, &p->about);
+		nanosleep(&pause, NULL);
+	}
+	return weir_error("%s: the poll process has not looked at the new class in %llu s; `weir-xdp status %s` shows "
+			  "whether it lives",
+			  p->r->dev, LOOK_WAIT_NS / 1000000000, p->r->dev);
+}
+
+static int add(struct plan *p, struct weir_attachment *a)
+{
+	struct weir_params law = p->config.law;
+	struct weir_queue q;
+	int result;
+
+	if (weir_config_read(a, &p->config))
+		return -1;
+	p->config.law = law;
+	p->config.frozen = p->r->fixed_given;
+	first_state(p->r, &p->config, &q);
+	result = weir_slots_sweep(a) || plan_resolve(p, a) || laws_find_room(a, &p->laws);
+	for (__u32 i = 0; i < p->laws.count; i++)
+		p->laws.list[i].config = p->config;
+	if (!result && p->laws.count)
+		result = laws_put(a, p->r, &p->laws, &q, NULL) ||
+			 wait_for_look(p, a->queue, p->laws.list[p->laws.count - 1].slot, q.poll_ns);
+	if (result) /* those that were not finished */
+		weir_slots_sweep(a);
+	return result ? -1 : 0;
+}
+
+int plan_add(struct plan *p, const char *path)
+{
+	struct weir_attachment a;
+	int result;
+
+	p->dev.ifindex = (int)p->dev.place.ifindex;
+	snprintf(p->path, sizeof(p->path), "%s", path);
+	if (weir_attachment_open(&a, path, p->r->dev))
+		return -1;
+	p->about = a.about;
+	configure_law(p->r, &p->gains, 0, &p->config);
+	if (a.about.build != object_build(WEIR_SIGNAL_POLL, a.about.hook, OBJECT_CLASSES))
+		result = weir_error(
+			"%s: its laws of classes are of another version of weir-xdp: detach and attach again",
+			p->r->dev);
+	else if (p->r->hook_given && p->r->hook != WEIR_HOOK_TC && p->r->hook != a.about.hook)
+		result = weir_error("%s: its laws of classes are at hook %s, and can't be at another one too",
+				    p->r->dev, weir_hook_name(a.about.hook));
+	else
+		result = add(p, &a);
+	weir_attachment_close(&a);
+	return result;
+}
+
 void plan_end(struct plan *p)
 {
 	if (p->l.object)
 		bpf_object__close(p->l.object);
-	classes_free(&p->classes);
-	carried_free(&p->carried);
+	laws_free(&p->laws);
+	laws_free(&p->carried);
+	weir_attachment_close(&p->from);
 	weir_locks_drop(&p->locks);
 	weir_pins_tidy(p->r->pins); /* goes only if nothing is attached */
 }

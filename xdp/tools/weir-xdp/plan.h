@@ -6,22 +6,11 @@
 #include <limits.h>
 
 #include "gains/gains.h"
-#include "net/net.h"
-#include "net/tree.h"
 #include "pins/lock.h"
-#include "pins/place.h"
-#include "weir-xdp/carry.h"
-#include "weir-xdp/classes.h"
+#include "weir-xdp/interface.h"
+#include "weir-xdp/laws.h"
 #include "weir-xdp/objects.h"
 #include "weir-xdp/request.h"
-
-/* An interface of a namespace as attach needs to know it. */
-struct interface {
-	struct weir_place place;
-	int ifindex, type;
-	struct weir_qdisc qdisc;
-	struct weir_tree tree;
-};
 
 struct plan {
 	const struct request *r;
@@ -31,11 +20,12 @@ struct plan {
 	struct weir_meta about;
 	struct loaded l;
 	struct weir_locks locks;
-	bool filtered;		   /* with laws of classes: filters of others are at the hook */
-	struct class_list classes; /* the laws of classes that are to be; none: one law for the interface */
-	struct carried carried;	   /* those that there are, for the attachment that is to be */
-	char path[PATH_MAX];	   /* of the pins that are made */
-	bool ingress;		   /* the law is to be that of packets that arrive */
+	bool filtered;		     /* with laws of classes: filters of others are at the hook */
+	struct laws laws;	     /* of the classes that are asked for; of an attachment that is made all its laws */
+	struct weir_attachment from; /* whose laws go on in the one that is made; config -1: there is none */
+	struct laws carried;	     /* with laws of classes: these */
+	char path[PATH_MAX];	     /* of the pins that are made */
+	bool ingress;		     /* the law is to be that of packets that arrive */
 };
 
 /* Functions return 0, or -1 after one line. */
@@ -50,19 +40,9 @@ void plan_end(struct plan *p);
  */
 int plan_replace(struct plan *p, const struct weir_meta *old, const char *path);
 
-/* Whether a request is about the law of packets that arrive. */
-bool plan_is_ingress(const struct request *r);
-
-/* Whether the options of a request go together; plan_begin has asked. */
-int plan_check(const struct request *r);
-
-/*
- * Of laws of classes; path: of the pins of an attachment that has some.
- *
- * More of them: those of the classes that are asked for that have none.
- */
-int plan_add_classes(struct plan *p, const char *path);
-/* Carries over the state that the next plan_attach or plan_replace needs. */
+/* With laws of classes, path: of the pins: the laws of those classes that are asked for and have none. */
+int plan_add(struct plan *p, const char *path);
+/* The laws at path go on in what the next plan_attach or plan_replace makes. */
 int plan_carry(struct plan *p, const char *path);
 /* Its poll process anew, with all it has pinned; `about` knows it then. */
 int plan_restart(struct plan *p, const char *path, struct weir_meta *about);
@@ -75,20 +55,10 @@ int plan_attach(struct plan *p);
 int plan_look(struct plan *p);
 /* Rate of the shaper there, ours or another's, where the law is that of one queue; 0: none is known. */
 double plan_shaped_bit_s(const struct plan *p);
-/* Whether a signal can go by that; makes the shaper of `about`, in place of another root if asked. */
-int plan_check_queue(const struct plan *p, __u32 signal);
-/* Whether a shaper may be made where this root stands: the kernel's own may go, one that somebody made may not. */
-int plan_root_is_free(const struct request *r, const struct weir_qdisc *root);
+/* Makes the shaper of `about`, in place of another root if asked. */
 int plan_shape(const struct plan *p, bool replace);
 
-/* Steps of these: the classes that are asked for; there: an attachment that has laws of classes already. */
+/* The classes that are asked for; there: an attachment that has laws of classes already. */
 int plan_resolve(struct plan *p, struct weir_attachment *there);
-/* The laws of the first classes, before any packet can meet them. */
-int plan_put_classes(struct plan *p);
-/* First state of a queue, before any packet can see it. */
-void plan_first_state(const struct request *r, const struct weir_config *config, struct weir_queue *q);
-/* rate_bit_s: at which the queue drains; 0: not configured here. */
-void plan_configure_law(const struct request *r, const struct weir_gains *gains, double rate_bit_s,
-			struct weir_config *config);
 
 #endif /* WEIR_XDP_PLAN_H */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "pins/place.h"
+#include "pins/slots.h"
 #include "weir/maps.h"
 
 /* Exit status beside 0 and 1. */
@@ -37,5 +38,22 @@ struct request {
 	int words;	      /* after DEV: KEY=VALUE, or more interfaces */
 	char **word;
 };
+
+/* The signal that is asked for; WEIR_SIGNAL_AUTO if the choice is left to what works there. */
+__u32 request_signal(const struct request *r);
+/* The hook that is asked for, by its name or by the direction; with neither a virtual queue is at XDP. */
+__u32 request_hook(const struct request *r);
+/* Whether a request is about the law of packets that arrive. */
+bool request_is_ingress(const struct request *r);
+
+/* Name of an interface and a class: eth0/1:10, eth0/1:, or eth0 where there is not one class. */
+#define REQUEST_NAME_LEN (IF_NAMESIZE + 1 + WEIR_CLASS_LEN)
+void request_name(const char *dev, __u32 handle, char name[REQUEST_NAME_LEN]);
+
+/* Whether a class is one of those that are asked for, by its number or as one of its htb; all are where none is. */
+bool wants_class(const struct request *r, __u32 handle);
+
+/* Whether the options of a request go together. 0, or -1 after one line. */
+int request_check(const struct request *r);
 
 #endif /* WEIR_XDP_REQUEST_H */

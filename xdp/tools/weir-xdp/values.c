@@ -143,11 +143,3 @@ int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_c
 	}
 	return apply_words(r, gains, coupling, r->coupled);
 }
-
-bool wants_class(const struct request *r, __u32 handle)
-{
-	for (unsigned int i = 0; i < r->classes; i++)
-		if (r->class[i] == handle || r->class[i] == (handle & 0xffff0000))
-			return true;
-	return !r->classes;
-}

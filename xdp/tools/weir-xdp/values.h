@@ -22,8 +22,6 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
 /* The same where there are gains already: those stay that neither --gains nor an argument names. */
 int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
-/* Whether a class is one of those that are asked for, by its number or as one of its htb; all are where none is. */
-bool wants_class(const struct request *r, __u32 handle);
 /* Checks the gains for the coupling. */
 int check_coupled(const struct weir_gains *gains);
 

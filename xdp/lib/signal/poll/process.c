@@ -73,9 +73,9 @@ static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pat
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
-	error = a.about.slots ? weir_poll_run_classes(&a, netlink, ready) : weir_poll_run(&a, netlink, ready);
+	error = weir_poll_run(&a, netlink, ready);
 	/* as it is by now: whoever started us may have noted more since */
-	if (!bpf_map_lookup_elem(a.meta, &first, &a.about)) {
+	if (!weir_meta_load(a.meta, &a.about)) {
 		a.about.poll_errno = error;
 		bpf_map_update_elem(a.meta, &first, &a.about, BPF_ANY);
 	}
@@ -106,7 +106,7 @@ int weir_poll_start(struct weir_meta *about, int meta, const char *path, const c
 	    read(ends[0], &byte, 1) != 1)
 		result = -1;
 	close(ends[0]);
-	if (bpf_map_lookup_elem(meta, &first, about))
+	if (weir_meta_load(meta, about))
 		return weir_error("can't read the meta map: %s", weir_reason(errno));
 	if (result)
 		weir_error("%s: the poll process did not start: %s", about->dev,

@@ -19,7 +19,7 @@ static bool has_laws_of_classes(const struct request *r, const struct weir_place
 	struct weir_meta about;
 
 	return r->classes && !weir_place_path(r->pins, place, path) && weir_meta_read(path, &about) && about.complete &&
-	       about.slots && !weir_dead_reason(path, &about, r->netns);
+	       about.slots > 1 && !weir_dead_reason(path, &about, r->netns);
 }
 
 static int say_attached(const struct request *r, const struct plan *p)
@@ -35,10 +35,12 @@ static int say_attached(const struct request *r, const struct plan *p)
 			   weir_signal_name(p->about.signal), p->about.why);
 		return 0;
 	}
-	if (!p->classes.count)
+	if (!p->laws.count)
 		weir_print(stdout, "%s: each of its classes has a law already\n", p->about.dev);
-	for (__u32 i = 0; i < p->classes.count; i++) {
-		weir_class_name(name, sizeof(name), p->classes.list[i].handle);
+	for (__u32 i = 0; i < p->laws.count; i++) {
+		if (!p->laws.list[i].class.handle)
+			continue;
+		weir_class_name(name, sizeof(name), p->laws.list[i].class.handle);
 		weir_print(stdout, "attached to %s/%s by %s: signal %s\n", p->about.dev, name,
 			   weir_hook_name(p->about.hook), weir_signal_name(p->about.signal));
 	}
@@ -57,7 +59,7 @@ int command_attach(const struct request *r)
 		return 1;
 	p.gains = gains;
 	p.config.coupling = coupling;
-	result = has_laws_of_classes(r, &p.dev.place, path) ? plan_add_classes(&p, path) : plan_attach(&p);
+	result = has_laws_of_classes(r, &p.dev.place, path) ? plan_add(&p, path) : plan_attach(&p);
 	if (!result) {
 		warn_of_bypass(r, p.path);
 		result = say_attached(r, &p);

@@ -124,24 +124,24 @@ static int ensure_one(const struct keeper *k, const void *what, struct outcome *
 	return ensure_run(&r, o);
 }
 
+/* A name of an attachment to detach; rest: laws of classes that no table asks for, but not those others attached. */
+struct removal {
+	char *dev;
+	bool rest;
+};
+
 static int remove_one(const struct keeper *k, const void *what, struct outcome *o)
 {
-	struct request r = {.dev = strdup(what), .peer_netns = "", .netns = "", .pins = k->r->pins};
-
-	return r.dev ? command_detach(&r) : -1;
-}
-
-/* Laws of classes that no table asks for; those that others attached stay. */
-static int remove_rest(const struct keeper *k, const void *what, struct outcome *o)
-{
-	struct request r = {.dev = strdup(what), .peer_netns = "", .netns = "", .pins = k->r->pins, .rest = true};
+	const struct removal *removal = what;
+	struct request r = {
+		.dev = removal->dev, .peer_netns = "", .netns = "", .pins = k->r->pins, .rest = removal->rest};
 	struct weir_place place;
 	int result;
 
 	r.class = calloc(k->config.count + 1, sizeof(*r.class));
-	if (!r.dev || !r.class || weir_place_look(what, "", &place))
+	if (!r.class || (r.rest && weir_place_look(r.dev, "", &place)))
 		return -1;
-	for (size_t i = 0; i < k->config.count; i++)
+	for (size_t i = 0; r.rest && i < k->config.count; i++)
 		if (k->config.list[i].class && if_nametoindex(k->config.list[i].dev) == place.ifindex)
 			r.class[r.classes++] = k->config.list[i].class;
 	result = command_detach(&r);
@@ -275,40 +275,38 @@ static void look_at(struct keeper *k, size_t i)
 static int sweep_one(const char *path, void *context)
 {
 	struct keeper *k = context;
-	const char *folder = strrchr(path, '/') + 1;
+	struct removal removal = {.dev = strrchr(path, '/') + 1};
 	struct weir_place here, place;
 	struct weir_meta about;
 	struct outcome o = {0};
 	char name[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
-	work_f *remove = remove_one;
 	bool of_classes;
 
 	if (!weir_meta_read(path, &about) || !about.kept)
 		return 0;
-	of_classes = about.slots && about.complete;
+	of_classes = about.slots > 1 && about.complete;
 	place = weir_place_of(&about);
 	weir_place_here(&here);
 	if (!weir_place_same_netns(&here, &place))
 		return 0;
 	if (if_indextoname(about.ifindex, name)) {
-		folder = name;
+		removal = (struct removal){name, of_classes};
 		for (size_t i = 0; i < k->config.count; i++)
 			if (if_nametoindex(k->config.list[i].dev) == about.ifindex &&
 			    k->config.list[i].ingress == place.ingress && !of_classes) /* by any of its names */
 				return 0;
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s",
 			 place.ingress ? WEIR_INGRESS_SUFFIX : WEIR_EGRESS_SUFFIX);
-		remove = of_classes ? remove_rest : remove_one;
 	}
-	if (in_child(k, remove, folder, &o)) { /* said already */
+	if (in_child(k, remove_one, &removal, &o)) { /* said already */
 		k->sweep_ms = now_ms() + (__u64)k->config.check_ms;
 		return 0;
 	}
-	if (remove == remove_rest && !o.part[PART_CLASS]) /* it had nothing to remove */
+	if (removal.rest && !o.part[PART_CLASS]) /* it had nothing to remove */
 		return 0;
 	weir_note("%s%s: removed%s: %s", about.dev, place.ingress ? WEIR_INGRESS_SUFFIX : "",
-		  remove == remove_rest ? " laws of classes" : "",
-		  folder == name ? "no table asks for it" : "its interface is gone");
+		  removal.rest ? " laws of classes" : "",
+		  removal.dev == name ? "no table asks for it" : "its interface is gone");
 	k->removed++;
 	k->changed = true;
 	return 0;

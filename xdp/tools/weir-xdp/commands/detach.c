@@ -10,12 +10,11 @@
 #include <bpf/bpf.h>
 
 #include "error.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "pins/lock.h"
 #include "pins/place.h"
 #include "signal/poll/process.h"
 #include "undo.h"
-#include "weir-xdp/values.h"
 #include "weir-xdp/view/view.h"
 
 /* The locks of what is pinned there. A namespace that can't be entered can't be changed by us either: undoing says so.
@@ -81,7 +80,6 @@ static int finish_replacements(const struct request *r)
 
 struct removal {
 	const struct request *r;
-	const struct weir_class_maps *maps;
 	unsigned int removed, left;
 };
 
@@ -95,14 +93,13 @@ static int remove_one(struct weir_attachment *a, const struct weir_class *class,
 		return 0;
 	}
 	removal->removed++;
-	return weir_class_remove(removal->maps, a->slot);
+	return weir_slot_remove(a, a->slot);
 }
 
 /* The laws of some classes; with the last one everything goes. 0, CHANGED of the rest, or -1. */
 static int detach_classes(const struct request *r, const struct weir_meta *about, const char *path)
 {
-	struct weir_class_maps maps;
-	struct removal removal = {.r = r, .maps = &maps};
+	struct removal removal = {.r = r};
 	struct weir_attachment a;
 	struct weir_class class;
 	int result = 0;
@@ -110,21 +107,48 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 	if (weir_attachment_open(&a, path, r->dev))
 		return -1;
 	for (unsigned int i = 0; !result && !r->rest && i < r->classes; i++) /* before anything is taken away */
-		if (r->class[i] & 0xffff || !a.about.slots)
+		if (r->class[i] & 0xffff || a.about.slots == 1)
 			result = weir_class_find(&a, r->class[i], &class);
-	if (result || weir_class_maps_open(&maps, &a)) {
-		weir_attachment_close(&a);
-		return -1;
-	}
-	result = weir_class_sweep(&maps) || weir_law_each(&a, remove_one, &removal) ||
-		 (removal.removed && weir_class_changed(&maps));
+	if (!result)
+		result = weir_slots_sweep(&a) || weir_law_each(&a, remove_one, &removal) ||
+			 (removal.removed && weir_slots_changed(&a));
 	if (!result && !removal.removed && !r->rest)
 		result = weir_error("%s: none of these classes has a law", r->dev);
-	weir_class_maps_close(&maps);
 	weir_attachment_close(&a);
 	if (!result && !removal.left)
 		result = weir_undo(about, path, *r->netns ? r->netns : about->netns);
-	return !result && r->rest && removal.removed ? CHANGED : result;
+	return result ? -1 : r->rest && removal.removed ? CHANGED : 0;
+}
+
+/* A law at ingress that was found by DEV alone, though that is not its name: DEV is the law at egress. */
+static int check_name(const struct request *r, const char *path)
+{
+	struct weir_meta about;
+
+	if (strchr(r->dev, '/') || !weir_meta_read(path, &about) || !about.by_direction ||
+	    !strcmp(r->dev, strrchr(path, '/') + 1))
+		return 0;
+	return weir_error("nothing is attached to %s at egress; `weir-xdp detach %s" WEIR_INGRESS_SUFFIX
+			  "%s%s` removes the law of received packets",
+			  r->dev, r->dev, *r->netns ? "@" : "", r->netns);
+}
+
+/* DEV has been the name of this law at egress: one at ingress is DEV/ingress alone from now on. */
+static int leave_ingress(const struct request *r, const struct weir_meta *egress)
+{
+	struct weir_place place = weir_place_of(egress);
+	struct weir_meta about;
+	char path[PATH_MAX];
+
+	if (strchr(r->dev, '/') || r->classes || place.ingress)
+		return 0;
+	place.ingress = true;
+	if (weir_place_path(r->pins, &place, path))
+		return -1;
+	if (!weir_meta_read(path, &about) || about.by_direction)
+		return 0;
+	about.by_direction = 1;
+	return weir_meta_store(path, &about);
 }
 
 static int detach(const struct request *r)
@@ -137,7 +161,7 @@ static int detach(const struct request *r)
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
-	if (finish_replacements(r) || find_asked(r, path))
+	if (finish_replacements(r) || find_asked(r, path) || check_name(r, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);
@@ -160,6 +184,8 @@ static int detach(const struct request *r)
 		known = weir_meta_read(path, &about);
 		if (access(path, F_OK))
 			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
+		else if (known && leave_ingress(r, &about))
+			result = -1;
 		else if (r->classes || r->rest)
 			result = detach_classes(r, &about, path);
 		else

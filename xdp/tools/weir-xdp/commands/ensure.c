@@ -5,16 +5,15 @@
 #include <string.h>
 
 #include "printable.h"
-#include "weir-xdp/classes.h"
 #include "weir-xdp/ensure.h"
 #include "weir-xdp/view/json.h"
 
 static void print_outcome(const struct request *r, const struct outcome *o)
 {
-	char dev[CLASSES_NAME_LEN + sizeof(WEIR_INGRESS_SUFFIX)];
+	char dev[REQUEST_NAME_LEN + sizeof(WEIR_INGRESS_SUFFIX)];
 	const char *before = "";
 
-	classes_name(r->dev, r->classes == 1 ? r->class[0] : 0, dev);
+	request_name(r->dev, r->classes == 1 ? r->class[0] : 0, dev);
 	if (o->ingress)
 		strncat(dev, WEIR_INGRESS_SUFFIX, sizeof(dev) - strlen(dev) - 1);
 	if (r->json) {
@@ -27,10 +26,10 @@ static void print_outcome(const struct request *r, const struct outcome *o)
 				json_string(stdout, part_names[i]);
 				before = ",";
 			}
-		printf("]}\n");
+		printf("]%s}\n", r->look ? ",\"look\":true" : "");
 		return;
 	}
-	weir_print(stdout, "%s: %s", dev, did_names[o->did]);
+	weir_print(stdout, "%s: %s%s", dev, r->look && o->did != DID_ADOPT ? "would be " : "", did_names[o->did]);
 	before = ": ";
 	for (int i = 0; i < PARTS; i++)
 		if (o->part[i] && o->did == DID_REPLACE) {

@@ -13,11 +13,11 @@
 #include "net/net.h"
 #include "net/tree.h"
 #include "pins/attachment.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "pins/place.h"
 #include "signal/virtual.h"
 #include "undo.h"
-#include "weir-xdp/classes.h"
+#include "weir-xdp/laws.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
 #include "weir-xdp/view/view.h"
@@ -30,7 +30,7 @@ static double shaped_bit_s(const struct request *r, const struct weir_meta *abou
 	char name[IF_NAMESIZE], why[512];
 	int back, found, netlink;
 
-	if (about->shape.handle || about->slots)
+	if (about->shape.handle || about->slots > 1)
 		return (double)about->shape.rate_bit_s;
 	weir_error_into(why, sizeof(why));
 	found = weir_reach(&place, *r->netns ? r->netns : about->netns, &back, name);
@@ -75,12 +75,12 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 
 static int print_gains(const struct request *r, struct weir_attachment *a)
 {
-	char dev[CLASSES_NAME_LEN];
+	char dev[REQUEST_NAME_LEN];
 	struct weir_config config;
 
 	if (weir_config_read(a, &config))
 		return 1;
-	classes_name(r->dev, r->classes ? r->class[0] : 0, dev);
+	request_name(r->dev, r->classes ? r->class[0] : 0, dev);
 	json_member(stdout, "{", "dev", "", dev);
 	printf(",\"config_id\":%u,", a->config_id);
 	json_gains(stdout, "", &config.law);
@@ -90,19 +90,9 @@ static int print_gains(const struct request *r, struct weir_attachment *a)
 	return 0;
 }
 
-static int set_locked(const struct request *r, struct weir_attachment *a)
-{
-	struct weir_config config;
-	int result = change(r, a, &config);
-
-	if (!result && weir_config_replace(a->config, a->path, &a->slot, 1, &config))
-		result = 1;
-	return result || !r->json ? result : print_gains(r, a);
-}
-
 struct setting {
 	const struct request *r;
-	struct class_run run;
+	struct run run;
 	unsigned int found;
 };
 
@@ -116,45 +106,32 @@ static int set_one(struct weir_attachment *a, const struct weir_class *class, vo
 		return 0;
 	setting->found++;
 	result = change(setting->r, a, &config);
-	return result ? result : class_run_add(&setting->run, a, &config);
+	return result ? result : run_add(&setting->run, a, &config);
 }
 
-/* Laws of classes. The poll process reads what has changed as soon as it is told to. */
-static int set_classes(const struct request *r, struct weir_attachment *a)
+/* The laws that are asked for. The poll process reads what has changed as soon as it is told to. */
+static int set_laws(const struct request *r, struct weir_attachment *a)
 {
 	struct setting setting = {.r = r};
-	struct weir_class_maps maps;
 	struct weir_class class;
 	int result = 0;
 
+	if (!r->classes && a->about.slots > 1)
+		return weir_error("%s has laws of classes: say which one, %s/1:10, or all of htb 1: by --class 1:",
+				  r->dev, r->dev);
 	for (unsigned int i = 0; !result && i < r->classes; i++) /* before anything is changed */
 		if (r->class[i] & 0xffff)
 			result = weir_class_find(a, r->class[i], &class);
-	if (result || weir_class_maps_open(&maps, a))
-		return 1;
-	result = weir_law_each(a, set_one, &setting);
-	if (!result)
-		result = class_run_put(&setting.run, a);
+	if (result)
+		return result;
+	result = run_end(&setting.run, a, weir_law_each(a, set_one, &setting));
 	if (!result && !setting.found)
 		result = weir_error("%s: none of these classes has a law", r->dev);
-	if (weir_class_changed(&maps))
-		result = 1;
-	weir_class_maps_close(&maps);
-	free(setting.run.slot);
+	if (weir_slots_changed(a))
+		result = -1;
 	if (result || !r->json)
-		return result ? (result < 0 ? 1 : result) : 0;
-	return weir_class_find(a, r->class[0], &class) ? 1 : print_gains(r, a);
-}
-
-static int set_there(const struct request *r, struct weir_attachment *a)
-{
-	if (r->classes)
-		return set_classes(r, a);
-	if (a->about.slots)
-		return weir_error("%s has laws of classes: say which one, %s/1:10, or all of htb 1: by --class 1:",
-				  r->dev, r->dev),
-		       1;
-	return set_locked(r, a);
+		return result;
+	return (r->classes && weir_class_find(a, r->class[0], &class)) || print_gains(r, a);
 }
 
 int command_set(const struct request *r)
@@ -174,9 +151,9 @@ int command_set(const struct request *r)
 		weir_error("%s was detached just now", r->dev);
 		close(folder);
 	} else if (folder >= 0) {
-		result = set_there(r, &a);
+		result = set_laws(r, &a);
 		close(folder);
 	}
 	weir_attachment_close(&a);
-	return result;
+	return result < 0 ? 1 : result;
 }

@@ -17,7 +17,7 @@
 #include "clock.h"
 #include "error.h"
 #include "output.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "pins/place.h"
 #include "printable.h"
 #include "signal/signals.h"
@@ -106,7 +106,7 @@ static int open_class(struct watched *d, __u32 handle)
 
 	if (handle)
 		result = view_of_class(&d->v, handle);
-	else if (d->v.a.about.slots)
+	else if (d->v.a.about.slots > 1)
 		result = weir_error("%s has laws of classes: say which one, %s/1:10", d->dev, d->dev);
 	if (!result)
 		return 0;
@@ -288,6 +288,7 @@ static int add_class(struct weir_attachment *a, const struct weir_class *class, 
 	struct watch *w = context;
 
 	snprintf(v.place, sizeof(v.place), "%s", w->naming);
+	snprintf(v.label, sizeof(v.label), "%s", w->naming);
 	view_set_class(&v, class);
 	return watched_add(w, v.label, "", 0);
 }
@@ -308,7 +309,7 @@ static int watched_add_named(struct watch *w, const char *name)
 	if (result)
 		return watched_add(w, name, "", 0); /* it reports the fault, or waits */
 	w->naming = name;
-	result = a.about.slots ? weir_law_each(&a, add_class, w) : watched_add(w, name, "", 0);
+	result = weir_law_each(&a, add_class, w);
 	weir_attachment_close(&a);
 	return result;
 }
@@ -371,7 +372,7 @@ static int refresh_one(const char *path, void *context)
 	char why[256];
 	int result;
 
-	if (!weir_meta_read(path, &about) || !about.slots)
+	if (!weir_meta_read(path, &about) || about.slots == 1)
 		return refresh_law(context, path, 0);
 	weir_error_into(why, sizeof(why)); /* one that is being made or taken away has no law yet or any more */
 	result = weir_attachment_open(&a, path, about.dev);
@@ -448,7 +449,7 @@ static int watch_once(struct watch *w)
 	return 0;
 }
 
-/* Seven descriptors a queue, and the usual soft limit is 1024. */
+/* Ten descriptors a queue, and the usual soft limit is 1024. */
 static void allow_many_files(void)
 {
 	struct rlimit files;

@@ -15,7 +15,6 @@
 #include "pins/attachment.h"
 #include "pins/place.h"
 #include "weir-xdp/options.h"
-#include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 
 #define CHECK_MS 10000
@@ -89,7 +88,7 @@ static int begin_table(struct daemon_config *c, char *name, int line)
 	if (weir_name_check("", name))
 		return -1;
 	snprintf(w.dev, sizeof(w.dev), "%s", name);
-	classes_name(w.dev, w.class, w.name);
+	request_name(w.dev, w.class, w.name);
 	if (w.direction)
 		snprintf(w.name, sizeof(w.name), "%s%s", w.dev,
 			 w.direction == WEIR_INGRESS ? WEIR_INGRESS_SUFFIX : WEIR_EGRESS_SUFFIX);
@@ -293,9 +292,9 @@ static int check_tables(const struct daemon_config *c, const char *path)
 		int result;
 
 		weir_error_into(why, sizeof(why));
-		result = daemon_request(c, &c->list[i], WEIR_PINS, &r) || plan_check(&r) ||
+		result = daemon_request(c, &c->list[i], WEIR_PINS, &r) || request_check(&r) ||
 			 read_gains(&r, &gains, &coupling);
-		c->list[i].ingress = plan_is_ingress(&r);
+		c->list[i].ingress = request_is_ingress(&r);
 		c->list[i].by_mark = r.by_mark;
 		c->list[i].others = r.others;
 		c->list[i].mark = r.mark;

@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "weir-xdp/classes.h"
 #include "weir-xdp/request.h"
 
 #define DAEMON_TABLES_MAX 1024
@@ -23,7 +22,7 @@ struct wanted {
 	enum weir_direction direction; /* after its name in the file */
 	bool ingress;		       /* so are its options about packets that arrive */
 	__u32 class;		       /* 0: the law is the interface's; 0x10000: all of htb 1: that have no table */
-	char name[CLASSES_NAME_LEN];
+	char name[REQUEST_NAME_LEN];
 	char *words[DAEMON_WORDS_MAX + 2]; /* the command line of `ensure` that asks for it, words[1] being dev */
 	int count;
 	int line;	      /* of the file */

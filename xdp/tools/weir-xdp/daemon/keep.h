@@ -13,7 +13,7 @@
 
 struct kept {
 	char dev[IF_NAMESIZE];
-	char name[CLASSES_NAME_LEN]; /* of the table, and in the metrics: eth0, or eth0/1:10 */
+	char name[REQUEST_NAME_LEN]; /* of the table, and in the metrics: eth0, or eth0/1:10 */
 	unsigned int ifindex;	     /* as last attached; 0: never, or the interface went away */
 	__u64 due_ms;		     /* when it is looked at next, by the monotonic clock */
 	__u64 last_ms;		     /* when it was looked at */

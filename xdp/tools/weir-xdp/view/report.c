@@ -271,7 +271,7 @@ static int print_law(struct weir_attachment *a, const struct weir_class *class, 
 		return 0;
 	view_set_class(v, class);
 	memcpy(ahead, v->ahead, sizeof(ahead));
-	if (list->r->json || list->r->classes) {
+	if (list->r->json || list->r->classes || !class->handle) {
 		result = print_one(v, list->r, list->printed);
 	} else {
 		*v->ahead = 0; /* it is the interface's, and said of that */
@@ -285,26 +285,28 @@ static int print_law(struct weir_attachment *a, const struct weir_class *class, 
 	return result;
 }
 
-/* Of an interface with laws of classes: those that are asked for in full, or all of them in a line each. */
+/* Those that are asked for; where each of several classes has a law and none is asked for, all of them in a line each.
+ */
 static int print_laws(struct view *v, const struct request *r, unsigned int *printed)
 {
-	bool list_of_one = r->json && r->dev && !(r->classes == 1 && r->class[0] & 0xffff);
+	bool table = v->a.about.slots > 1,
+	     list_of_one = table && r->json && r->dev && !(r->classes == 1 && r->class[0] & 0xffff);
 	struct laws_listing list = {r, v, printed};
 	struct weir_class_list classes = {0};
 	struct weir_sample sample;
 	char trouble[1024];
 	int result;
 
-	if (!r->json && !r->classes) {
+	if (table && !r->json && !r->classes) {
 		if (view_sample(v, &sample, trouble, sizeof(trouble)))
 			return -1;
 		place_text(v, &sample, trouble);
 		printf("  packets of no law: %llu\n", sample.counters.seen_packets);
 	}
 	for (unsigned int i = 0; i < r->classes; i++)
-		if (r->class[i] & 0xffff && view_of_class(v, r->class[i]))
+		if ((r->class[i] & 0xffff || !table) && view_of_class(v, r->class[i]))
 			return -1;
-	if (v->netlink >= 0 && !weir_classes_read(v->netlink, (int)v->a.about.ifindex, &classes))
+	if (table && v->netlink >= 0 && !weir_classes_read(v->netlink, (int)v->a.about.ifindex, &classes))
 		v->a.classes = &classes;
 	fputs(list_of_one ? "[" : "", stdout);
 	result = weir_law_each(&v->a, print_law, &list);
@@ -321,12 +323,7 @@ int print_status(const struct request *r, const char *dev, const char *path, uns
 
 	if (view_open(&v, r, dev, path))
 		return -1;
-	if (v.a.about.slots)
-		result = print_laws(&v, r, printed);
-	else if (r->classes)
-		result = view_of_class(&v, r->class[0]);
-	else
-		result = print_one(&v, r, printed);
+	result = print_laws(&v, r, printed);
 	view_close(&v);
 	return result;
 }

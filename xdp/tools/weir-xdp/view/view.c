@@ -138,6 +138,8 @@ void view_set_class(struct view *v, const struct weir_class *class)
 	char name[WEIR_CLASS_LEN];
 
 	v->class = *class;
+	if (!class->handle)
+		return;
 	v->attach_id = class->serial << 32 | (v->folder_id & 0xffffffff);
 	weir_class_name(name, sizeof(name), class->handle);
 	snprintf(v->label, sizeof(v->label), "%.*s/%s%s", length, v->place, name, v->place + length);
@@ -213,7 +215,7 @@ int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t siz
 	}
 	if (!row || row->queue_elsewhere)
 		return 0;
-	if (m->slots) {
+	if (m->slots > 1) {
 		class_trouble(v, s, trouble, size);
 		return 0;
 	}

@@ -7,7 +7,7 @@
 
 #include "net/tree.h"
 #include "pins/attachment.h"
-#include "pins/classes.h"
+#include "pins/slots.h"
 #include "pins/place.h"
 #include "signal/sample.h"
 #include "weir-xdp/request.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "weir-xdp/classes.h"
+#include "weir-xdp/laws.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,27 +18,7 @@
 
 #define ROOM_LEAST 64
 
-static const __u32 first = 0;
-
-int classes_check(const struct request *r)
-{
-	if (!r->classes)
-		return weir_error("--%s goes with --class", r->by_mark ? "mark" : "others");
-	if (r->signal && r->signal != WEIR_SIGNAL_POLL)
-		return weir_error("--class takes signal poll, not %s: the others see the whole interface",
-				  weir_signal_name(r->signal));
-	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->limit_packets || r->limit_bytes)
-		return weir_error("--class: a law of a class takes neither --peer, --rate, --shape nor --coupled, and "
-				  "no limit: the class's qdisc has its own");
-	if (r->hook == WEIR_HOOK_XDP)
-		return weir_error("--hook xdp: a law of a class is at tc egress");
-	if ((r->by_mark || r->others) && (r->classes != 1 || !(r->class[0] & 0xffff)))
-		return weir_error("--%s goes with one --class, which those packets are of",
-				  r->by_mark ? "mark" : "others");
-	return 0;
-}
-
-int classes_check_marks(const struct request *r, bool queues)
+int laws_check_marks(const struct request *r, bool queues)
 {
 	if (!queues || !(r->by_mark || r->others))
 		return 0;
@@ -46,21 +26,29 @@ int classes_check_marks(const struct request *r, bool queues)
 			  r->by_mark ? "mark" : "others");
 }
 
-void classes_name(const char *dev, __u32 handle, char name[CLASSES_NAME_LEN])
+void laws_free(struct laws *laws)
 {
-	char class[WEIR_CLASS_LEN];
-
-	weir_class_name(class, sizeof(class), handle);
-	if (!(handle & 0xffff)) /* all of htb 1: */
-		snprintf(class, sizeof(class), "%x:", handle >> 16);
-	snprintf(name, CLASSES_NAME_LEN, "%s%s%s", dev, handle ? "/" : "", handle ? class : "");
+	free(laws->list);
+	*laws = (struct laws){0};
 }
 
-void classes_free(struct class_list *list)
+int laws_append(struct laws *laws, const struct law *law)
 {
-	free(list->list);
-	free(list->slot);
-	*list = (struct class_list){0};
+	struct law *grown = realloc(laws->list, (laws->count + 1) * sizeof(*grown));
+
+	if (!grown)
+		return weir_error("out of memory");
+	laws->list = grown;
+	laws->list[laws->count++] = *law;
+	return 0;
+}
+
+bool laws_have(const struct laws *laws, __u32 handle)
+{
+	for (__u32 i = 0; i < laws->count; i++)
+		if (laws->list[i].class.handle == handle)
+			return true;
+	return false;
 }
 
 /* A request beside what there is. */
@@ -69,7 +57,7 @@ struct resolving {
 	int netlink, ifindex;
 	struct weir_class_list found;  /* all classes under the interface */
 	struct weir_attachment *there; /* NULL: no class has a law yet */
-	struct class_list *list;       /* the outcome */
+	struct laws *list;	       /* the outcome */
 };
 
 static bool is_inner(const struct resolving *s, __u32 handle)
@@ -80,7 +68,7 @@ static bool is_inner(const struct resolving *s, __u32 handle)
 	return false;
 }
 
-static bool is_queue(const struct weir_class_now *now)
+static bool is_queue(const struct weir_qdisc *now)
 {
 	return !strcmp(now->kind, "mq");
 }
@@ -105,7 +93,7 @@ static int check_queue(const struct resolving *s)
 		return 0;
 	if (!if_indextoname((unsigned int)s->ifindex, name))
 		return weir_error("no interface %s", s->r->dev);
-	if (classes_check_marks(s->r, true))
+	if (laws_check_marks(s->r, true))
 		return -1;
 	if (weir_queues_by_cpu(name, s->ifindex))
 		return weir_error(
@@ -117,7 +105,7 @@ static int check_queue(const struct resolving *s)
 }
 
 /* 0 if a law can go by it, or -1 after one line. */
-static int check_class(const struct resolving *s, const struct weir_class_now *now)
+static int check_class(const struct resolving *s, const struct weir_qdisc *now)
 {
 	bool whole =
 		s->there ? s->there->about.whole_tree : s->r->whole_tree; /* the process goes by the first attach */
@@ -140,9 +128,8 @@ static bool has_law(const struct resolving *s, __u32 handle)
 	char why[256];
 	bool has = false;
 
-	for (__u32 i = 0; i < s->list->count; i++)
-		if (s->list->list[i].handle == handle)
-			return true;
+	if (laws_have(s->list, handle))
+		return true;
 	if (s->there) {
 		weir_error_into(why, sizeof(why));
 		has = !weir_class_find(s->there, handle, &class);
@@ -152,29 +139,22 @@ static bool has_law(const struct resolving *s, __u32 handle)
 	return has;
 }
 
-static int append(const struct resolving *s, const struct weir_class_now *now)
+static int append(const struct resolving *s, const struct weir_qdisc *now)
 {
-	struct class_list *list = s->list;
-	struct weir_class *grown = realloc(list->list, (list->count + 1) * sizeof(*grown));
-	__u32 *slot = realloc(list->slot, (list->count + 1) * sizeof(*slot));
+	const struct law law = {.class = {.handle = now->handle,
+					  .by_mark = s->r->by_mark,
+					  .mark = s->r->mark,
+					  .kept = s->r->kept,
+					  .sent_bytes = now->sent_bytes},
+				.others = s->r->others};
 
-	list->list = grown ? grown : list->list;
-	list->slot = slot ? slot : list->slot;
-	if (!grown || !slot)
-		return weir_error("out of memory");
-	list->slot[list->count] = list->count + 1; /* of an attachment that is to be made; the first is of no class */
-	list->list[list->count++] = (struct weir_class){.handle = now->handle,
-							.by_mark = s->r->by_mark,
-							.mark = s->r->mark,
-							.kept = s->r->kept,
-							.sent_bytes = now->sent_bytes};
-	return 0;
+	return laws_append(s->list, &law);
 }
 
 /* One class by its number. */
 static int resolve_one(const struct resolving *s, __u32 handle)
 {
-	const struct weir_class_now *now = weir_classes_find(&s->found, handle);
+	const struct weir_qdisc *now = weir_classes_find(&s->found, handle);
 	const char *dev = s->r->dev;
 	char name[WEIR_CLASS_LEN];
 
@@ -209,7 +189,7 @@ static int resolve_all(const struct resolving *s, __u32 major)
 	bool any = false;
 
 	for (size_t i = 0; i < s->found.count; i++) {
-		const struct weir_class_now *now = &s->found.list[i];
+		const struct weir_qdisc *now = &s->found.list[i];
 
 		if ((now->handle & 0xffff0000) != major || is_inner(s, now->handle))
 			continue;
@@ -226,23 +206,59 @@ static int resolve_all(const struct resolving *s, __u32 major)
 			  s->r->dev, major >> 16, s->r->dev);
 }
 
-int classes_resolve(const struct request *r, int netlink, int ifindex, struct weir_attachment *there,
-		    struct class_list *list)
+int laws_resolve(const struct request *r, int netlink, int ifindex, struct weir_attachment *there, struct laws *laws)
 {
-	struct resolving s = {.r = r, .netlink = netlink, .ifindex = ifindex, .there = there, .list = list};
+	struct resolving s = {.r = r, .netlink = netlink, .ifindex = ifindex, .there = there, .list = laws};
 	int error = weir_classes_read(netlink, ifindex, &s.found), result = 0;
 
-	*list = (struct class_list){0};
+	*laws = (struct laws){0};
 	if (error)
 		return weir_error("%s: can't read its classes: %s", r->dev, weir_reason(error));
 	for (unsigned int i = 0; !result && i < r->classes; i++)
 		result = r->class[i] & 0xffff ? resolve_one(&s, r->class[i]) : resolve_all(&s, r->class[i]);
-	list->there = weir_classes_leaves(&s.found);
+	laws->there = weir_classes_leaves(&s.found);
 	free(s.found.list);
 	return result;
 }
 
-__u32 classes_room(__u32 there)
+struct carrying {
+	struct laws *laws;
+	const struct weir_class_list *there;
+	__u32 others; /* the slot of packets that nothing else tells */
+};
+
+static int carry_one(struct weir_attachment *from, const struct weir_class *class, void *context)
+{
+	const struct carrying *carrying = context;
+	struct law law = {
+		.class = *class, .from = from->slot, .carried = true, .others = from->slot == carrying->others};
+
+	if (class->kept && !weir_classes_find(carrying->there, class->handle))
+		return 0;
+	carrying->laws->carries = true;
+	return weir_config_read(from, &law.config) ? -1 : laws_append(carrying->laws, &law);
+}
+
+int laws_carry(struct laws *laws, struct weir_attachment *from, int netlink, int ifindex)
+{
+	struct weir_class_list there = {0};
+	struct carrying carrying = {.laws = laws, .there = &there};
+	int error = weir_classes_read(netlink, ifindex, &there), result;
+	struct weir_telling telling;
+
+	if (error)
+		return weir_error("%s: can't read its classes: %s", from->about.dev, weir_reason(error));
+	result = weir_telling_read(from, &telling);
+	if (!result) {
+		laws->carried = (struct weir_telling){.mark_mask = telling.mark_mask, .queues = telling.queues};
+		carrying.others = telling.others;
+		result = weir_law_each(from, carry_one, &carrying);
+	}
+	free(there.list);
+	return result;
+}
+
+__u32 laws_room(__u32 there)
 {
 	__u32 slots = ROOM_LEAST;
 
@@ -251,32 +267,32 @@ __u32 classes_room(__u32 there)
 	return slots;
 }
 
-int classes_find_room(const struct weir_class_maps *m, const char *dev, struct class_list *list)
+int laws_find_room(const struct weir_attachment *a, struct laws *laws)
 {
 	struct weir_class class;
 	__u32 given = 0;
 
-	for (__u32 slot = 1; given < list->count && slot < m->slots; slot++) {
-		if (bpf_map_lookup_elem(m->class, &slot, &class))
-			return weir_error("can't read the table of classes: %s", weir_reason(errno));
+	for (__u32 slot = 1; given < laws->count && slot < a->about.slots; slot++) {
+		if (weir_slot_read(a, slot, &class))
+			return -1;
 		if (class.state == WEIR_CLASS_FREE)
-			list->slot[given++] = slot;
+			laws->list[given++].slot = slot;
 	}
-	return given == list->count
+	return given == laws->count
 		       ? 0
 		       : weir_error("%s: there is room for laws of %u classes; detach and attach again, which "
 				    "makes room for twice the classes there are then",
-				    dev, m->slots - 1);
+				    a->about.dev, a->about.slots - 1);
 }
 
 /* Whether another class's law goes by marks. */
-static int others_have_marks(const struct weir_class_maps *maps, __u32 slot, bool *any)
+static int others_have_marks(const struct weir_attachment *a, __u32 slot, bool *any)
 {
 	struct weir_class class;
 
 	*any = false;
-	for (__u32 i = 1; !*any && i < maps->slots; i++) {
-		if (weir_class_entry(maps, i, &class))
+	for (__u32 i = 1; !*any && i < a->about.slots; i++) {
+		if (weir_slot_read(a, i, &class))
 			return -1;
 		*any = i != slot && class.state == WEIR_CLASS_READY && class.by_mark;
 	}
@@ -285,24 +301,24 @@ static int others_have_marks(const struct weir_class_maps *maps, __u32 slot, boo
 
 /* Whether marks, and packets that nothing else tells, may be those of the class in a slot; none has it yet: the first
  * one. */
-static int check_tells(const struct weir_class_maps *maps, const struct request *r, __u32 slot)
+static int check_tells(const struct weir_attachment *a, const struct request *r, __u32 slot)
 {
 	struct weir_telling telling;
 	__u32 leads_to;
 	bool marks = false;
 
-	if (weir_telling_read(maps, &telling))
+	if (weir_telling_read(a, &telling))
 		return -1;
 	if (r->others && telling.others != WEIR_SLOT_NONE && telling.others != slot)
 		return weir_error("--others: packets that nothing else tells are those of another class's law already");
 	if (!r->by_mark)
 		return 0;
-	if (telling.mark_mask && telling.mark_mask != r->mark_mask && others_have_marks(maps, slot, &marks))
+	if (telling.mark_mask && telling.mark_mask != r->mark_mask && others_have_marks(a, slot, &marks))
 		return -1;
 	if (marks)
 		return weir_error("--mark %#x/%#x: the marks of all classes must have one mask, and others have %#x",
 				  r->mark, r->mark_mask, telling.mark_mask);
-	if (weir_class_mark_slot(maps, r->mark, &leads_to))
+	if (weir_mark_slot(a, r->mark, &leads_to))
 		return -1;
 	return leads_to == WEIR_SLOT_NONE || leads_to == slot
 		       ? 0
@@ -311,100 +327,123 @@ static int check_tells(const struct weir_class_maps *maps, const struct request 
 }
 
 /* Sets the keys of packets, beside each class's own. */
-static int tell_by(const struct class_store *store, const struct request *r, __u32 queues)
+static int tell_by(const struct weir_attachment *a, const struct request *r, const struct laws *laws)
 {
 	struct weir_telling telling;
 
-	if (check_tells(&store->maps, r, WEIR_SLOT_NONE) || weir_telling_read(&store->maps, &telling))
+	if (check_tells(a, r, WEIR_SLOT_NONE) || weir_telling_read(a, &telling))
 		return -1;
-	if (telling.major && !telling.queues != !queues)
+	if ((telling.major || laws->carries) && !telling.queues != !laws->queues)
 		return weir_error("%s: its laws are those of %s; queues of mq and classes of htb have none at once",
-				  r->dev, queues ? "classes of htb" : "queues of mq");
-	if (!r->by_mark && telling.queues == queues)
-		return 0;
+				  r->dev, laws->queues ? "classes of htb" : "queues of mq");
 	telling.mark_mask = r->by_mark ? r->mark_mask : telling.mark_mask;
-	telling.queues = queues;
-	return bpf_map_update_elem(store->maps.telling, &first, &telling, BPF_ANY)
-		       ? weir_error("can't write how packets are told apart: %s", weir_reason(errno))
-		       : 0;
+	telling.queues = laws->queues;
+	return weir_telling_write(a, &telling);
 }
 
-int classes_tell(const struct weir_class_maps *maps, const struct request *r, __u32 slot, bool *differs)
+int laws_tell(const struct weir_attachment *a, const struct request *r, __u32 slot, bool *differs)
 {
 	struct weir_telling telling;
 	struct weir_class class;
 	__u32 leads_to;
 	bool mark, others;
 
-	if (weir_class_entry(maps, slot, &class) || weir_telling_read(maps, &telling) ||
-	    weir_class_mark_slot(maps, r->mark, &leads_to))
+	if (weir_slot_read(a, slot, &class) || weir_telling_read(a, &telling) || weir_mark_slot(a, r->mark, &leads_to))
 		return -1;
 	mark = r->by_mark &&
 	       (!class.by_mark || class.mark != r->mark || leads_to != slot || telling.mark_mask != r->mark_mask);
 	others = r->others && telling.others != slot;
 	*differs |= mark || others;
-	if ((mark || others) && !r->kept && check_tells(maps, r, slot))
+	if ((mark || others) && !r->kept && check_tells(a, r, slot))
 		return -1;
 	if (r->look)
 		return 0;
-	return (mark && weir_class_set_mark(maps, slot, r->mark, r->mark_mask)) ||
-			       (others && weir_class_set_others(maps, slot))
+	return (mark && weir_slot_set_mark(a, slot, r->mark, r->mark_mask)) || (others && weir_slot_set_others(a, slot))
 		       ? -1
 		       : 0;
 }
 
-int classes_tell_queues(const struct weir_class_maps *maps, __u32 queues, bool look, bool *differs)
+int laws_tell_queues(const struct weir_attachment *a, __u32 queues, bool look, bool *differs)
 {
 	struct weir_telling telling;
 
 	if (!queues)
 		return 0;
-	if (weir_telling_read(maps, &telling))
+	if (weir_telling_read(a, &telling))
 		return -1;
 	if (!telling.queues || telling.queues == queues) /* classes of htb: whoever adds one of mq is told so */
 		return 0;
 	*differs = true;
 	telling.queues = queues;
-	return !look && bpf_map_update_elem(maps->telling, &first, &telling, BPF_ANY)
-		       ? weir_error("can't write how packets are told apart: %s", weir_reason(errno))
-		       : 0;
+	return look ? 0 : weir_telling_write(a, &telling);
 }
 
-int classes_clear_slot(const struct class_store *store, __u32 slot, const struct weir_queue *queue)
+/* A queue that has seen nothing yet; what another class has left in its slot goes. */
+static int put_queue(const struct weir_attachment *a, const struct law *law, const struct weir_queue *first,
+		     const struct weir_attachment *from)
 {
-	int cpus = libbpf_num_possible_cpus(), error;
+	int cpus = libbpf_num_possible_cpus(), error = 0;
 	struct weir_counters *none = cpus > 0 ? calloc((size_t)cpus, sizeof(*none)) : NULL;
+	struct weir_queue q = *first, old;
 
 	if (!none)
 		return weir_error("out of memory");
-	error = bpf_map_update_elem(store->counters, &slot, none, BPF_ANY) ||
-		bpf_map_update_elem(store->queue, &slot, queue, BPF_F_LOCK);
+	if (law->carried) {
+		error = bpf_map_lookup_elem_flags(from->queue, &law->from, &old, BPF_F_LOCK);
+		q.law = old.law;
+		q.tau_us = old.tau_us;
+		q.backlog_bytes = old.backlog_bytes;
+		q.spacing = old.spacing;
+		q.virtual_q16_bytes = old.virtual_q16_bytes;
+		q.virtual_ns = old.virtual_ns ? old.virtual_ns : q.virtual_ns;
+	}
+	error = error || (law->slot && bpf_map_update_elem(a->counters, &law->slot, none, BPF_ANY)) ||
+		bpf_map_update_elem(a->queue, &law->slot, &q, BPF_F_LOCK);
 	free(none);
 	return error ? weir_error("can't write the queue's state: %s", weir_reason(errno)) : 0;
 }
 
-int classes_put(const struct class_store *store, const struct request *r, struct class_list *list,
-		const struct weir_config *config, const struct weir_queue *queue)
+/* Those with the same configuration stand together. */
+static int compare(const void *one, const void *other)
 {
-	__u64 serial;
+	const struct law *a = one, *b = other;
+	int order = memcmp(&a->config, &b->config, sizeof(a->config));
 
-	if ((list->count && tell_by(store, r, list->queues)) || weir_class_serial(&store->maps, &serial))
-		return -1;
-	for (__u32 i = 0; i < list->count; i++) {
-		list->list[i].serial = serial + 1;
-		if (weir_class_begin(&store->maps, list->slot[i], &list->list[i]) ||
-		    classes_clear_slot(store, list->slot[i], queue))
-			return -1;
-	}
-	if (list->count && weir_config_replace(store->config, store->path, list->slot, list->count, config))
-		return -1;
-	for (__u32 i = 0; i < list->count; i++)
-		if (weir_class_finish(&store->maps, list->slot[i], &list->list[i], r->others))
-			return -1;
-	return weir_class_changed(&store->maps);
+	return order ? order : a->slot < b->slot ? -1 : a->slot > b->slot;
 }
 
-int class_run_put(struct class_run *run, const struct weir_attachment *a)
+int laws_put(struct weir_attachment *a, const struct request *r, struct laws *laws, const struct weir_queue *first,
+	     const struct weir_attachment *from)
+{
+	struct weir_class none;
+	struct run run = {0};
+	bool anew = false;
+	int result = weir_slot_read(a, WEIR_SLOT_NONE, &none);
+
+	for (__u32 i = 0; i < laws->count; i++)
+		anew |= laws->list[i].class.handle && !laws->list[i].carried;
+	if (!result && laws->carries)
+		result = weir_telling_write(a, &laws->carried);
+	if (!result && anew)
+		result = tell_by(a, r, laws);
+	qsort(laws->list, laws->count, sizeof(*laws->list), compare);
+	for (__u32 i = 0; !result && i < laws->count; i++) {
+		struct law *law = &laws->list[i];
+
+		a->slot = law->slot;
+		law->class.serial = law->carried ? law->class.serial : none.serial + 1;
+		result = (law->class.handle && weir_slot_write(a, law->slot, &law->class, WEIR_CLASS_HALF)) ||
+			 put_queue(a, law, first, from) || run_add(&run, a, &law->config);
+	}
+	result = run_end(&run, a, result);
+	for (__u32 i = 0; !result && i < laws->count; i++)
+		if (laws->list[i].class.handle)
+			result = weir_slot_finish(a, laws->list[i].slot, &laws->list[i].class, laws->list[i].others);
+	a->slot = WEIR_SLOT_NONE;
+	return result ? -1 : weir_slots_changed(a);
+}
+
+static int run_put(struct run *run, const struct weir_attachment *a)
 {
 	__u32 count = run->count;
 
@@ -412,9 +451,17 @@ int class_run_put(struct class_run *run, const struct weir_attachment *a)
 	return count ? weir_config_replace(a->config, a->path, run->slot, count, &run->config) : 0;
 }
 
-int class_run_add(struct class_run *run, const struct weir_attachment *a, const struct weir_config *config)
+int run_end(struct run *run, const struct weir_attachment *a, int result)
 {
-	if (run->count && memcmp(config, &run->config, sizeof(*config)) && class_run_put(run, a))
+	if (!result)
+		result = run_put(run, a);
+	free(run->slot);
+	return result;
+}
+
+int run_add(struct run *run, const struct weir_attachment *a, const struct weir_config *config)
+{
+	if (run->count && memcmp(config, &run->config, sizeof(*config)) && run_put(run, a))
 		return -1;
 	if (run->count == run->room) {
 		__u32 room = run->room ? 2 * run->room : 64, *slot = realloc(run->slot, room * sizeof(*slot));

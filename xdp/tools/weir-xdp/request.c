@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/request.h"
+
+#include <stdio.h>
+
+#include "error.h"
+#include "hooks/hooks.h"
+#include "signal/signals.h"
+
+__u32 request_signal(const struct request *r)
+{
+	if (r->signal)
+		return r->signal;
+	return r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : WEIR_SIGNAL_AUTO;
+}
+
+__u32 request_hook(const struct request *r)
+{
+	if (r->hook_given)
+		return r->hook;
+	if (r->direction)
+		return r->direction == WEIR_INGRESS ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
+	return r->rate_bit_s > 0 ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
+}
+
+bool request_is_ingress(const struct request *r)
+{
+	return request_hook(r) == WEIR_HOOK_XDP;
+}
+
+void request_name(const char *dev, __u32 handle, char name[REQUEST_NAME_LEN])
+{
+	char class[WEIR_CLASS_LEN];
+
+	weir_class_name(class, sizeof(class), handle);
+	if (!(handle & 0xffff)) /* all of htb 1: */
+		snprintf(class, sizeof(class), "%x:", handle >> 16);
+	snprintf(name, REQUEST_NAME_LEN, "%s%s%s", dev, handle ? "/" : "", handle ? class : "");
+}
+
+bool wants_class(const struct request *r, __u32 handle)
+{
+	for (unsigned int i = 0; i < r->classes; i++)
+		if (r->class[i] == handle || r->class[i] == (handle & 0xffff0000))
+			return true;
+	return !r->classes;
+}
+
+/* A direction after DEV beside the options. */
+static int check_direction(const struct request *r, bool rate)
+{
+	if (r->direction == WEIR_INGRESS && r->hook_given && r->hook != WEIR_HOOK_XDP)
+		return weir_error("%s/ingress: only --hook xdp is at ingress: leave one of them out", r->dev);
+	if (r->direction == WEIR_EGRESS && r->hook_given && r->hook == WEIR_HOOK_XDP)
+		return weir_error("%s/egress: --hook xdp is at ingress: leave one of them out", r->dev);
+	if (r->direction == WEIR_INGRESS && (r->signal || r->peer || r->shape_bit_s > 0) && !rate)
+		return weir_error("%s/ingress: signal virtual alone (--rate) is for packets that arrive", r->dev);
+	return 0;
+}
+
+/* A shaper of ours makes a queue here, of one class. */
+static int check_shape(const struct request *r)
+{
+	if (r->rate_bit_s > 0)
+		return weir_error("--shape makes the queue here, --rate is for one elsewhere: leave one of them out");
+	if (r->coupled)
+		return weir_error("--shape makes one class, --coupled needs two: make them with tc");
+	return 0;
+}
+
+static int check_classes(const struct request *r)
+{
+	if (!r->classes)
+		return weir_error("--%s goes with --class", r->by_mark ? "mark" : "others");
+	if (r->signal && r->signal != WEIR_SIGNAL_POLL)
+		return weir_error("--class takes signal poll, not %s: the others see the whole interface",
+				  weir_signal_name(r->signal));
+	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->limit_packets || r->limit_bytes)
+		return weir_error("--class: a law of a class takes neither --peer, --rate, --shape nor --coupled, and "
+				  "no limit: the class's qdisc has its own");
+	if (r->hook == WEIR_HOOK_XDP)
+		return weir_error("--hook xdp: a law of a class is at tc egress");
+	if ((r->by_mark || r->others) && (r->classes != 1 || !(r->class[0] & 0xffff)))
+		return weir_error("--%s goes with one --class, which those packets are of",
+				  r->by_mark ? "mark" : "others");
+	return 0;
+}
+
+int request_check(const struct request *r)
+{
+	const struct weir_signal_row *row = weir_signal_of(request_signal(r));
+	bool peer = row && row->needs_peer, rate = row && row->needs_rate;
+
+	if (check_direction(r, rate))
+		return -1;
+	if (r->classes || r->by_mark || r->others)
+		return check_classes(r);
+	if (peer && !r->peer)
+		return weir_error("signal veth needs the other end: --peer DEV[@NETNS]");
+	if (r->peer && !peer)
+		return weir_error("--peer goes with signal veth only");
+	if (rate && r->rate_bit_s <= 0)
+		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
+	if (r->rate_bit_s > 0 && !rate)
+		return weir_error("--rate goes with signal virtual only");
+	if (r->hook == WEIR_HOOK_XDP && !rate)
+		return weir_error("--hook xdp goes with signal virtual only; the others are at tc egress");
+	if (r->limit_packets && !(row && row->has_limit_packets))
+		return weir_error(
+			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
+			"its own limit)");
+	if (r->whole_tree && row && row->queue_elsewhere)
+		return weir_error(
+			"--whole-tree: a virtual queue does not go by the tree under the interface; leave it out");
+	if (r->coupled && !peer)
+		return weir_error("--coupled needs signal veth, the queue's other end: --peer DEV[@NETNS]");
+	if (r->coupled && r->whole_tree)
+		return weir_error(
+			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
+	if (r->limit_bytes && !(row && row->has_limit_bytes))
+		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
+	return r->shape_bit_s > 0 ? check_shape(r) : 0;
+}
