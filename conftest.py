@@ -63,6 +63,7 @@ TABLE = (
     # Repeatability; pages of a kind that another test has drawn.
     ("long", "mininet/tests/.*test_(the_same_(results|rows)_give|part_of_a)"),
     ("long", "mininet/tests/topologies/.*test_each_of_our_scenarios_has_a_report"),
+    ("long", "mininet/tests/topologies/.*test_a_page_fits.*voice-game"),
     ("long", "mininet/tests/evaluation/test_controls.py::test_a_small_suite_runs_in_the_lab"),
     ("long", "tests/lab/(?!.*noq).*repeat"),
     ("long", "tests/lab/test_experiment_cache.py"),
