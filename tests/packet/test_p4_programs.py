@@ -12,6 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf import json_format, text_format
+from p4_rig import find
+
+from weir.p4runtime.messages import config
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -54,6 +58,29 @@ def test_p4c_compiles_without_a_warning(program, tmp_path):
     _needs("p4c-bm2-ss")
     done = _compiled(program, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+FORMATS = {
+    "txtpb": lambda data: text_format.Parse(data.decode(), config.P4Info()),
+    "json": lambda data: json_format.Parse(data, config.P4Info()),
+    "binpb": config.P4Info.FromString,
+}
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, "switch/weir-p4/tests/p4info/everything"])
+def test_p4info_is_one_message_in_all_formats(program, tmp_path):
+    """Read by protobuf's own parsers."""
+    switch = find("weir-switch")
+    if switch is None:
+        pytest.skip("weir-switch is neither on PATH nor built")
+    read = []
+    for suffix, parse in FORMATS.items():
+        file = tmp_path / f"p4info.{suffix}"
+        command = [switch, "--check", "--p4", str(REPO / "p4" / f"{program}.p4"), "--p4info-out", str(file)]
+        subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_LIMIT_S)
+        read.append(parse(file.read_bytes()))
+    assert read[0].pkg_info.arch == "v1model"
+    assert read[0] == read[1] == read[2]
 
 
 def test_the_short_name_is_the_same_text():

@@ -294,6 +294,30 @@ def test_a_server_that_all_can_reach_without_tls_is_meant(tmp_path):
         process.stdout.close()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--no-p4 --queue 2:foo",
+        "--no-p4 --queue 2:rate=1mbit",
+        "--no-p4 -i 2@a --queue 2:depth=1p --queue 2:depth=2p",
+        "--no-p4 --p4info-out p4info.foo",
+        "--p4 none.p4 --p4info-out p4info.foo",
+        "--no-p4 --p4info-out p4info.json",
+        "--no-p4 --check",
+        "--no-p4 --priority-queues 9",
+        "--no-p4 --bogus",
+    ],
+)
+def test_a_wrong_command_line_ends_with_status_2(words, tmp_path):
+    if not find("weir-switch"):
+        pytest.skip("weir-switch is neither on PATH nor built")
+    command = [find("weir-switch"), "--grpc-server-addr", "127.0.0.1:0", *words.split()]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_connections_that_say_nothing_cost_little(rig):
     rig.deploy()
     before_mb = peak_mb(rig)

@@ -144,7 +144,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--program", type=Path, default=PID_DELAY.source, metavar="FILE.p4", help="P4 source (default pid_delay.p4)"
     )
-    made.add_argument("--p4info", type=Path, metavar="FILE", help="a compiled program's P4Info, text or binary")
+    made.add_argument("--p4info", type=Path, metavar="FILE", help="a compiled program's P4Info: text, JSON or binary")
     made.add_argument("--device-config", type=Path, metavar="FILE", help="its device configuration (BMv2: JSON)")
     made.add_argument("--empty", action="store_true", help="accept a file with which the switch forwards nothing")
     made.add_argument("--dry-run", action="store_true", help="print what would be written, write nothing")

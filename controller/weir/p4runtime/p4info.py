@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from google.protobuf import text_format
+from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as AnyMessage
 
@@ -164,7 +164,12 @@ class P4Info:
 
     @classmethod
     def from_file(cls, data: bytes, source: str) -> "P4Info":
-        """From p4c's text form, or the binary one. `source` is for the message."""
+        """From protobuf's text format, as p4c writes it, its JSON or its binary format. `source` is for the message."""
+        if data.lstrip().startswith(b"{"):  # no text does, and no binary one: P4Info has no field 15
+            try:
+                return cls(json_format.Parse(data, config.P4Info()))
+            except (json_format.ParseError, ValueError, RecursionError) as error:
+                raise P4RuntimeError(f"{source}: not a P4Info in JSON ({error})") from None
         try:
             return cls(text_format.Parse(data.decode("utf-8"), config.P4Info()))
         except (UnicodeDecodeError, text_format.ParseError) as text_error:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entry points of fuzzers: the targets of p4/switch/fuzz, and a bounded run in the tests.
+use crate::p4info::Format;
 use crate::v1model::{Notes, Switch};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,9 @@ use std::sync::Arc;
 pub fn front_end(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match crate::compile("fuzz.p4", &text, &[]) {
-        Ok(program) => assert!(!program.info.text().is_empty()),
+        Ok(program) => [Format::Text, Format::Binary, Format::Json]
+            .iter()
+            .for_each(|format| assert!(program.info.file(*format).is_ok_and(|bytes| !bytes.is_empty()))),
         Err(diags) => assert!(diags.has_errors(), "refused without an error"),
     }
 }

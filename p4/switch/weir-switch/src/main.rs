@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
+use weir_p4::p4info::Format;
 use weir_switch::device::{Config, Device};
 use weir_switch::options::{Level, Options};
-use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, P4InfoFormat, Pem, ServeConfig, Tls};
+use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
 use weir_switch::{files, handle, queues, statistics, system};
@@ -109,8 +110,7 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
         eprintln!("{}", program.warnings.trim_end());
     }
     if let Some(path) = &options.p4info_out {
-        let format = P4InfoFormat::of(path).map_err(|e| format!("--p4info-out {e}"))?;
-        let written = p4runtime::p4info_file(&program.info, format).and_then(|bytes| {
+        let written = Format::of(path).and_then(|format| program.info.file(format)).and_then(|bytes| {
             files::create(path).and_then(|mut file| file.write_all(&bytes)).map_err(|e| e.to_string())
         });
         written.map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
@@ -158,7 +158,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     if let Some(folder) = options.pcap.as_ref().filter(|f| !f.is_dir()) {
         return Err(format!("--pcap {}: there is no such folder", folder.display()).into());
     }
-    let ports = options.interface.iter().map(|(port, _)| *port).chain(options.cpu_port).collect();
+    let ports = options.ports();
     let priorities = usize::from(options.priority_queues);
     let limits = QueueConfig { ports, priorities, specs: options.queue_specs()?, file: options.queues.clone() };
     let server = server(options)?;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: simple_switch_grpc's flags where they mean the same, and ours.
 use crate::p4runtime::STATE_BYTES;
-use crate::queues::{GRAMMAR, QueueSpec};
+use crate::queues::{self, GRAMMAR, QueueSpec};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use weir_p4::p4info::Format;
 use weir_p4::syntax::options::Macros;
 use weir_p4::v1model::DROP_PORT;
 
@@ -20,7 +22,9 @@ Examples:
 
 Once the ports are attached and the server listens, one line that begins with `ready` is written to standard output. \
 Everything else is written to standard error. SIGINT and SIGTERM end the switch, SIGUSR1 writes the file of \
---stats-json, SIGHUP reads the file of --queues again.";
+--stats-json, SIGHUP reads the file of --queues again.
+
+Exit status: 0 at the end of its work, 2 for a wrong command line, 1 for any other error.";
 
 /// Levels of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,11 +77,12 @@ pub struct Options {
     pub macros: Macros,
 
     /// Compile the program, print errors and warnings, and exit
-    #[arg(long, requires = "p4")]
+    #[arg(long, requires = "p4", conflicts_with = "no_p4")]
     pub check: bool,
 
     /// Write the program's P4Info, by FILE's suffix as text (.txtpb, .txt, none), binary (.binpb, .bin) or JSON (.json)
-    #[arg(long, value_name = "FILE", requires = "p4")]
+    #[arg(long, value_name = "FILE", requires = "p4", conflicts_with = "no_p4",
+        value_parser = OsStringValueParser::new().try_map(p4info_file))]
     pub p4info_out: Option<PathBuf>,
 
     /// Limits of a port's queues, such as 2:rate=10mbit,depth=1000p; repeatable (see --help)
@@ -212,6 +217,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| wrong(&"no address has this name"))
 }
 
+fn p4info_file(name: OsString) -> Result<PathBuf, String> {
+    let path = PathBuf::from(name);
+    Format::of(&path).map(|_| path)
+}
+
 fn interface(text: &str) -> Result<(u32, String), String> {
     let wrong = || format!("it is PORT@INTERFACE, such as 1@veth0, with a port from 0 to 511, not `{text}`");
     let (port, name) = text.split_once('@').ok_or_else(wrong)?;
@@ -283,6 +293,10 @@ impl Options {
                  127.0.0.1, give a certificate (--grpc-server-ssl), or allow it with --insecure-listen"
             ));
         }
+        let queues = self.queue_specs().and_then(|specs| queues::check(&specs, &self.ports()));
+        if let Err(e) = queues {
+            return Some(format!("--queue: {e}"));
+        }
         if self.p4.is_none() && self.no_grpc {
             return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
         }
@@ -300,6 +314,11 @@ impl Options {
     /// Memory limit of all ports' receive rings together.
     pub fn receive_bytes(&self) -> usize {
         (self.receive_mib as usize) << 20
+    }
+
+    /// Ports that packets come in by, the CPU port among them.
+    pub fn ports(&self) -> Vec<u32> {
+        self.interface.iter().map(|(port, _)| *port).chain(self.cpu_port).collect()
     }
 
     /// The queue limits of the command line.
@@ -394,6 +413,13 @@ mod tests {
             ("--grpc-server-ssl", "--grpc-server-cert <FILE>"),
             ("--priority-queues 0", "0 is not in 1..=8"),
             ("--receive-mib 0", "0 is not in 1..=1024"),
+            ("--no-p4 -i 2@a --queue 2:foo", "queue `2:foo`"),
+            ("--no-p4 -i 2@a --queue 3:rate=1mbit", "queue `3:rate=1mbit`"),
+            ("--no-p4 -i 2@a --queue 2:depth=1p --queue 2:depth=2p", "queue `2:depth=2p`"),
+            ("--p4 a.p4 --p4info-out a.foo", "a.foo: suffix .foo"),
+            ("--no-p4 --p4info-out a.foo", "a.foo: suffix .foo"),
+            ("--no-p4 --p4info-out a.txt", "cannot be used with"),
+            ("--no-p4 --check", "cannot be used with"),
         ] {
             let said = read(line).unwrap_err();
             assert!(said.contains(want), "{line}: {said}");

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Prints the P4Info of P4 programs, or compares it with files that p4c made.
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use weir_p4::p4info::{Format, P4Info, json, parse, proto};
 use weir_p4::syntax::options::{HELP, Options};
 
 const USAGE: &str = "usage: weir-p4info [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... PROGRAM.p4
@@ -41,7 +44,8 @@ fn work() -> Result<bool, String> {
     match (&compare, programs.as_slice()) {
         (_, []) => Err(format!("no program is named\n{USAGE}\n{HELP}")),
         (None, [one]) => {
-            print!("{}", text(one, &options)?);
+            let text = compiled(one, &options)?.file(Format::Text)?;
+            std::io::stdout().write_all(&text).map_err(|e| format!("stdout: {e}"))?;
             Ok(true)
         }
         (None, _) => Err("one program at a time; several only with --compare".into()),
@@ -53,32 +57,29 @@ fn read(p: &Path) -> Result<String, String> {
     std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()))
 }
 
-fn text(program: &Path, options: &Options) -> Result<String, String> {
+fn compiled(program: &Path, options: &Options) -> Result<Arc<P4Info>, String> {
     match weir_p4::compile_with(&program.display().to_string(), &read(program)?, options) {
         Ok(p) => {
             eprint!("{}", p.warnings);
-            Ok(p.info.text())
+            Ok(p.info)
         }
         Err(d) => Err(format!("{} does not compile\n{d}", program.display())),
     }
 }
 
-/// The messages at the top of a text, each with its fields, sorted.
-fn messages(text: &str) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
-    for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
-        match out.last_mut() {
-            Some(m) if line.starts_with(' ') || line == "}" => {
-                m.push('\n');
-                m.push_str(line);
-            }
-            _ => out.push(line.to_string()),
+/// Each object as text, sorted.
+fn objects(info: &proto::P4Info) -> Result<Vec<String>, String> {
+    let mut out = Vec::new();
+    for (kind, value) in json(info)?.as_object().into_iter().flatten() {
+        match value.as_array() {
+            Some(list) => out.extend(list.iter().map(|object| format!("{kind} {object:#}"))),
+            // p4c writes `type_info` also when there is nothing in it.
+            None if value.as_object().is_some_and(|fields| fields.is_empty()) => {}
+            None => out.push(format!("{kind} {value:#}")),
         }
     }
-    // p4c writes this also when there is nothing in it.
-    out.retain(|m| m != "type_info {\n}");
     out.sort();
-    out
+    Ok(out)
 }
 
 fn compared(folder: &Path, programs: &[PathBuf], options: &Options) -> Result<bool, String> {
@@ -90,15 +91,16 @@ fn compared(folder: &Path, programs: &[PathBuf], options: &Options) -> Result<bo
             without += 1;
             continue;
         }
-        let ours = match text(p, options) {
-            Ok(t) => messages(&t),
+        let ours = match compiled(p, options) {
+            Ok(info) => objects(&info.message())?,
             Err(m) => {
                 refused += 1;
                 println!("refused    {name}: {}", m.lines().nth(1).unwrap_or(&m));
                 continue;
             }
         };
-        let theirs = messages(&read(&golden)?);
+        let theirs = parse(&read(&golden)?).and_then(|message| objects(&message));
+        let theirs = theirs.map_err(|e| format!("{}: {e}", golden.display()))?;
         if ours == theirs {
             same += 1;
             continue;

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tonic::Status;
 use tracing::{error, warn};
-use weir_p4::p4info::{P4Info, Preamble};
+use weir_p4::p4info::{P4Info, Preambled};
 
 /// Kinds of updates that a line distinguishes; further ones are counted together.
 const MOST_KINDS: usize = 16;
@@ -101,15 +101,17 @@ impl Entry {
     }
 }
 
-fn find(info: &P4Info, id: u32) -> Option<&Preamble> {
-    let all = (info.tables.iter().map(|x| &x.preamble))
-        .chain(info.action_profiles.iter().map(|x| &x.preamble))
-        .chain(info.counters.iter().map(|x| &x.preamble))
-        .chain(info.meters.iter().map(|x| &x.preamble))
-        .chain(info.value_sets.iter().map(|x| &x.preamble))
-        .chain(info.registers.iter().map(|x| &x.preamble))
-        .chain(info.digests.iter().map(|x| &x.preamble));
-    all.into_iter().find(|p| p.id == id)
+fn find(info: &P4Info, id: u32) -> Option<&str> {
+    fn of<T: Preambled>(list: &[T], id: u32) -> Option<&str> {
+        list.iter().find(|x| x.id() == id).map(|x| x.name())
+    }
+    of(&info.tables, id)
+        .or_else(|| of(&info.action_profiles, id))
+        .or_else(|| of(&info.counters, id))
+        .or_else(|| of(&info.meters, id))
+        .or_else(|| of(&info.value_sets, id))
+        .or_else(|| of(&info.registers, id))
+        .or_else(|| of(&info.digests, id))
 }
 
 /// The id of an update's object, or its name where there is none.
@@ -146,7 +148,7 @@ pub fn tally(updates: &[Update], info: &P4Info) -> BTreeMap<String, u64> {
         let verb = Type::try_from(kind).map_or("?", |t| t.as_str_name());
         match what {
             Ok(id) => find(info, id)
-                .map_or_else(|| format!("{verb} 0x{id:08x}"), |p| format!("{verb} {}", cut(&p.name, NAME_CHARS))),
+                .map_or_else(|| format!("{verb} 0x{id:08x}"), |name| format!("{verb} {}", cut(name, NAME_CHARS))),
             Err(what) => format!("{verb} {what}"),
         }
     };

@@ -5,15 +5,15 @@ use super::controller_state::ControllerState;
 use super::messages::actions::{call, call_message};
 use super::messages::error::Res;
 use super::messages::matches::{key_messages, keys, table_shapes};
-use super::pipeline::{Config, p4info_message};
+use super::pipeline::Config;
 use super::proto::p4::v1::update::Type;
 use super::proto::p4::v1::{self as pb, FieldMatch, field_match::FieldMatchType as M};
 use super::read::Reader;
 use super::read::idle::Position;
 use super::write::Writer;
-use super::{P4InfoFormat, p4info_file};
 use tonic::Code;
 use weir_p4::bytecode::program::{ActionCall, KeyMatch};
+use weir_p4::p4info::Preambled;
 use weir_p4::value::Val;
 
 const PROGRAM: &str = "#include <v1model.p4>
@@ -59,12 +59,12 @@ fn types_that_are_strings_to_controllers_are_numbers_in_tables() {
     };
     // A new string gets the smallest free number, one that the program fixes has its own.
     let given = [exact(1, b"blue"), optional(2, b"drop")];
-    let made = keys(table_shapes(t, ir), &given, "table t").unwrap();
+    let made = keys(table_shapes(&config.program, t), &given, "table t").unwrap();
     assert_eq!(made, [KeyMatch::Exact(Val::S(1)), KeyMatch::Optional(Some(Val::S(9)))]);
-    assert_eq!(key_messages(table_shapes(t, ir), &made), given);
-    let made = keys(table_shapes(t, ir), &[exact(1, b"")], "table t").unwrap();
+    assert_eq!(key_messages(table_shapes(&config.program, t), &made), given);
+    let made = keys(table_shapes(&config.program, t), &[exact(1, b"")], "table t").unwrap();
     assert_eq!(made, [KeyMatch::Exact(Val::S(0)), KeyMatch::Optional(None)]);
-    let e = keys(table_shapes(t, ir), &[exact(1, b"1024")], "table t").unwrap_err();
+    let e = keys(table_shapes(&config.program, t), &[exact(1, b"1024")], "table t").unwrap_err();
     let want = "match[0] (h.h.vrf).value: 1024 is above 1023, the largest of type vrf_t";
     assert_eq!((e.code, e.to_string().as_str()), (Code::InvalidArgument, want));
 
@@ -90,7 +90,6 @@ fn who_asks_for_strings_that_nobody_wrote_uses_up_none() {
     let controller = ControllerState::new(&config);
     let reader = Reader { config: &config, state: &state, controller: &controller, now_us: 0 };
     let t = &config.program.info.tables[0];
-    let ir = &config.program.tables[t.ir_index];
     let key = |id, value: &str| {
         let field_match_type = Some(M::Exact(pb::field_match::Exact { value: value.into() }));
         FieldMatch { field_id: id, field_match_type }
@@ -98,14 +97,14 @@ fn who_asks_for_strings_that_nobody_wrote_uses_up_none() {
     // More than the type of 10 bits has.
     for i in 0..2000 {
         let r#match = vec![key(1, &format!("none{i}")), key(2, "drop")];
-        let e = pb::TableEntry { table_id: t.preamble.id, r#match, ..Default::default() };
+        let e = pb::TableEntry { table_id: t.id(), r#match, ..Default::default() };
         let mut items = Vec::new();
         reader.plan(&pb::Entity { entity: Some(pb::entity::Entity::TableEntry(e)) }, &mut items).unwrap();
         let mut found = Vec::new();
         assert!(items.into_iter().all(|item| reader.emit(item, &mut found).is_none()));
         assert_eq!(found, []);
     }
-    let made = keys(table_shapes(t, ir), &[key(1, "blue"), key(2, "red")], "table t").unwrap();
+    let made = keys(table_shapes(&config.program, t), &[key(1, "blue"), key(2, "red")], "table t").unwrap();
     assert_eq!(made, [KeyMatch::Exact(Val::S(1)), KeyMatch::Exact(Val::S(2))]);
 }
 
@@ -135,7 +134,7 @@ fn a_sweep_finds_each_idle_entry_once_a_timeout_in_bounded_pieces() {
     let action = Some(pb::TableAction { r#type: Some(pb::table_action::Type::Action(action)) });
     for i in 10..10 + ENTRIES {
         let e = pb::TableEntry {
-            table_id: t.preamble.id,
+            table_id: t.id(),
             r#match: vec![key(1, &i.to_string()), key(2, "drop")],
             action: action.clone(),
             controller_metadata: i + 1,
@@ -175,32 +174,4 @@ fn a_sweep_finds_each_idle_entry_once_a_timeout_in_bounded_pieces() {
 
 fn param(param_id: u32, value: &[u8]) -> pb::action::Param {
     pb::action::Param { param_id, value: value.to_vec() }
-}
-
-#[test]
-fn the_suffix_selects_the_format_of_a_p4info_file() {
-    use P4InfoFormat::{Binary, Json, Text};
-    let of = |name: &str| P4InfoFormat::of(std::path::Path::new(name)).ok();
-    for (name, format) in [
-        ("a.p4info.txtpb", Some(Text)),
-        ("a.txt", Some(Text)),
-        ("/dev/stdout", Some(Text)),
-        ("a.p4info.binpb", Some(Binary)),
-        ("a.bin", Some(Binary)),
-        ("a.p4info.json", Some(Json)),
-        ("a.yaml", None),
-    ] {
-        assert_eq!(of(name), format, "{name}");
-    }
-    let program = config("exact").unwrap().program;
-    let message = p4info_message(&program.info);
-    let binary = p4info_file(&program.info, Binary).unwrap();
-    assert_eq!(prost::Message::decode(binary.as_slice()), Ok(message.clone()));
-    assert_eq!(p4info_file(&program.info, Text).unwrap(), program.info.text().into_bytes());
-    let json: serde_json::Value = serde_json::from_slice(&p4info_file(&program.info, Json).unwrap()).unwrap();
-    assert_eq!(json["pkgInfo"]["arch"], "v1model");
-    assert_eq!(json["tables"][0]["preamble"]["id"], message.tables[0].preamble.as_ref().unwrap().id);
-    assert_eq!(json["tables"][0]["matchFields"][1]["matchType"], "EXACT");
-    // 64 bits are strings in protobuf's JSON.
-    assert_eq!(json["tables"][0]["size"], "1024");
 }

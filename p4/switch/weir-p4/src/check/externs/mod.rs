@@ -171,18 +171,21 @@ impl Context<'_> {
         self.err(span, format!("`{name}` can only be called in {place}"))
     }
 
+    /// The index of a field list, which v1model takes without a direction: a constant, as p4c demands.
     fn field_list(&mut self, a: &ArgumentValue, span: Span) -> Checked<Expression> {
-        let index = self.scalar_arg(a, span)?;
+        let (v, s) = self.value_arg(a, span)?;
+        let list = self.scalar(&v, s)?;
+        let Expression::Const(index) = &list else {
+            let help = "write a constant; choose among constants with `if` or `switch`";
+            return self.err_help(s, "the index of a field list must be a constant", help);
+        };
+        let index = index.low() as u64;
         // Lists are known once the package is; 0 is the usual index of none.
-        if self.phase != Phase::Unknown
-            && let Expression::Const(v) = &index
-        {
-            let index = v.low() as u64;
-            if index != 0 && !self.program.field_lists.iter().any(|(declared, _)| *declared == index) {
-                self.diagnostics.warn(span, format!("no metadata field has @field_list({index}); the list is empty"));
-            }
+        let declared = self.program.field_lists.iter().any(|(declared, _)| *declared == index);
+        if self.phase != Phase::Unknown && index != 0 && !declared {
+            self.diagnostics.warn(span, format!("no metadata field has @field_list({index}); the list is empty"));
         }
-        Ok(index)
+        Ok(list)
     }
 
     fn bits(&mut self, ty: &Ty, span: Span) -> Checked<u32> {

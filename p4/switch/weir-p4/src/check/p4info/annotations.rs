@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Annotations, as P4Info has them.
 use super::*;
-use crate::p4info::Expression;
+use pb::expression::Value;
+use pb::structured_annotation::Body;
 
 /// Annotations with a field of their own in P4Info.
 pub(super) const IN_OTHER_FIELDS: [&str; 4] = ["name", "id", "brief", "description"];
+
+/// Annotations of an object, except those with a field of their own.
+#[derive(Default)]
+pub(super) struct Annotations {
+    /// As written: `@name(arguments)`.
+    pub(super) plain: Vec<String>,
+    /// Those with brackets.
+    pub(super) structured: Vec<pb::StructuredAnnotation>,
+    /// From `@brief` and `@description`.
+    pub(super) doc: Option<pb::Documentation>,
+}
 
 pub(super) fn has(annos: &[ast::Annotation], name: &str) -> bool {
     annos.iter().any(|a| a.name.text == name)
@@ -84,11 +96,11 @@ impl Maker<'_, '_> {
             let name = a.name.text.as_str();
             if a.structured {
                 let body = self.structured(a)?;
-                out.structured.push(StructuredAnnotation { name: name.to_string(), body });
+                out.structured.push(pb::StructuredAnnotation { name: name.to_string(), body, source_location: None });
                 continue;
             }
             if let ("brief" | "description", Some(text)) = (name, anno_string(annos, name)) {
-                let doc = out.doc.get_or_insert_with(Documentation::default);
+                let doc = out.doc.get_or_insert_default();
                 *(if name == "brief" { &mut doc.brief } else { &mut doc.description }) = text;
             }
             if !IN_OTHER_FIELDS.contains(&name) && !skip.contains(&name) {
@@ -99,9 +111,9 @@ impl Maker<'_, '_> {
     }
 
     /// `[1, "two", true]` or `[one = 1, two = "2"]` (P4_16 20.3). Constants may be computed.
-    fn structured(&mut self, a: &ast::Annotation) -> Checked<StructuredBody> {
+    fn structured(&mut self, a: &ast::Annotation) -> Checked<Option<Body>> {
         if a.body.is_empty() {
-            return Ok(StructuredBody::Empty);
+            return Ok(None);
         }
         let mut parts: Vec<&[Token]> = a.body.split(|t| t.tok == TokenKind::Punct(",")).collect();
         if parts.last().is_some_and(|l| l.is_empty()) {
@@ -116,11 +128,14 @@ impl Maker<'_, '_> {
         for part in parts {
             let span = part.first().map_or(a.name.span, |t| t.span);
             match (key(part), pairs) {
-                (Some(n), true) if kv.iter().any(|(k, _)| *k == n) => {
+                (Some(n), true) if kv.iter().any(|pair: &pb::KeyValuePair| pair.key == n) => {
                     return self.context.err(span, format!("key `{n}` is given twice in @{}", a.name.text));
                 }
-                (Some(n), true) => kv.push((n, self.annotation_value(&part[2..], span)?)),
-                (None, false) => list.push(self.annotation_value(part, span)?),
+                (Some(key), true) => {
+                    let value = Some(pb::Expression { value: Some(self.annotation_value(&part[2..], span)?) });
+                    kv.push(pb::KeyValuePair { key, value });
+                }
+                (None, false) => list.push(pb::Expression { value: Some(self.annotation_value(part, span)?) }),
                 _ => {
                     return self
                         .context
@@ -128,16 +143,20 @@ impl Maker<'_, '_> {
                 }
             }
         }
-        Ok(if pairs { StructuredBody::Pairs(kv) } else { StructuredBody::Expressions(list) })
+        Ok(Some(if pairs {
+            Body::KvPairList(pb::KeyValuePairList { kv_pairs: kv })
+        } else {
+            Body::ExpressionList(pb::ExpressionList { expressions: list })
+        }))
     }
 
-    fn annotation_value(&mut self, tokens: &[Token], span: Span) -> Checked<Expression> {
+    fn annotation_value(&mut self, tokens: &[Token], span: Span) -> Checked<Value> {
         let e = crate::syntax::parser::parse_expr(tokens, span, self.context.diagnostics)?;
         match self.context.expr(&e, None)?.kind {
-            ValueKind::Bool(b) => Ok(Expression::Bool(b)),
-            ValueKind::Str(s) => Ok(Expression::String(s)),
+            ValueKind::Bool(b) => Ok(Value::BoolValue(b)),
+            ValueKind::Str(s) => Ok(Value::StringValue(s)),
             ValueKind::Int(i) => match i.to_i64() {
-                Some(i) => Ok(Expression::Int64(i)),
+                Some(i) => Ok(Value::Int64Value(i)),
                 None => self.context.err_help(span, format!("{i} does not fit 64 bits"), "write it as a string"),
             },
             _ => self.context.err(span, "a value in an annotation must be a constant number, string or bool"),
@@ -146,19 +165,20 @@ impl Maker<'_, '_> {
 
     /// From `@pkginfo` and `@platform_property` before `main` (P4Runtime 6.2.1).
     pub(super) fn pkg_info(&mut self) -> Checked<()> {
-        let mut pkg = PkgInfo { arch: "v1model".into(), ..PkgInfo::default() };
+        let mut pkg = pb::PkgInfo { arch: "v1model".into(), ..Default::default() };
         for a in &self.notes.package {
             let (name, span) = (a.name.text.as_str(), a.name.span);
             if name != "pkginfo" && name != "platform_property" {
                 continue;
             }
-            let StructuredBody::Pairs(pairs) = self.structured(a)? else {
+            let Some(Body::KvPairList(pairs)) = self.structured(a)? else {
                 let help = format!("write `@{name}(key = value)`");
                 return self.context.err_help(span, format!("@{name} needs keys and values"), help);
             };
-            for (k, v) in pairs {
+            for pb::KeyValuePair { key: k, value } in pairs.kv_pairs {
+                let v = value.and_then(|e| e.value);
                 if name == "platform_property" {
-                    let sizes = pkg.platform_properties.get_or_insert_with(PlatformProperties::default);
+                    let sizes = pkg.platform_properties.get_or_insert_default();
                     let field = match k.as_str() {
                         "multicast_group_table_size" => &mut sizes.multicast_group_table_size,
                         "multicast_group_table_total_replicas" => &mut sizes.multicast_group_table_total_replicas,
@@ -171,7 +191,7 @@ impl Maker<'_, '_> {
                         }
                     };
                     match v {
-                        Expression::Int64(n) if i32::try_from(n).is_ok() => *field = n as i32,
+                        Some(Value::Int64Value(n)) if i32::try_from(n).is_ok() => *field = n as i32,
                         _ => return self.context.err(span, format!("key `{k}` needs a number of 32 bits")),
                     }
                     continue;
@@ -189,13 +209,14 @@ impl Maker<'_, '_> {
                     }
                 };
                 match v {
-                    Expression::String(s) => *field = s,
+                    Some(Value::StringValue(s)) => *field = s,
                     _ => return self.context.err(span, format!("key `{k}` needs a string")),
                 }
             }
         }
-        pkg.annotations = self.annotations(&self.notes.package, &["pkginfo", "platform_property"])?;
-        self.info.pkg_info = pkg;
+        let a = self.annotations(&self.notes.package, &["pkginfo", "platform_property"])?;
+        let (annotations, doc, structured_annotations) = (a.plain, a.doc, a.structured);
+        self.info.pkg_info = pb::PkgInfo { annotations, doc, structured_annotations, ..pkg };
         Ok(())
     }
 
@@ -204,7 +225,7 @@ impl Maker<'_, '_> {
             return Ok(None);
         };
         match self.annotation_value(&a.body, a.name.span)? {
-            Expression::Int64(n) if (0..=i64::from(i32::MAX)).contains(&n) => Ok(Some(n as i32)),
+            Value::Int64Value(n) if (0..=i64::from(i32::MAX)).contains(&n) => Ok(Some(n as i32)),
             _ => self.context.err(a.name.span, format!("@{name} needs a number from 0 to {}", i32::MAX)),
         }
     }

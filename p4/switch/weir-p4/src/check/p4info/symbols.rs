@@ -26,9 +26,9 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    pub(super) fn preamble(&self, prefix: Prefix, name: &str, annotations: Annotations) -> Preamble {
-        let alias = suffixes(name).find(|s| self.suffixes.get(*s) == Some(&1)).unwrap_or(name);
-        Preamble { id: self.id(prefix, name), name: name.to_string(), alias: alias.to_string(), annotations }
+    /// The shortest suffix of a name that no other object has.
+    pub(super) fn alias(&self, name: &str) -> String {
+        suffixes(name).find(|s| self.suffixes.get(*s) == Some(&1)).unwrap_or(name).to_string()
     }
 
     fn number(&mut self) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Types as controllers see them: widths, translations, structs of digests.
 use super::*;
+use pb::p4_bitstring_like_type_spec::TypeSpec as BitSpec;
+use pb::p4_data_type_spec::TypeSpec;
+use pb::p4_new_type_spec::Representation;
+use pb::p4_new_type_translation::{SdnString, SdnType};
 
 /// The name a controller knows a type by.
 pub(super) fn type_name(name: &str, annos: &[ast::Annotation]) -> String {
@@ -20,20 +24,21 @@ pub(super) fn type_name(name: &str, annos: &[ast::Annotation]) -> String {
 
 impl Maker<'_, '_> {
     /// Width of a value as controllers see it: that of the translated type if there is a translation.
-    pub(super) fn controller_width(&mut self, ty: &Ty) -> Checked<u32> {
+    pub(super) fn controller_width(&mut self, ty: &Ty) -> Checked<i32> {
+        let own = ty.scalar_width().unwrap_or(0) as i32;
         Ok(match ty {
-            Ty::New(n) => match self.translation(n)? {
-                Some((_, SdnType::Bits(w))) => w,
-                Some((_, SdnType::String)) => 0,
-                None => ty.scalar_width().unwrap_or(0),
+            Ty::New(n) => match self.translation(n)?.and_then(|t| t.sdn_type) {
+                Some(SdnType::SdnBitwidth(w)) => w,
+                Some(SdnType::SdnString(_)) => 0,
+                None => own,
             },
             Ty::Error => 0,
-            t => t.scalar_width().unwrap_or(0),
+            _ => own,
         })
     }
 
     /// `@p4runtime_translation("uri", bit<W>)`, `(..., W)` or `(..., string)` (P4Runtime 8.4.6).
-    fn translation(&mut self, n: &NewTy) -> Checked<Option<(String, SdnType)>> {
+    fn translation(&mut self, n: &NewTy) -> Checked<Option<pb::P4NewTypeTranslation>> {
         let Some(a) = n.annos.iter().find(|a| a.name.text == "p4runtime_translation") else {
             return Ok(None);
         };
@@ -43,14 +48,14 @@ impl Maker<'_, '_> {
             _ => (String::new(), &[][..]),
         };
         let sdn = match kind {
-            [TokenKind::Ident(s)] if s == "string" => Some(SdnType::String),
-            [TokenKind::Int(w, _)] => w.to_u32().map(SdnType::Bits),
+            [TokenKind::Ident(s)] if s == "string" => Some(SdnType::SdnString(SdnString {})),
+            [TokenKind::Int(w, _)] => w.to_i32().map(SdnType::SdnBitwidth),
             [TokenKind::Ident(b), TokenKind::Punct("<"), TokenKind::Int(w, _), TokenKind::Punct(">")] if b == "bit" => {
-                w.to_u32().map(SdnType::Bits)
+                w.to_i32().map(SdnType::SdnBitwidth)
             }
             _ => None,
         };
-        let Some(sdn) = sdn else {
+        let Some(sdn_type) = sdn else {
             let m = "@p4runtime_translation needs a string and the controller's type";
             return self.context.err_help(
                 a.name.span,
@@ -62,22 +67,7 @@ impl Maker<'_, '_> {
             let m = format!("@p4runtime_translation needs bit<W> under `{}`, not {}", n.name, n.under);
             return self.context.err(a.name.span, m);
         }
-        Ok(Some((uri, sdn)))
-    }
-
-    /// The strings of a type that is one to controllers, the same for all that is of it.
-    pub(super) fn strings(&mut self, ty: &Ty) -> Checked<Option<Arc<Strings>>> {
-        let Ty::New(n) = ty else { return Ok(None) };
-        if !matches!(self.translation(n)?, Some((_, SdnType::String))) {
-            return Ok(None);
-        }
-        let name = type_name(&n.name, &n.annos);
-        if !self.strings.contains_key(&name) {
-            let bits = n.under.scalar_width().unwrap_or(0);
-            let strings = Strings::new(&name, bits, &self.mappings(n, bits)?);
-            self.strings.insert(name.clone(), Arc::new(strings));
-        }
-        Ok(self.strings.get(&name).cloned())
+        Ok(Some(pb::P4NewTypeTranslation { uri, sdn_type: Some(sdn_type) }))
     }
 
     /// `@p4runtime_translation_mappings({{"one", 1}, {"two", 2}})`, as SONiC PINS has it.
@@ -109,96 +99,142 @@ impl Maker<'_, '_> {
         Ok(out)
     }
 
+    /// As [`Maker::type_spec`], as a message.
+    pub(super) fn data_type(&mut self, ty: &Ty, span: Span) -> Checked<pb::P4DataTypeSpec> {
+        Ok(pb::P4DataTypeSpec { type_spec: Some(self.type_spec(ty, span)?) })
+    }
+
     /// The type for controllers; the named type is entered into the type information.
     pub(super) fn type_spec(&mut self, ty: &Ty, span: Span) -> Checked<TypeSpec> {
         Ok(match ty {
-            Ty::Bool => TypeSpec::Bool,
-            Ty::Bit(w) => TypeSpec::Bits(BitSpec::Bit(*w)),
-            Ty::SInt(w) => TypeSpec::Bits(BitSpec::Int(*w)),
-            Ty::Varbit(w) => TypeSpec::Bits(BitSpec::Varbit(*w)),
+            Ty::Bool => TypeSpec::Bool(pb::P4BoolType {}),
+            Ty::Bit(_) | Ty::SInt(_) | Ty::Varbit(_) => TypeSpec::Bitstring(bits(ty)),
             Ty::Error => {
-                self.info.type_info.errors = Some(self.program.errors.clone());
-                TypeSpec::Error
+                let members = self.program.errors.clone();
+                self.info.type_info.error = Some(pb::P4ErrorTypeSpec { members });
+                TypeSpec::Error(pb::P4ErrorType {})
             }
-            Ty::Tuple(ts) => TypeSpec::Tuple(ts.iter().map(|t| self.type_spec(t, span)).collect::<Checked<Vec<_>>>()?),
-            Ty::Struct(s) => {
-                let name = type_name(&s.name, &s.annos);
-                match s.kind {
-                    StructKind::Struct => {
-                        if !self.info.type_info.structs.contains_key(&name) {
-                            let mut members = Vec::new();
-                            for f in &s.fields {
-                                let member = anno_string(&f.annos, "name").unwrap_or_else(|| f.name.clone());
-                                members.push((member, self.type_spec(&f.ty, span)?));
-                            }
-                            self.info.type_info.structs.insert(name.clone(), members);
-                        }
-                        TypeSpec::Struct(name)
+            Ty::Tuple(ts) => {
+                let members = ts.iter().map(|t| self.data_type(t, span)).collect::<Checked<_>>()?;
+                TypeSpec::Tuple(pb::P4TupleTypeSpec { members })
+            }
+            Ty::Struct(s) => self.struct_type(s, span)?,
+            Ty::Stack(t, n) => {
+                let size = *n as i32;
+                match self.type_spec(t, span)? {
+                    TypeSpec::HeaderUnion(u) => {
+                        TypeSpec::HeaderUnionStack(pb::P4HeaderUnionStackTypeSpec { header_union: Some(u), size })
                     }
-                    StructKind::Header => {
-                        let mut fields = Vec::new();
-                        flatten(s, "", &[], &mut fields);
-                        let members = fields.into_iter().map(|f| {
-                            let spec = match f.ty.base() {
-                                Ty::SInt(w) => BitSpec::Int(*w),
-                                Ty::Varbit(w) => BitSpec::Varbit(*w),
-                                t => BitSpec::Bit(t.scalar_width().unwrap_or(0)),
-                            };
-                            (f.name, spec)
-                        });
-                        self.info.type_info.headers.insert(name.clone(), members.collect());
-                        TypeSpec::Header(name)
-                    }
-                    StructKind::Union => {
-                        let mut members = Vec::new();
-                        for f in &s.fields {
-                            if let TypeSpec::Header(h) = self.type_spec(&f.ty, span)? {
-                                members.push((f.name.clone(), h));
-                            }
-                        }
-                        self.info.type_info.header_unions.insert(name.clone(), members);
-                        TypeSpec::HeaderUnion(name)
-                    }
+                    TypeSpec::Header(h) => TypeSpec::HeaderStack(pb::P4HeaderStackTypeSpec { header: Some(h), size }),
+                    _ => return self.context.err(span, format!("{ty} cannot be sent to a controller")),
                 }
             }
-            Ty::Stack(t, n) => match self.type_spec(t, span)? {
-                TypeSpec::HeaderUnion(h) => TypeSpec::HeaderUnionStack(h, *n),
-                TypeSpec::Header(h) => TypeSpec::HeaderStack(h, *n),
-                _ => return self.context.err(span, format!("{ty} cannot be sent to a controller")),
-            },
-            Ty::Enum(e) => {
-                let types = &mut self.info.type_info;
-                match &e.under {
-                    Some(u) => {
-                        let bitwidth = u.scalar_width().unwrap_or(0);
-                        let value = |v: &BigInt| Val::from_int(v, bitwidth).bytes(bitwidth);
-                        let members = e.members.iter().map(|(n, v)| (n.clone(), value(v))).collect();
-                        types.serializable_enums.insert(e.name.clone(), SerializableEnum { bitwidth, members });
-                        TypeSpec::SerializableEnum(e.name.clone())
-                    }
-                    None => {
-                        types.enums.insert(e.name.clone(), e.members.iter().map(|(n, _)| n.clone()).collect());
-                        TypeSpec::Enum(e.name.clone())
-                    }
-                }
-            }
-            Ty::New(n) => {
-                let name = type_name(&n.name, &n.annos);
-                if !self.info.type_info.new_types.contains_key(&name) {
-                    let original = self.type_spec(n.under.base(), span)?;
-                    let annotations = self.annotations(&n.annos, &["p4runtime_translation"])?;
-                    let representation = match self.translation(n)? {
-                        Some((uri, sdn)) => Representation::Translated(uri, sdn),
-                        None => Representation::Original(original),
-                    };
-                    let bits = n.under.scalar_width().unwrap_or(0);
-                    self.info.type_info.new_types.insert(name.clone(), NewType { representation, annotations, bits });
-                }
-                TypeSpec::NewType(name)
-            }
+            Ty::Enum(e) => self.enum_type(e),
+            Ty::New(n) => self.new_type(n, span)?,
             _ => return self.context.err(span, format!("{ty} cannot be sent to a controller")),
         })
     }
+
+    fn struct_type(&mut self, s: &StructTy, span: Span) -> Checked<TypeSpec> {
+        let name = type_name(&s.name, &s.annos);
+        let named = named_type(name.clone());
+        Ok(match s.kind {
+            StructKind::Struct => {
+                if !self.info.type_info.structs.contains_key(&name) {
+                    let mut spec = pb::P4StructTypeSpec::default();
+                    for f in &s.fields {
+                        spec.members.push(pb::p4_struct_type_spec::Member {
+                            name: anno_string(&f.annos, "name").unwrap_or_else(|| f.name.clone()),
+                            type_spec: Some(self.data_type(&f.ty, span)?),
+                        });
+                    }
+                    self.info.type_info.structs.insert(name, spec);
+                }
+                TypeSpec::Struct(named)
+            }
+            StructKind::Header => {
+                let mut fields = Vec::new();
+                flatten(s, "", &[], &mut fields);
+                let member =
+                    |f: FlatField| pb::p4_header_type_spec::Member { name: f.name, type_spec: Some(bits(f.ty.base())) };
+                let members = fields.into_iter().map(member).collect();
+                self.info.type_info.headers.insert(name, pb::P4HeaderTypeSpec { members, ..Default::default() });
+                TypeSpec::Header(named)
+            }
+            StructKind::Union => {
+                let mut spec = pb::P4HeaderUnionTypeSpec::default();
+                for f in &s.fields {
+                    if let TypeSpec::Header(h) = self.type_spec(&f.ty, span)? {
+                        let member = pb::p4_header_union_type_spec::Member { name: f.name.clone(), header: Some(h) };
+                        spec.members.push(member);
+                    }
+                }
+                self.info.type_info.header_unions.insert(name, spec);
+                TypeSpec::HeaderUnion(named)
+            }
+        })
+    }
+
+    fn enum_type(&mut self, e: &EnumTy) -> TypeSpec {
+        let (name, types) = (e.name.clone(), &mut self.info.type_info);
+        let Some(under) = &e.under else {
+            use pb::p4_enum_type_spec::Member;
+            let members = e.members.iter().map(|(n, _)| Member { name: n.clone(), ..Default::default() }).collect();
+            types.enums.insert(name.clone(), pb::P4EnumTypeSpec { members, ..Default::default() });
+            return TypeSpec::Enum(named_type(name));
+        };
+        let width = under.scalar_width().unwrap_or(0);
+        let member = |(n, v): &(String, BigInt)| pb::p4_serializable_enum_type_spec::Member {
+            name: n.clone(),
+            value: Val::from_int(v, width).bytes(width),
+            ..Default::default()
+        };
+        let spec = pb::P4SerializableEnumTypeSpec {
+            underlying_type: Some(pb::P4BitTypeSpec { bitwidth: width as i32 }),
+            members: e.members.iter().map(member).collect(),
+            ..Default::default()
+        };
+        types.serializable_enums.insert(name.clone(), spec);
+        TypeSpec::SerializableEnum(named_type(name))
+    }
+
+    fn new_type(&mut self, n: &NewTy, span: Span) -> Checked<TypeSpec> {
+        let name = type_name(&n.name, &n.annos);
+        if !self.info.type_info.new_types.contains_key(&name) {
+            let original = self.data_type(n.under.base(), span)?;
+            let a = self.annotations(&n.annos, &["p4runtime_translation"])?;
+            let bits = n.under.scalar_width().unwrap_or(0);
+            let representation = match self.translation(n)? {
+                Some(t) => {
+                    if matches!(t.sdn_type, Some(SdnType::SdnString(_))) {
+                        let strings = Strings::new(&name, bits, &self.mappings(n, bits)?);
+                        self.info.strings.insert(name.clone(), Arc::new(strings));
+                    }
+                    Representation::TranslatedType(t)
+                }
+                None => Representation::OriginalType(original),
+            };
+            let spec = pb::P4NewTypeSpec {
+                annotations: a.plain,
+                structured_annotations: a.structured,
+                representation: Some(representation),
+                ..Default::default()
+            };
+            self.info.type_info.new_types.insert(name.clone(), spec);
+            self.info.new_type_bits.insert(name.clone(), bits);
+        }
+        Ok(TypeSpec::NewType(named_type(name)))
+    }
+}
+
+/// A type of bits, with its width.
+fn bits(ty: &Ty) -> pb::P4BitstringLikeTypeSpec {
+    let spec = match ty {
+        Ty::SInt(w) => BitSpec::Int(pb::P4IntTypeSpec { bitwidth: *w as i32 }),
+        Ty::Varbit(w) => BitSpec::Varbit(pb::P4VarbitTypeSpec { max_bitwidth: *w as i32 }),
+        t => BitSpec::Bit(pb::P4BitTypeSpec { bitwidth: t.scalar_width().unwrap_or(0) as i32 }),
+    };
+    pb::P4BitstringLikeTypeSpec { type_spec: Some(spec), ..Default::default() }
 }
 
 pub(super) struct FlatField {

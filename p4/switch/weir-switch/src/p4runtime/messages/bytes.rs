@@ -4,7 +4,12 @@ use super::error::{At, Fail, Res, invalid};
 use crate::p4runtime::proto::p4::v1::{self as p4v1, P4Data, p4_data::Data};
 use num_bigint::BigUint;
 use tonic::Code;
-use weir_p4::p4info::{BitSpec, Representation, SdnType, TypeInfo, TypeSpec};
+use weir_p4::p4info::P4Info;
+use weir_p4::p4info::proto::p4_bitstring_like_type_spec::TypeSpec as BitSpec;
+use weir_p4::p4info::proto::p4_data_type_spec::TypeSpec;
+use weir_p4::p4info::proto::p4_new_type_spec::Representation;
+use weir_p4::p4info::proto::p4_new_type_translation::SdnType;
+use weir_p4::p4info::proto::{P4BitstringLikeTypeSpec, P4DataTypeSpec};
 use weir_p4::value::Val;
 
 fn too_wide(bytes: &[u8], width: u32) -> Fail {
@@ -96,49 +101,68 @@ const INDEX_BITS: u32 = 32;
 impl Layout {
     /// # Errors
     /// Names the type that P4Runtime has no representation for here.
-    pub fn of(spec: &TypeSpec, types: &TypeInfo) -> Result<Layout, String> {
+    pub fn of(spec: Option<&P4DataTypeSpec>, info: &P4Info) -> Result<Layout, String> {
+        let types = &info.type_info;
         let named = |kind: &str, name: &str| format!("{kind} {name} is not in the program's type information");
-        let bits = |b: &BitSpec| match b {
-            BitSpec::Bit(w) => Ok(Layout::Bits(*w)),
-            BitSpec::Int(w) => Ok(Layout::Int(*w)),
-            BitSpec::Varbit(w) => Err(format!("varbit<{w}> in a register or digest is not supported")),
-        };
+        let Some(spec) = spec.and_then(|s| s.type_spec.as_ref()) else { return Err(named("a type", "without name")) };
         match spec {
-            TypeSpec::Bits(b) => bits(b),
-            TypeSpec::Bool => Ok(Layout::Bool),
-            TypeSpec::Tuple(members) => {
-                members.iter().map(|m| Layout::of(m, types)).collect::<Result<_, _>>().map(Layout::Tuple)
+            TypeSpec::Bitstring(b) => Layout::bits(b),
+            TypeSpec::Bool(_) => Ok(Layout::Bool),
+            TypeSpec::Tuple(t) => {
+                t.members.iter().map(|m| Layout::of(Some(m), info)).collect::<Result<_, _>>().map(Layout::Tuple)
             }
-            TypeSpec::Struct(name) => {
-                let members = types.structs.get(name).ok_or_else(|| named("struct", name))?;
-                let members = members.iter().map(|(n, t)| Ok((n.clone(), Layout::of(t, types)?)));
+            TypeSpec::Struct(t) => {
+                let spec = types.structs.get(&t.name).ok_or_else(|| named("struct", &t.name))?;
+                let members =
+                    spec.members.iter().map(|m| Ok((m.name.clone(), Layout::of(m.type_spec.as_ref(), info)?)));
                 members.collect::<Result<_, String>>().map(Layout::Struct)
             }
-            TypeSpec::Header(name) => {
-                let fields = types.headers.get(name).ok_or_else(|| named("header", name))?;
-                let fields = fields.iter().map(|(n, b)| Ok((n.clone(), bits(b)?)));
+            TypeSpec::Header(t) => {
+                let spec = types.headers.get(&t.name).ok_or_else(|| named("header", &t.name))?;
+                let bits = |b: &Option<_>| b.as_ref().map_or_else(|| Err(named("a field of", &t.name)), Layout::bits);
+                let fields = spec.members.iter().map(|m| Ok((m.name.clone(), bits(&m.type_spec)?)));
                 fields.collect::<Result<_, String>>().map(Layout::Header)
             }
-            TypeSpec::Enum(name) => types.enums.get(name).cloned().map(Layout::Enum).ok_or_else(|| named("enum", name)),
-            TypeSpec::Error => types.errors.clone().map(Layout::Error).ok_or_else(|| named("the list of", "errors")),
-            TypeSpec::SerializableEnum(name) => {
-                let e = types.serializable_enums.get(name).ok_or_else(|| named("enum", name))?;
-                Ok(Layout::EnumValue(e.bitwidth))
+            TypeSpec::Enum(t) => {
+                let spec = types.enums.get(&t.name).ok_or_else(|| named("enum", &t.name))?;
+                Ok(Layout::Enum(spec.members.iter().map(|m| m.name.clone()).collect()))
             }
-            TypeSpec::NewType(name) => {
-                let t = types.new_types.get(name).ok_or_else(|| named("type", name))?;
-                match &t.representation {
-                    Representation::Original(spec) => Layout::of(spec, types),
-                    // The number is the same on both sides, so a value that does not fit the program's bits is refused.
-                    Representation::Translated(_, SdnType::Bits(_)) => Ok(Layout::Bits(t.bits)),
-                    Representation::Translated(uri, SdnType::String) => {
-                        Err(format!("type {name} is translated to strings ({uri}), which is not supported"))
+            TypeSpec::Error(_) => {
+                let spec = types.error.as_ref().ok_or_else(|| named("the list of", "errors"))?;
+                Ok(Layout::Error(spec.members.clone()))
+            }
+            TypeSpec::SerializableEnum(t) => {
+                let spec = types.serializable_enums.get(&t.name).ok_or_else(|| named("enum", &t.name))?;
+                Ok(Layout::EnumValue(spec.underlying_type.as_ref().map_or(0, |t| t.bitwidth as u32)))
+            }
+            TypeSpec::NewType(t) => {
+                let spec = types.new_types.get(&t.name).ok_or_else(|| named("type", &t.name))?;
+                match &spec.representation {
+                    Some(Representation::TranslatedType(x)) if matches!(x.sdn_type, Some(SdnType::SdnString(_))) => {
+                        Err(format!("type {} is translated to strings ({}), which is not supported", t.name, x.uri))
                     }
+                    // The number is the same on both sides, so a value that does not fit the program's bits is refused.
+                    Some(Representation::TranslatedType(_)) => {
+                        Ok(Layout::Bits(info.new_type_bits.get(&t.name).copied().unwrap_or(0)))
+                    }
+                    Some(Representation::OriginalType(spec)) => Layout::of(Some(spec), info),
+                    None => Err(named("type", &t.name)),
                 }
             }
-            TypeSpec::HeaderUnion(n) | TypeSpec::HeaderStack(n, _) | TypeSpec::HeaderUnionStack(n, _) => {
-                Err(format!("unions and stacks ({n}) in a register or digest are not supported"))
+            TypeSpec::HeaderUnion(_) | TypeSpec::HeaderStack(_) | TypeSpec::HeaderUnionStack(_) => {
+                Err("unions and stacks in a register or digest are not supported".into())
             }
+        }
+    }
+
+    fn bits(b: &P4BitstringLikeTypeSpec) -> Result<Layout, String> {
+        match &b.type_spec {
+            Some(BitSpec::Bit(b)) => Ok(Layout::Bits(b.bitwidth as u32)),
+            Some(BitSpec::Int(b)) => Ok(Layout::Int(b.bitwidth as u32)),
+            Some(BitSpec::Varbit(b)) => {
+                Err(format!("varbit<{}> in a register or digest is not supported", b.max_bitwidth))
+            }
+            None => Err("bits without a width are not supported".into()),
         }
     }
 

@@ -6,9 +6,10 @@ use super::strings::{Look, field, named, number, refused, told};
 use crate::p4runtime::proto::p4::v1::{self as pb, FieldMatch, field_match::FieldMatchType as M};
 use std::sync::Arc;
 use weir_p4::bytecode::program::needs_priority;
-use weir_p4::bytecode::program::{self as ir, Key, KeyMatch, MatchKind};
-use weir_p4::p4info as info;
+use weir_p4::bytecode::program::{self as ir, Key, KeyMatch, MatchKind, Program};
+use weir_p4::p4info::proto::{self, match_field::MatchType, table::IdleTimeoutBehavior};
 use weir_p4::p4info::strings::Strings;
+use weir_p4::p4info::{self as info, Preambled, match_type};
 use weir_p4::value::Val;
 
 fn prefix_mask(width: u32, len: u32) -> Val {
@@ -30,7 +31,7 @@ fn any(kind: MatchKind, width: u32, signed: bool) -> Option<KeyMatch> {
 }
 
 /// One field (9.1.1).
-fn key(kind: MatchKind, width: u32, signed: bool, strings: &Option<Arc<Strings>>, m: &M, look: Look) -> Res<KeyMatch> {
+fn key(kind: MatchKind, width: u32, signed: bool, strings: Option<&Arc<Strings>>, m: &M, look: Look) -> Res<KeyMatch> {
     let omit = |what: &str| Err(invalid(format!("{what} matches everything; leave the field out instead")));
     match (kind, m) {
         (MatchKind::Exact, M::Exact(m)) => Ok(KeyMatch::Exact(named(&m.value, width, strings, look)?)),
@@ -86,27 +87,32 @@ fn key(kind: MatchKind, width: u32, signed: bool, strings: &Option<Arc<Strings>>
 
 /// Declaration of one field of a key.
 pub struct Shape<'a> {
-    pub field: &'a info::MatchField,
+    pub field: &'a proto::MatchField,
+    /// For a type that is a string to controllers.
+    pub strings: Option<&'a Arc<Strings>>,
     pub kind: MatchKind,
     pub width: u32,
     pub signed: bool,
 }
 
-pub fn table_shapes<'a>(t: &'a info::Table, ir: &'a ir::Table) -> impl Iterator<Item = Shape<'a>> + Clone {
-    let keys = ir.keys.iter().filter(|k: &&Key| k.kind != MatchKind::Selector);
-    t.match_fields.iter().zip(keys).map(|(field, k)| Shape { field, kind: k.kind, width: k.width, signed: k.signed })
+pub fn table_shapes<'a>(program: &'a Program, t: &'a info::Table) -> impl Iterator<Item = Shape<'a>> + Clone {
+    let keys = program.tables[t.ir_index].keys.iter().filter(|k: &&Key| k.kind != MatchKind::Selector);
+    t.match_fields.iter().zip(keys).map(|(field, k)| {
+        let strings = program.info.strings(&field.type_name);
+        Shape { field, strings, kind: k.kind, width: k.width, signed: k.signed }
+    })
 }
 
-pub fn set_shapes<'a>(v: &'a info::ValueSet, ir: &'a ir::ValueSetDecl) -> impl Iterator<Item = Shape<'a>> + Clone {
-    v.match_fields.iter().zip(&ir.widths).map(|(field, width)| {
-        let kind = match field.match_type {
-            info::MatchType::Exact => MatchKind::Exact,
-            info::MatchType::Lpm => MatchKind::Lpm,
-            info::MatchType::Ternary => MatchKind::Ternary,
-            info::MatchType::Range => MatchKind::Range,
-            info::MatchType::Optional => MatchKind::Optional,
+pub fn set_shapes<'a>(program: &'a Program, v: &'a info::ValueSet) -> impl Iterator<Item = Shape<'a>> + Clone {
+    v.r#match.iter().zip(&program.value_sets[v.ir_index].widths).map(|(field, width)| {
+        let kind = match match_type(field) {
+            MatchType::Exact | MatchType::Unspecified => MatchKind::Exact,
+            MatchType::Lpm => MatchKind::Lpm,
+            MatchType::Ternary => MatchKind::Ternary,
+            MatchType::Range => MatchKind::Range,
+            MatchType::Optional => MatchKind::Optional,
         };
-        Shape { field, kind, width: *width, signed: false }
+        Shape { field, strings: None, kind, width: *width, signed: false }
     })
 }
 
@@ -158,7 +164,7 @@ fn keys_by<'a>(
         let Some(m) = &m.field_match_type else {
             return Err(invalid("no kind of match is set").under(place()));
         };
-        out[at] = Some(key(s.kind, s.width, s.signed, &s.field.strings, m, look).at(place)?);
+        out[at] = Some(key(s.kind, s.width, s.signed, s.strings, m, look).at(place)?);
     }
     let missing =
         |s: &Shape| invalid(format!("field {} ({}) is missing; an exact match needs it", s.field.id, s.field.name));
@@ -173,7 +179,7 @@ pub fn key_messages<'a>(shapes: impl Iterator<Item = Shape<'a>>, keys: &[KeyMatc
             return None;
         }
         let kind = match k {
-            KeyMatch::Exact(v) => M::Exact(pb::field_match::Exact { value: told(v, &s.field.strings) }),
+            KeyMatch::Exact(v) => M::Exact(pb::field_match::Exact { value: told(v, s.strings) }),
             KeyMatch::Lpm(_, 0) => return None,
             KeyMatch::Lpm(v, n) => M::Lpm(pb::field_match::Lpm { value: canonical(v), prefix_len: *n as i32 }),
             KeyMatch::Ternary(v, mask) => {
@@ -182,7 +188,7 @@ pub fn key_messages<'a>(shapes: impl Iterator<Item = Shape<'a>>, keys: &[KeyMatc
             KeyMatch::Range(low, high) => {
                 M::Range(pb::field_match::Range { low: canonical(low), high: canonical(high) })
             }
-            KeyMatch::Optional(Some(v)) => M::Optional(pb::field_match::Optional { value: told(v, &s.field.strings) }),
+            KeyMatch::Optional(Some(v)) => M::Optional(pb::field_match::Optional { value: told(v, s.strings) }),
             KeyMatch::Optional(None) => return None,
         };
         Some(FieldMatch { field_id: s.field.id, field_match_type: Some(kind) })
@@ -232,8 +238,8 @@ pub fn idle_fields(t: &info::Table, e: &pb::TableEntry) -> Res<()> {
     if e.is_default_action {
         return Err(invalid("must be unset for the default entry").under(field));
     }
-    if !t.idle_timeout {
-        return Err(invalid(format!("must be unset; table {} has no idle timeouts", t.preamble.name)).under(field));
+    if t.idle_timeout_behavior() != IdleTimeoutBehavior::NotifyControl {
+        return Err(invalid(format!("must be unset; table {} has no idle timeouts", t.name())).under(field));
     }
     Ok(())
 }

@@ -5,11 +5,11 @@ use super::error::{At, Res, invalid};
 use super::strings::{number, told};
 use crate::p4runtime::proto::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 use tonic::Code;
-use weir_p4::p4info::{ControllerPacketMetadata, P4Info};
+use weir_p4::p4info::{ControllerHeader, P4Info, Preambled};
 use weir_p4::value::{BitWriter, Val, read_bits};
 
-fn header<'a>(info: &'a P4Info, name: &str) -> Option<&'a ControllerPacketMetadata> {
-    info.controller_packet_metadata.iter().find(|c| c.preamble.name == name)
+fn header<'a>(info: &'a P4Info, name: &str) -> Option<&'a ControllerHeader> {
+    info.controller_packet_metadata.iter().find(|c| c.name() == name)
 }
 
 /// A frame from the CPU port as a message; `None` when it is shorter than its header.
@@ -21,9 +21,9 @@ pub fn packet_in(info: &P4Info, mut frame: Vec<u8>) -> Option<PacketIn> {
     if frame.len() < bytes {
         return None;
     }
-    let metadata = h.metadata.iter().map(|m| PacketMetadata {
+    let metadata = h.message.metadata.iter().zip(&h.fields).map(|(m, f)| PacketMetadata {
         metadata_id: m.id,
-        value: told(&read_bits(&frame, m.offset_bits as usize, m.bits), &m.strings),
+        value: told(&read_bits(&frame, f.offset_bits as usize, f.bits), info.strings(&m.type_name)),
     });
     let metadata = metadata.collect();
     frame.drain(..bytes);
@@ -33,30 +33,31 @@ pub fn packet_in(info: &P4Info, mut frame: Vec<u8>) -> Option<PacketIn> {
 /// A controller's packet as the frame that comes in on the CPU port.
 pub fn packet_out(info: &P4Info, p: &PacketOut) -> Res<Vec<u8>> {
     let h = header(info, "packet_out");
-    let fields = h.map_or(&[][..], |h| &h.metadata);
+    let fields: Vec<_> = h.into_iter().flat_map(|h| h.message.metadata.iter().zip(&h.fields)).collect();
     let mut values: Vec<Option<Val>> = vec![None; fields.len()];
     for (i, m) in p.metadata.iter().enumerate() {
-        let Some(at) = fields.iter().position(|f| f.id == m.metadata_id) else {
+        let Some(at) = fields.iter().position(|(f, _)| f.id == m.metadata_id) else {
             let e = invalid(format!("the program's packet_out header has no field {}", m.metadata_id));
             return Err(e.under(format!("metadata[{i}].metadata_id")));
         };
-        let place = || format!("metadata[{i}] ({})", fields[at].name);
+        let (field, bits) = (fields[at].0, fields[at].1.bits);
+        let place = || format!("metadata[{i}] ({})", field.name);
         if values[at].is_some() {
             return Err(invalid("is there twice").under(place()));
         }
-        let v = match &fields[at].strings {
+        let v = match info.strings(&field.type_name) {
             Some(s) => number(s, &m.value),
-            None => value(&m.value, fields[at].bits).map_err(|e| e.with_code(Code::InvalidArgument)),
+            None => value(&m.value, bits).map_err(|e| e.with_code(Code::InvalidArgument)),
         };
         values[at] = Some(v.at(place)?);
     }
     let mut w = BitWriter::default();
-    for (f, v) in fields.iter().zip(values) {
+    for ((m, place), v) in fields.iter().zip(values) {
         let Some(v) = v else {
-            return Err(invalid(format!("field {} ({}) is missing", f.id, f.name)).under("metadata"));
+            return Err(invalid(format!("field {} ({}) is missing", m.id, m.name)).under("metadata"));
         };
-        pad(&mut w, f.offset_bits);
-        w.push(&v, f.bits);
+        pad(&mut w, place.offset_bits);
+        w.push(&v, place.bits);
     }
     pad(&mut w, h.map_or(0, |h| h.bits));
     let mut frame = w.bytes;
@@ -75,28 +76,19 @@ fn pad(w: &mut BitWriter, to_bits: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_p4::p4info::{Annotations, Metadata, Preamble};
+    use weir_p4::p4info::HeaderField;
+    use weir_p4::p4info::proto::{ControllerPacketMetadata, Preamble, controller_packet_metadata::Metadata};
 
     fn info(name: &str) -> P4Info {
         // As of a type that is translated to 32 bits for controllers.
-        let field = |id, name: &str, bits, offset_bits| Metadata {
-            id,
-            name: name.into(),
-            annotations: Annotations::default(),
-            bitwidth: 32,
-            type_name: None,
-            offset_bits,
-            bits,
-            strings: None,
+        let field = |id, name: &str| Metadata { id, name: name.into(), bitwidth: 32, ..Default::default() };
+        let message = ControllerPacketMetadata {
+            preamble: Some(Preamble { name: name.into(), ..Default::default() }),
+            metadata: vec![field(1, "port"), field(2, "reason")],
         };
-        P4Info {
-            controller_packet_metadata: vec![ControllerPacketMetadata {
-                preamble: Preamble { name: name.into(), ..Default::default() },
-                metadata: vec![field(1, "port", 9, 0), field(2, "reason", 4, 12)],
-                bits: 16,
-            }],
-            ..Default::default()
-        }
+        let fields = vec![HeaderField { offset_bits: 0, bits: 9 }, HeaderField { offset_bits: 12, bits: 4 }];
+        let header = ControllerHeader { message, fields, bits: 16 };
+        P4Info { controller_packet_metadata: vec![header], ..Default::default() }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn field(bytes: &[u8], width: u32, what: &str) -> Res<Val> {
 pub type Look<'a> = &'a mut dyn FnMut(&Strings, &[u8]) -> Res<Val>;
 
 /// As [`field`], of a type that may be a string to controllers.
-pub fn named(bytes: &[u8], width: u32, strings: &Option<Arc<Strings>>, look: Look) -> Res<Val> {
+pub fn named(bytes: &[u8], width: u32, strings: Option<&Arc<Strings>>, look: Look) -> Res<Val> {
     match strings {
         Some(s) => look(s, bytes).at(|| "value"),
         None => field(bytes, width, "value"),
@@ -36,6 +36,6 @@ pub fn number(strings: &Strings, bytes: &[u8]) -> Res<Val> {
 }
 
 /// A value as controllers see it.
-pub fn told(v: &Val, strings: &Option<Arc<Strings>>) -> Vec<u8> {
-    strings.as_ref().map_or_else(|| canonical(v), |s| s.string(v))
+pub fn told(v: &Val, strings: Option<&Arc<Strings>>) -> Vec<u8> {
+    strings.map_or_else(|| canonical(v), |s| s.string(v))
 }

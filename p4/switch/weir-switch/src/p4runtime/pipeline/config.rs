@@ -5,13 +5,13 @@ use super::package::package;
 use super::{adopt, p4info, state_size};
 use crate::p4runtime::messages::bytes::Layout;
 use crate::p4runtime::messages::error::{Res, exhausted, invalid, unimplemented};
-use crate::p4runtime::proto::p4::config::v1::P4Info;
 use crate::p4runtime::proto::p4::v1::ForwardingPipelineConfig;
 use crate::p4runtime::proto::p4::v1::forwarding_pipeline_config::Cookie;
 use prost::bytes::Bytes;
 use std::sync::Arc;
 use weir_p4::bytecode::program::Program;
-use weir_p4::p4info::{MatchField, MatchType};
+use weir_p4::p4info::proto::{MatchField, P4DataTypeSpec, P4Info, match_field::MatchType};
+use weir_p4::p4info::{Preambled, match_type};
 
 /// A program and its description for controllers.
 #[derive(Debug)]
@@ -59,30 +59,33 @@ impl Config {
     /// UNIMPLEMENTED when the program has something that controllers could not be served.
     pub fn new(program: Arc<Program>, device_config: Bytes) -> Res<Config> {
         let info = &program.info;
-        let layout =
-            |what: String, spec| Layout::of(spec, &info.type_info).map_err(|e| unimplemented(format!("{what}: {e}")));
-        let registers = info.registers.iter().map(|r| layout(format!("register {}", r.preamble.name), &r.type_spec));
+        let layout = |what: String, spec: &Option<P4DataTypeSpec>| {
+            Layout::of(spec.as_ref(), info).map_err(|e| unimplemented(format!("{what}: {e}")))
+        };
+        let registers = info.registers.iter().map(|r| layout(format!("register {}", r.name()), &r.type_spec));
         let registers = registers.collect::<Res<_>>()?;
-        let digests = info.digests.iter().map(|d| layout(format!("digest {}", d.preamble.name), &d.type_spec));
+        let digests = info.digests.iter().map(|d| layout(format!("digest {}", d.name()), &d.type_spec));
         let digests = digests.collect::<Res<_>>()?;
         strings(&program)?;
-        let p4info = p4info::message(info);
+        let p4info = info.message();
         Ok(Config { program, p4info, device_config, cookie: None, registers, digests })
     }
 }
 
 /// Refuses keys that are strings to controllers and match more than one value: strings have no order and no bits.
 fn strings(program: &Program) -> Res<()> {
-    let tables = program.info.tables.iter().map(|t| (&t.match_fields, &t.preamble.name));
-    let sets = program.info.value_sets.iter().map(|v| (&v.match_fields, &v.preamble.name));
+    let tables = program.info.tables.iter().map(|t| (&t.match_fields, t.name()));
+    let sets = program.info.value_sets.iter().map(|v| (&v.r#match, v.name()));
     for (fields, of) in tables.chain(sets) {
-        let wrong =
-            |f: &&MatchField| f.strings.is_some() && !matches!(f.match_type, MatchType::Exact | MatchType::Optional);
+        let wrong = |f: &&MatchField| {
+            program.info.strings(&f.type_name).is_some()
+                && !matches!(match_type(f), MatchType::Exact | MatchType::Optional)
+        };
         if let Some(f) = fields.iter().find(wrong) {
             return Err(unimplemented(format!(
                 "match field {} of {of} is translated to strings, which match exactly or optionally, not by {}",
                 f.name,
-                format!("{:?}", f.match_type).to_lowercase()
+                format!("{:?}", match_type(f)).to_lowercase()
             )));
         }
     }

@@ -8,5 +8,4 @@ mod package;
 mod state_size;
 
 pub use config::Config;
-pub use p4info::message as p4info_message;
 pub use state_size::{STATE_BYTES, check_state};

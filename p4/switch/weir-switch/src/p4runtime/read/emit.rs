@@ -11,7 +11,7 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use weir_p4::bytecode::program as ir;
 use weir_p4::exec::{EntryAction, EntryId, EntryState, Member, place_of};
-use weir_p4::p4info as info;
+use weir_p4::p4info::{self as info, Preambled};
 
 /// Size limit of one piece: items looked at, and entities found.
 const PIECE_LOOKS: usize = 2048;
@@ -65,7 +65,7 @@ impl Reader<'_> {
             Item::ValueSet(at) => {
                 let v = &self.config.program.info.value_sets[at];
                 let members = self.controller.value_sets[v.ir_index].clone();
-                Some(E::ValueSetEntry(pb::ValueSetEntry { value_set_id: v.preamble.id, members }))
+                Some(E::ValueSetEntry(pb::ValueSetEntry { value_set_id: v.id(), members }))
             }
             Item::Digest(at) => self.controller.digests.get(&at).map(|s| self.digest(at, s)),
         };
@@ -116,7 +116,7 @@ impl Reader<'_> {
         let (range, left) = cut(range);
         let c = &self.config.program.info.counters[at];
         for (i, counts) in range.clone().zip(&self.state.counters[c.ir_index][range]) {
-            let (counter_id, data) = (c.preamble.id, Some(arrays::counts_message(*counts)));
+            let (counter_id, data) = (c.id(), Some(arrays::counts_message(*counts)));
             out.push(entity(E::CounterEntry(pb::CounterEntry { counter_id, index: index(i), data })));
         }
         left.map(|r| Item::Counter(at, r))
@@ -126,7 +126,7 @@ impl Reader<'_> {
         let (range, left) = cut(range);
         let m = &self.config.program.info.meters[at];
         for (i, cell) in range.clone().zip(&self.state.meters[m.ir_index][range]) {
-            let (meter_id, config) = (m.preamble.id, arrays::rates_message(cell));
+            let (meter_id, config) = (m.id(), arrays::rates_message(cell));
             let entry = pb::MeterEntry { meter_id, index: index(i), config, counter_data: None };
             out.push(entity(E::MeterEntry(entry)));
         }
@@ -142,7 +142,7 @@ impl Reader<'_> {
         for i in range {
             if let Some(cell) = self.state.register_get(r.ir_index, i) {
                 let data = Some(layout.encode(&mut unpack(&cell, &widths).into_iter()));
-                let entry = pb::RegisterEntry { register_id: r.preamble.id, index: index(i), data };
+                let entry = pb::RegisterEntry { register_id: r.id(), index: index(i), data };
                 out.push(entity(E::RegisterEntry(entry)));
             }
         }
@@ -151,7 +151,7 @@ impl Reader<'_> {
 
     fn member(&self, p: &info::ActionProfile, member_id: u32, m: &Member) -> E {
         let action = actions::member_message(&self.config.program, p, m);
-        E::ActionProfileMember(pb::ActionProfileMember { action_profile_id: p.preamble.id, member_id, action })
+        E::ActionProfileMember(pb::ActionProfileMember { action_profile_id: p.id(), member_id, action })
     }
 
     fn digest(&self, at: usize, s: &Settings) -> E {
@@ -160,15 +160,15 @@ impl Reader<'_> {
             max_list_size: s.max_list_size as i32,
             ack_timeout_ns: s.ack_timeout_ns as i64,
         };
-        let digest_id = self.config.program.info.digests[at].preamble.id;
+        let digest_id = self.config.program.info.digests[at].id();
         E::DigestEntry(pb::DigestEntry { digest_id, config: Some(config) })
     }
 
     pub(super) fn key_of(&self, t: &info::Table, ir: &ir::Table, x: &EntryState) -> pb::TableEntry {
         let ordered = weir_p4::bytecode::program::needs_priority(ir);
         pb::TableEntry {
-            table_id: t.preamble.id,
-            r#match: matches::key_messages(matches::table_shapes(t, ir), &x.keys),
+            table_id: t.id(),
+            r#match: matches::key_messages(matches::table_shapes(&self.config.program, t), &x.keys),
             priority: if ordered { matches::priority_message(x.priority) } else { 0 },
             ..Default::default()
         }
@@ -179,7 +179,7 @@ impl Reader<'_> {
         let key = self.key_of(t, ir, x);
         let counts = arrays::counts_message((x.packets, x.bytes));
         let (counter, meter, idle) = match want {
-            Want::Entry { counter, meter, idle } => (counter, meter, idle && t.idle_timeout),
+            Want::Entry { counter, meter, idle } => (counter, meter, idle && ir.idle_timeout),
             Want::Counter => {
                 return E::DirectCounterEntry(pb::DirectCounterEntry { table_entry: Some(key), data: Some(counts) });
             }
@@ -216,7 +216,7 @@ impl Reader<'_> {
 
     fn default_entry(&self, t: &info::Table, ir: &ir::Table, want: Want) -> E {
         let state = &self.state.tables[t.ir_index];
-        let key = pb::TableEntry { table_id: t.preamble.id, is_default_action: true, ..Default::default() };
+        let key = pb::TableEntry { table_id: t.id(), is_default_action: true, ..Default::default() };
         let counts = arrays::counts_message(state.misses);
         let Want::Entry { counter, .. } = want else {
             return E::DirectCounterEntry(pb::DirectCounterEntry { table_entry: Some(key), data: Some(counts) });
@@ -273,7 +273,7 @@ fn group(p: &info::ActionProfile, group_id: u32, g: &Group) -> E {
         watch_kind: None,
     };
     E::ActionProfileGroup(pb::ActionProfileGroup {
-        action_profile_id: p.preamble.id,
+        action_profile_id: p.id(),
         group_id,
         members: g.members.iter().map(member).collect(),
         max_size: g.max_size,

@@ -38,7 +38,7 @@ impl Reader<'_> {
         let Position { mut table, mut after } = at;
         while let Some(t) = self.config.program.info.tables.get(table) {
             let (_, ir) = self.ir(table);
-            let notes = t.idle_timeout.then(|| self.controller.notes(t.ir_index, after));
+            let notes = ir.idle_timeout.then(|| self.controller.notes(t.ir_index, after));
             for (id, note) in notes.into_iter().flatten() {
                 if left == 0 || piece.expired.len() == PIECE_EXPIRED {
                     piece.next = Some(Position { table, after });

@@ -10,19 +10,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 use weir_p4::bytecode::program::{self as ir, KeyMatch};
 use weir_p4::exec::place_of;
-use weir_p4::p4info as info;
+use weir_p4::p4info::{self as info, Preambled};
 
 /// Ids by a request's number, 0 for all.
-fn chosen<'a, T>(
-    list: &'a [T],
-    id: u32,
-    what: &str,
-    preamble: impl Fn(&T) -> &info::Preamble,
-) -> Res<Vec<(usize, &'a T)>> {
+fn chosen<'a, T: Preambled>(list: &'a [T], id: u32, what: &str) -> Res<Vec<(usize, &'a T)>> {
     if id == 0 {
         return Ok(list.iter().enumerate().collect());
     }
-    Ok(vec![ids::object(list, id, what, preamble)?])
+    Ok(vec![ids::object(list, id, what)?])
 }
 
 impl Reader<'_> {
@@ -52,8 +47,7 @@ impl Reader<'_> {
             E::RegisterEntry(e) => self.registers(e, out).at(|| "register_entry"),
             E::PacketReplicationEngineEntry(e) => self.replication(e, out).at(|| "packet_replication_engine_entry"),
             E::ValueSetEntry(e) => {
-                let sets =
-                    chosen(&info.value_sets, e.value_set_id, "value_set", |v| &v.preamble).at(|| "value_set_entry")?;
+                let sets = chosen(&info.value_sets, e.value_set_id, "value_set").at(|| "value_set_entry")?;
                 out.extend(sets.into_iter().map(|(at, _)| Item::ValueSet(at)));
                 Ok(())
             }
@@ -66,7 +60,7 @@ impl Reader<'_> {
 
     fn members(&self, e: &pb::ActionProfileMember, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
-        for (at, p) in chosen(&info.action_profiles, e.action_profile_id, "action_profile", |p| &p.preamble)? {
+        for (at, p) in chosen(&info.action_profiles, e.action_profile_id, "action_profile")? {
             let members = &self.state.profiles[p.ir_index].members;
             if e.member_id == 0 {
                 out.push(Item::Members(at, Bound::Unbounded));
@@ -75,7 +69,7 @@ impl Reader<'_> {
             } else if members.contains_key(&e.member_id) && !ControllerState::is_reserved(e.member_id) {
                 out.push(Item::Member(at, e.member_id));
             } else {
-                let m = format!("action profile {} has no member {}", p.preamble.name, e.member_id);
+                let m = format!("action profile {} has no member {}", p.name(), e.member_id);
                 return Err(not_found(m).under("member_id"));
             }
         }
@@ -84,7 +78,7 @@ impl Reader<'_> {
 
     fn groups(&self, e: &pb::ActionProfileGroup, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
-        for (at, p) in chosen(&info.action_profiles, e.action_profile_id, "action_profile", |p| &p.preamble)? {
+        for (at, p) in chosen(&info.action_profiles, e.action_profile_id, "action_profile")? {
             let groups = &self.controller.groups[p.ir_index];
             if e.group_id == 0 {
                 out.push(Item::Groups(at, Bound::Unbounded));
@@ -93,7 +87,7 @@ impl Reader<'_> {
             } else if groups.contains_key(&e.group_id) {
                 out.push(Item::Group(at, e.group_id));
             } else {
-                let m = format!("action profile {} has no group {}", p.preamble.name, e.group_id);
+                let m = format!("action profile {} has no group {}", p.name(), e.group_id);
                 return Err(not_found(m).under("group_id"));
             }
         }
@@ -103,7 +97,7 @@ impl Reader<'_> {
     fn counters(&self, e: &pb::CounterEntry, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
         whole(e.counter_id, &e.index)?;
-        for (at, c) in chosen(&info.counters, e.counter_id, "counter", |c| &c.preamble)? {
+        for (at, c) in chosen(&info.counters, e.counter_id, "counter")? {
             let range = cells(&e.index, self.state.counters[c.ir_index].len())?;
             out.push(Item::Counter(at, range));
         }
@@ -116,7 +110,7 @@ impl Reader<'_> {
             return Err(unimplemented("meters don't count by color here").under("counter_data"));
         }
         whole(e.meter_id, &e.index)?;
-        for (at, m) in chosen(&info.meters, e.meter_id, "meter", |m| &m.preamble)? {
+        for (at, m) in chosen(&info.meters, e.meter_id, "meter")? {
             let range = cells(&e.index, self.state.meters[m.ir_index].len())?;
             out.push(Item::Meter(at, range));
         }
@@ -126,7 +120,7 @@ impl Reader<'_> {
     fn registers(&self, e: &pb::RegisterEntry, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
         whole(e.register_id, &e.index)?;
-        for (at, r) in chosen(&info.registers, e.register_id, "register", |r| &r.preamble)? {
+        for (at, r) in chosen(&info.registers, e.register_id, "register")? {
             let range = cells(&e.index, self.state.register_size(r.ir_index))?;
             out.push(Item::Register(at, range));
         }
@@ -135,11 +129,11 @@ impl Reader<'_> {
 
     fn digests(&self, e: &pb::DigestEntry, out: &mut Vec<Item>) -> Res<()> {
         let info = &self.config.program.info;
-        for (at, d) in chosen(&info.digests, e.digest_id, "digest", |d| &d.preamble)? {
+        for (at, d) in chosen(&info.digests, e.digest_id, "digest")? {
             if self.controller.digests.contains_key(&at) {
                 out.push(Item::Digest(at));
             } else if e.digest_id != 0 {
-                return Err(not_found(format!("digest {} is not enabled", d.preamble.name)));
+                return Err(not_found(format!("digest {} is not enabled", d.name())));
             }
         }
         Ok(())
@@ -193,7 +187,7 @@ impl Reader<'_> {
         if e.table_id == 0 && (filtered || e.controller_metadata != 0 || !e.metadata.is_empty()) {
             return Err(invalid("is unset; entries of all tables can't be chosen further").under("table_id"));
         }
-        for (at, t) in chosen(&info.tables, e.table_id, "table", |t| &t.preamble)? {
+        for (at, t) in chosen(&info.tables, e.table_id, "table")? {
             // A wildcard asks for the time where there is one.
             if e.table_id != 0 || e.is_default_action {
                 matches::idle_fields(t, e)?;
@@ -207,17 +201,17 @@ impl Reader<'_> {
                 continue;
             }
             let action = match action {
-                Some(id) => match t.action(id) {
-                    Some(r) => Some(r.ir_index),
+                Some(id) => match t.action_refs.iter().position(|r| r.id == id) {
+                    Some(at) => Some(at),
                     None => {
-                        let m = format!("{} is no action of table {}", ids::hex(id), t.preamble.name);
+                        let m = format!("{} is no action of table {}", ids::hex(id), t.name());
                         return Err(invalid(m).under("action.action_id"));
                     }
                 },
                 None => None,
             };
             let filter = Filter {
-                keys: self.wanted_keys(t, ir, e)?,
+                keys: self.wanted_keys(t, e)?,
                 priority: e.priority,
                 action,
                 controller_metadata: e.controller_metadata,
@@ -230,12 +224,15 @@ impl Reader<'_> {
 
     /// The match of a request, `None` for any. It is empty, as no entry's is, when it has a string that stands for
     /// nothing.
-    fn wanted_keys(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<Option<Vec<KeyMatch>>> {
+    fn wanted_keys(&self, t: &info::Table, e: &pb::TableEntry) -> Res<Option<Vec<KeyMatch>>> {
         if e.r#match.is_empty() {
             return Ok(None);
         }
-        let owner = format!("table {}", t.preamble.name);
-        Ok(Some(matches::keys_if_known(matches::table_shapes(t, ir), &e.r#match, &owner)?.unwrap_or_default()))
+        let owner = format!("table {}", t.name());
+        Ok(Some(
+            matches::keys_if_known(matches::table_shapes(&self.config.program, t), &e.r#match, &owner)?
+                .unwrap_or_default(),
+        ))
     }
 
     /// The entries of a table to read: all of them, unless the index gives the one that is meant.
@@ -256,7 +253,7 @@ impl Reader<'_> {
     fn direct(&self, e: &Option<pb::TableEntry>, want: Want, out: &mut Vec<Item>) -> Res<()> {
         let Some(e) = e else { return Err(invalid("is unset")) };
         let info = &self.config.program.info;
-        for (at, _) in chosen(&info.tables, e.table_id, "table", |t| &t.preamble)? {
+        for (at, _) in chosen(&info.tables, e.table_id, "table")? {
             let (t, ir) = self.ir(at);
             let has = if want == Want::Counter { ir.counter.is_some() } else { ir.meter.is_some() };
             if !has && e.table_id == 0 {
@@ -264,7 +261,7 @@ impl Reader<'_> {
             }
             if !has {
                 let what = if want == Want::Counter { "counter" } else { "meter" };
-                return Err(invalid(format!("table {} has no direct {what}", t.preamble.name)));
+                return Err(invalid(format!("table {} has no direct {what}", t.name())));
             }
             if e.is_default_action {
                 if want == Want::Counter {
@@ -272,7 +269,7 @@ impl Reader<'_> {
                 }
                 continue;
             }
-            let filter = Filter { keys: self.wanted_keys(t, ir, e)?, priority: e.priority, ..Filter::default() };
+            let filter = Filter { keys: self.wanted_keys(t, e)?, priority: e.priority, ..Filter::default() };
             out.push(self.chosen_entries(t, ir, at, filter, want));
         }
         Ok(())
@@ -283,7 +280,7 @@ impl Reader<'_> {
         match item {
             Item::Entries(at, _, f, Want::Counter | Want::Meter) if f.keys.is_some() => {
                 let (t, _) = self.ir(*at);
-                Err(not_found(format!("table {} has no entry with this match", t.preamble.name)))
+                Err(not_found(format!("table {} has no entry with this match", t.name())))
             }
             _ => Ok(()),
         }

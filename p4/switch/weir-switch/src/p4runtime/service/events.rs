@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use weir_p4::exec::DigestData;
+use weir_p4::p4info::Preambled;
 
 impl Service {
     /// Passes on the switch's events, until it ends.
@@ -71,7 +72,7 @@ impl Service {
         let Some(layout) = live.config.digests.get(list.digest) else { return };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let message = pb::DigestList {
-            digest_id: live.config.program.info.digests[list.digest].preamble.id,
+            digest_id: live.config.program.info.digests[list.digest].id(),
             list_id: list.list_id,
             data: list.messages.into_iter().map(|values| layout.encode(&mut values.into_iter())).collect(),
             timestamp: since_epoch.as_nanos() as i64,

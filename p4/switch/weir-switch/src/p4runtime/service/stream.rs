@@ -14,6 +14,7 @@ use crate::p4runtime::transport::access::{Caller, Right};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tonic::{Code, Status, Streaming};
+use weir_p4::p4info::Preambled;
 
 /// Ends a stream's part in arbitration however its task ends.
 struct Session {
@@ -163,7 +164,7 @@ impl Service {
         self.is_primary(id)?;
         let Some(live) = lock(&self.current).clone() else { return Err(no_program()) };
         let list = &live.config.program.info.digests;
-        let Some(at) = list.iter().position(|d| d.preamble.id == a.digest_id) else {
+        let Some(at) = list.iter().position(|d| d.id() == a.digest_id) else {
             let m = format!("the program has no digest with id 0x{:08x}", a.digest_id);
             return Err(invalid(m).under("digest_ack.digest_id"));
         };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A request's bytes before they are decoded: gathered whole, and checked for their decoded size. A field of a message
 //! takes two bytes on the wire and hundreds once it is decoded, so that fields are counted and not only bytes.
-use crate::p4runtime::proto::p4::config::v1::P4Info;
 use crate::p4runtime::proto::p4::v1 as pb;
 use http_body::{Body as HttpBody, Frame};
 use prost::Message as _;
@@ -13,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 use tonic::codegen::Bytes;
+use weir_p4::p4info::proto::P4Info;
 
 /// gRPC's own header of a message: compressed or not, and the length (PROTOCOL-HTTP2, Length-Prefixed-Message).
 const PREFIX_BYTES: usize = 5;
@@ -241,7 +241,7 @@ pub fn fuzz(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::p4runtime::proto::p4::config::v1::Table;
+    use weir_p4::p4info::proto::Table;
 
     #[test]
     fn updates_are_counted_as_they_are_decoded() {

@@ -8,7 +8,8 @@ use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
 use std::collections::BTreeSet;
 use tonic::Code;
 use weir_p4::exec::EntryAction;
-use weir_p4::p4info as info;
+use weir_p4::p4info::proto::action_profile::SelectorSizeSemantics;
+use weir_p4::p4info::{self as info, Preambled};
 
 /// Members of a group, each as often as its weight says.
 const MAX_WEIGHTS: i64 = 65536;
@@ -34,7 +35,8 @@ impl Writer<'_> {
 
     pub(super) fn member(&mut self, kind: Type, e: &pb::ActionProfileMember) -> Res<()> {
         let p = self.profile(e.action_profile_id)?;
-        let (i, id, name) = (p.ir_index, e.member_id, &p.preamble.name);
+        let (i, id, name) = (p.ir_index, e.member_id, p.name());
+        let size = self.config.program.profiles[i].size;
         if id == 0 || ControllerState::is_reserved(id) {
             return Err(invalid(format!("{id} is not between 1 and {}", RESERVED - 1)).under("member_id"));
         }
@@ -50,8 +52,8 @@ impl Writer<'_> {
                 return Err(Fail::new(Code::AlreadyExists, m).under("member_id"));
             }
             (Type::Insert, false) if p.with_selector && self.has_one_shots(i) => return Err(mixed(name)),
-            (Type::Insert, false) if self.state.profiles[i].members.len() as u64 >= p.size => {
-                return Err(exhausted(format!("action profile {name} is full ({} members)", p.size)));
+            (Type::Insert, false) if self.state.profiles[i].members.len() as u64 >= size => {
+                return Err(exhausted(format!("action profile {name} is full ({size} members)")));
             }
             (Type::Modify | Type::Delete, false) => {
                 return Err(not_found(format!("action profile {name} has no member {id}")).under("member_id"));
@@ -86,7 +88,7 @@ impl Writer<'_> {
         for id in &p.table_ids {
             let (t, _) = self.table(*id)?;
             if self.state.tables[t.ir_index].entries().any(|(_, e)| e.action == *action) {
-                let m = format!("an entry of table {} runs it", t.preamble.name);
+                let m = format!("an entry of table {} runs it", t.name());
                 return Err(precondition(m).under(field));
             }
         }
@@ -95,7 +97,7 @@ impl Writer<'_> {
 
     pub(super) fn group(&mut self, kind: Type, e: &pb::ActionProfileGroup) -> Res<()> {
         let p = self.profile(e.action_profile_id)?;
-        let (i, id, name) = (p.ir_index, e.group_id, &p.preamble.name);
+        let (i, id, name) = (p.ir_index, e.group_id, p.name());
         if !p.with_selector {
             return Err(
                 invalid(format!("action profile {name} is no selector and has no groups")).under("action_profile_id")
@@ -151,7 +153,7 @@ impl Writer<'_> {
             let place = || format!("members[{k}]");
             let id = m.member_id;
             if !state.members.contains_key(&id) || ControllerState::is_reserved(id) {
-                let m = format!("action profile {} has no member {id}", p.preamble.name);
+                let m = format!("action profile {} has no member {id}", p.name());
                 return Err(not_found(m).under("member_id").under(place()));
             }
             if !seen.insert(id) {
@@ -184,14 +186,17 @@ impl Writer<'_> {
 
     /// Checks the weights of a group's members.
     pub(super) fn weights(&self, p: &info::ActionProfile, weights: &[i32], max_size: i32, list: &str) -> Res<()> {
-        let by_members = matches!(p.selector_size, Some(info::SelectorSize::SumOfMembers { .. }));
+        let most = match &p.selector_size_semantics {
+            Some(SelectorSizeSemantics::SumOfMembers(s)) => Some(s.max_member_weight),
+            _ => None,
+        };
         let mut sum = 0;
         for (i, w) in weights.iter().enumerate() {
             let place = || format!("{list}[{i}].weight");
             if *w <= 0 {
                 return Err(invalid(format!("{w} is not above 0")).under(place()));
             }
-            if let Some(info::SelectorSize::SumOfMembers { max_member_weight: m }) = p.selector_size
+            if let Some(m) = most
                 && m > 0
                 && *w > m
             {
@@ -199,8 +204,8 @@ impl Writer<'_> {
             }
             sum += i64::from(*w);
         }
-        let size = if by_members { weights.len() as i64 } else { sum };
-        let what = if by_members { "members" } else { "weights together" };
+        let size = if most.is_some() { weights.len() as i64 } else { sum };
+        let what = if most.is_some() { "members" } else { "weights together" };
         if p.max_group_size > 0 && size > i64::from(p.max_group_size) {
             let m = format!("{size} {what} are above the group's limit of {}", p.max_group_size);
             // One shots say INVALID_ARGUMENT (9.2.3), groups RESOURCE_EXHAUSTED (9.2.2).

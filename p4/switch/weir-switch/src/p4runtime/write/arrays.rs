@@ -12,7 +12,7 @@ impl Writer<'_> {
     pub(super) fn counter(&mut self, kind: Type, e: &pb::CounterEntry) -> Res<()> {
         only_modify(kind, "a counter")?;
         let list = &self.config.program.info.counters;
-        let i = ids::object(list, e.counter_id, "counter", |c| &c.preamble)?.1.ir_index;
+        let i = ids::object(list, e.counter_id, "counter")?.1.ir_index;
         let cells = cells(&e.index, self.state.counters[i].len())?;
         let Some(data) = &e.data else { return Ok(()) };
         let counts = arrays::counts(data).at(|| "data")?;
@@ -30,7 +30,7 @@ impl Writer<'_> {
     pub(super) fn meter(&mut self, kind: Type, e: &pb::MeterEntry) -> Res<()> {
         only_modify(kind, "a meter")?;
         let list = &self.config.program.info.meters;
-        let i = ids::object(list, e.meter_id, "meter", |m| &m.preamble)?.1.ir_index;
+        let i = ids::object(list, e.meter_id, "meter")?.1.ir_index;
         let cells = cells(&e.index, self.state.meters[i].len())?;
         if e.counter_data.is_some() {
             return Err(unimplemented("meters don't count by color here").under("counter_data"));
@@ -51,7 +51,7 @@ impl Writer<'_> {
     pub(super) fn register(&mut self, kind: Type, e: &pb::RegisterEntry) -> Res<()> {
         only_modify(kind, "a register")?;
         let config = self.config;
-        let (at, r) = ids::object(&config.program.info.registers, e.register_id, "register", |r| &r.preamble)?;
+        let (at, r) = ids::object(&config.program.info.registers, e.register_id, "register")?;
         let i = r.ir_index;
         let cells = cells(&e.index, self.state.register_size(i))?;
         let Some(data) = &e.data else { return Err(invalid("is unset").under("data")) };

@@ -6,13 +6,14 @@ use crate::p4runtime::messages::ids;
 use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
 use crate::p4runtime::stream::digests::Settings;
 use tonic::Code;
+use weir_p4::p4info::Preambled;
 
 impl Writer<'_> {
     pub(super) fn digest(&mut self, kind: Type, e: &pb::DigestEntry) -> Res<()> {
         let list = &self.config.program.info.digests;
-        let (i, d) = ids::object(list, e.digest_id, "digest", |d| &d.preamble)?;
+        let (i, d) = ids::object(list, e.digest_id, "digest")?;
         let old = self.controller.digests.get(&i).copied();
-        let name = &d.preamble.name;
+        let name = d.name();
         match (kind, old) {
             (Type::Insert, Some(_)) => {
                 return Err(Fail::new(Code::AlreadyExists, format!("digest {name} is enabled already")));

@@ -6,7 +6,7 @@ use crate::p4runtime::messages::{arrays, matches};
 use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
 use weir_p4::bytecode::program as ir;
 use weir_p4::exec::EntryId;
-use weir_p4::p4info as info;
+use weir_p4::p4info::{self as info, Preambled};
 
 impl<'a> Writer<'a> {
     /// Direct counter and meter as an entry's message sets them (9.1.6).
@@ -33,9 +33,13 @@ impl<'a> Writer<'a> {
                 }
                 return Ok((t, ir, None));
             }
-            let keys = matches::keys(matches::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?;
+            let keys = matches::keys(
+                matches::table_shapes(&self.config.program, t),
+                &e.r#match,
+                &format!("table {}", t.name()),
+            )?;
             let rank = matches::rank(ir, e.priority)?;
-            let absent = || not_found(format!("table {} has no entry with this match and priority", t.preamble.name));
+            let absent = || not_found(format!("table {} has no entry with this match and priority", t.name()));
             let id = self.state.tables[t.ir_index].find(&keys, rank).ok_or_else(absent)?;
             self.remember(t.ir_index, &keys, rank);
             Ok((t, ir, Some(id)))
@@ -47,7 +51,7 @@ impl<'a> Writer<'a> {
         only_modify(kind, "a direct counter")?;
         let (t, ir, id) = self.direct_entry(&e.table_entry)?;
         if ir.counter.is_none() {
-            return Err(invalid(format!("table {} has no direct counter", t.preamble.name)).under("table_entry"));
+            return Err(invalid(format!("table {} has no direct counter", t.name())).under("table_entry"));
         }
         let Some(data) = &e.data else { return Ok(()) };
         let counts = arrays::counts(data).at(|| "data")?;
@@ -73,7 +77,7 @@ impl<'a> Writer<'a> {
         only_modify(kind, "a direct meter")?;
         let (t, ir, id) = self.direct_entry(&e.table_entry)?;
         if ir.meter.is_none() {
-            return Err(invalid(format!("table {} has no direct meter", t.preamble.name)).under("table_entry"));
+            return Err(invalid(format!("table {} has no direct meter", t.name())).under("table_entry"));
         }
         if e.counter_data.is_some() {
             return Err(unimplemented("meters don't count by color here").under("counter_data"));

@@ -110,12 +110,12 @@ impl<'a> Writer<'a> {
 
     fn table(&self, id: u32) -> Res<(&'a info::Table, &'a ir::Table)> {
         let config = self.config;
-        let (_, t) = ids::object(&config.program.info.tables, id, "table", |t| &t.preamble)?;
+        let (_, t) = ids::object(&config.program.info.tables, id, "table")?;
         Ok((t, &config.program.tables[t.ir_index]))
     }
 
     fn profile(&self, id: u32) -> Res<&'a info::ActionProfile> {
         let list = &self.config.program.info.action_profiles;
-        Ok(ids::object(list, id, "action_profile", |p| &p.preamble)?.1)
+        Ok(ids::object(list, id, "action_profile")?.1)
     }
 }

@@ -6,7 +6,7 @@ use crate::p4runtime::controller_state::{Note, OneShot, RESERVED};
 use crate::p4runtime::messages::actions;
 use crate::p4runtime::messages::error::{At, Res, exhausted, invalid, unimplemented};
 use crate::p4runtime::proto::p4::v1 as pb;
-use weir_p4::p4info as info;
+use weir_p4::p4info::{self as info, Preambled};
 
 impl Writer<'_> {
     /// Members and group for an action set, which takes the place of `freed` members; nothing is in the state yet.
@@ -17,7 +17,7 @@ impl Writer<'_> {
         freed: usize,
     ) -> Res<OneShot> {
         if self.has_members_or_groups(p.ir_index) {
-            return Err(mixed(&p.preamble.name));
+            return Err(mixed(p.name()));
         }
         if set.action_selection_mode != 0 {
             return Err(unimplemented("the selector's own mode is the only one").under("action_selection_mode"));
@@ -31,8 +31,9 @@ impl Writer<'_> {
         let weights: Vec<i32> = set.action_profile_actions.iter().map(|a| a.weight).collect();
         self.weights(p, &weights, 0, "action_profile_actions")?;
         let members = self.state.profiles[p.ir_index].members.len() - freed + set.action_profile_actions.len();
-        if members as u64 > p.size {
-            return Err(exhausted(format!("action profile {} has room for {} members", p.preamble.name, p.size)));
+        let size = self.config.program.profiles[p.ir_index].size;
+        if members as u64 > size {
+            return Err(exhausted(format!("action profile {} has room for {size} members", p.name())));
         }
         let mut shot =
             OneShot { set: set.clone(), profile: p.ir_index, group: 0, members: Vec::new(), weighted: Vec::new() };

@@ -8,7 +8,7 @@ use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
 use tonic::Code;
 use weir_p4::bytecode::program::{self as ir, KeyMatch};
 use weir_p4::exec::{EntryAction, EntryId, MeterCell};
-use weir_p4::p4info as info;
+use weir_p4::p4info::{self as info, Preambled};
 
 /// An entry as it was before a change.
 struct Before {
@@ -34,11 +34,12 @@ impl Writer<'_> {
             return self.default_entry(kind, t, ir, e);
         }
         if ir.keys.iter().all(|k| k.kind == ir::MatchKind::Selector) {
-            return Err(invalid(format!("table {} has no key; only its default entry can be set", t.preamble.name)));
+            return Err(invalid(format!("table {} has no key; only its default entry can be set", t.name())));
         }
-        let keys = matches::keys(matches::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?;
+        let keys =
+            matches::keys(matches::table_shapes(&self.config.program, t), &e.r#match, &format!("table {}", t.name()))?;
         let rank = matches::rank(ir, e.priority)?;
-        let name = &t.preamble.name;
+        let name = t.name();
         let fixed = |what: &str| Err(denied(format!("{what} of table {name} are constant")));
         if kind == Type::Insert && t.is_const_table {
             return fixed("the entries");
@@ -86,7 +87,7 @@ impl Writer<'_> {
 
     /// Checks the parts of an entry besides key and action.
     fn entry_extras(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<()> {
-        let name = &t.preamble.name;
+        let name = t.name();
         if e.is_const {
             return Err(invalid("must be false; constant entries come with the program").under("is_const"));
         }
@@ -123,7 +124,7 @@ impl Writer<'_> {
         old: Option<EntryId>,
     ) -> Res<(EntryAction, Option<Box<OneShot>>)> {
         use pb::table_action::Type as A;
-        let name = &t.preamble.name;
+        let name = t.name();
         let Some(a) = &a.r#type else { return Err(invalid("is unset")) };
         if t.implementation_id == 0 {
             return match a {
@@ -133,7 +134,7 @@ impl Writer<'_> {
         }
         let p = self.profile(t.implementation_id)?;
         let state = &self.state.profiles[p.ir_index];
-        let profile = &p.preamble.name;
+        let profile = p.name();
         match a {
             A::Action(_) => Err(invalid(format!("table {name} takes members or groups of action profile {profile}"))),
             A::ActionProfileMemberId(id) if state.members.contains_key(id) && !ControllerState::is_reserved(*id) => {
@@ -276,7 +277,7 @@ impl Writer<'_> {
     }
 
     fn default_entry(&mut self, kind: Type, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<()> {
-        let name = &t.preamble.name;
+        let name = t.name();
         only_modify(kind, "the default entry")?;
         if !e.r#match.is_empty() {
             return Err(invalid("must be empty for the default entry").under("match"));

@@ -7,11 +7,12 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
+use weir_p4::p4info::proto::P4Info;
 use weir_switch::device::{Config, Device};
 use weir_switch::handle::{self, Handle};
+use weir_switch::p4runtime::proto::google;
 use weir_switch::p4runtime::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E, update::Type};
-use weir_switch::p4runtime::proto::{google, p4::config::v1::P4Info};
 use weir_switch::p4runtime::{Access, Audit, Running, ServeConfig, Tls, listen};
 
 pub const PROGRAM: &str = include_str!("entities.p4");

@@ -2,7 +2,7 @@
 //! Programs: verified, saved, committed, read back; fully in or not at all.
 use super::net::*;
 use tonic::Code;
-use weir_switch::p4runtime::proto::p4::config::v1::P4Info;
+use weir_p4::p4info::proto::P4Info;
 use weir_switch::p4runtime::proto::p4::v1::{
     self as v1, entity::Entity as E, forwarding_pipeline_config::Cookie,
     get_forwarding_pipeline_config_request::ResponseType, set_forwarding_pipeline_config_request::Action,
@@ -57,7 +57,7 @@ async fn what_was_set_is_read_back_in_parts() {
     let mut given = all.clone();
     given.p4info.as_mut().unwrap().pkg_info = None;
     c.set(Action::Verify, Some(given)).await.unwrap();
-    type Change = fn(&mut weir_switch::p4runtime::proto::p4::config::v1::P4Info);
+    type Change = fn(&mut weir_p4::p4info::proto::P4Info);
     let cases: [(Change, &str); 7] = [
         (|p| p.tables[0].match_fields[0].bitwidth = 32, "bitwidth of match field 1 of table I.route"),
         (

@@ -5,6 +5,7 @@ use super::net::*;
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use tonic::Code;
+use weir_p4::p4info::Preambled;
 use weir_switch::device::{Config, Device};
 use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E};
 use weir_switch::p4runtime::{ServeConfig, Tls, fuzz, fuzz_body, fuzz_config, fuzz_stream, listen};
@@ -190,7 +191,7 @@ fn device() -> Device {
 /// Bytes that are often a message of the right form: tags and small numbers are likelier than chance.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     use prost::Message;
-    let ids = device().pipeline.unwrap().switch.program.info.tables.iter().map(|t| t.preamble.id).collect::<Vec<_>>();
+    let ids = device().pipeline.unwrap().switch.program.info.tables.iter().map(|t| t.id()).collect::<Vec<_>>();
     let m = (any::<u8>(), proptest::collection::vec(any::<u8>(), 0..8), -2..60i32, 0..5u32);
     let entry =
         (proptest::sample::select(ids), proptest::collection::vec(m, 0..4), any::<i32>(), any::<bool>(), any::<u32>());

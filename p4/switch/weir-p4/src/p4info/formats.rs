@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files of P4Info: protobuf's text format, binary format and JSON.
+use super::proto;
+use prost::Message as _;
+use prost_reflect::text_format::FormatOptions;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use prost_types::FileDescriptorSet;
+use std::path::Path;
+
+const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/p4info.fds"));
+const TEXT_HEAD: &str = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n";
+
+/// Formats of a file of P4Info.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// protobuf's text format.
+    Text,
+    /// protobuf's binary format.
+    Binary,
+    /// protobuf's JSON.
+    Json,
+}
+
+impl Format {
+    /// The format that a file's suffix names; text without a suffix.
+    ///
+    /// # Errors
+    /// The suffix is unknown.
+    pub fn of(path: &Path) -> Result<Format, String> {
+        match path.extension().map(|e| e.to_string_lossy().into_owned()).as_deref() {
+            None | Some("txt" | "txtpb" | "textproto" | "prototxt" | "pbtxt" | "p4info") => Ok(Format::Text),
+            Some("bin" | "binpb" | "pb") => Ok(Format::Binary),
+            Some("json") => Ok(Format::Json),
+            Some(other) => Err(format!(
+                "{}: suffix .{other} is unknown; use .txtpb (text), .binpb (binary) or .json",
+                path.display()
+            )),
+        }
+    }
+}
+
+/// The descriptor of P4Info. A map is a list of entries on the wire: `ordered` makes it one in messages as well, which
+/// keeps the order of its keys in texts.
+fn descriptor(ordered: bool) -> Result<MessageDescriptor, String> {
+    let mut set = FileDescriptorSet::decode(DESCRIPTORS).map_err(|e| e.to_string())?;
+    if ordered {
+        let messages = set.file.iter_mut().flat_map(|f| &mut f.message_type);
+        messages.flat_map(|m| &mut m.nested_type).for_each(|entry| entry.options = None);
+    }
+    let pool = DescriptorPool::from_file_descriptor_set(set).map_err(|e| e.to_string())?;
+    pool.get_message_by_name("p4.config.v1.P4Info").ok_or_else(|| "P4Info has no descriptor".into())
+}
+
+fn reflected(message: &proto::P4Info, ordered: bool) -> Result<DynamicMessage, String> {
+    DynamicMessage::decode(descriptor(ordered)?, message.encode_to_vec().as_slice()).map_err(|e| e.to_string())
+}
+
+/// P4Info as JSON, its keys in order.
+///
+/// # Errors
+/// The descriptors or the printer fail.
+pub fn json(message: &proto::P4Info) -> Result<serde_json::Value, String> {
+    serde_json::to_value(reflected(message, false)?).map_err(|e| e.to_string())
+}
+
+impl super::P4Info {
+    /// Contents of a file in this format.
+    ///
+    /// # Errors
+    /// The descriptors or a printer fail.
+    pub fn file(&self, format: Format) -> Result<Vec<u8>, String> {
+        let message = self.message();
+        Ok(match format {
+            Format::Text => {
+                let options = FormatOptions::new().pretty(true);
+                let text = reflected(&message, true)?.to_text_format_with_options(&options);
+                format!("{TEXT_HEAD}{text}\n").into_bytes()
+            }
+            Format::Binary => message.encode_to_vec(),
+            Format::Json => format!("{:#}\n", json(&message)?).into_bytes(),
+        })
+    }
+}
+
+/// Reads a text of P4Info.
+///
+/// # Errors
+/// The text is no P4Info.
+pub fn parse(text: &str) -> Result<proto::P4Info, String> {
+    let message = DynamicMessage::parse_text_format(descriptor(false)?, text).map_err(|e| e.to_string())?;
+    message.transcode_to().map_err(|e| e.to_string())
+}
