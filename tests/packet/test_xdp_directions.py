@@ -102,6 +102,17 @@ def test_detach_removes_only_the_law_of_its_name(pair, command, first, second):
     assert names(pair) == []
 
 
+def test_pins_of_the_other_direction_stay(pair):
+    pair.weir("attach", "rb", "--signal", "poll")
+    pair.weir("attach", "rb", "--rate", "47mbit")
+    try:
+        pair.weir("detach", "rb", "--pins-only")
+        assert pair.weir("detach", "rb", "--pins-only", check=False).returncode == 1
+        assert names(pair) == [INGRESS]
+    finally:
+        pair.router.run("tc", "qdisc", "del", "dev", "rb", "clsact", check=False)
+
+
 def test_a_law_at_ingress_that_was_attached_as_dev_is_detached_as_dev(pair):
     """Until a law at egress has the name."""
     pair.weir("attach", "rb", "--rate", "47mbit")

@@ -41,7 +41,7 @@ const struct rtattr *weir_tc_attribute(const struct nlmsghdr *message, unsigned 
 const struct rtattr *weir_nested(const struct rtattr *outer, unsigned short type);
 /* Its content; false, and nothing, if it is not there or shorter. */
 bool weir_payload(const struct rtattr *a, void *to, size_t size);
-/* What a message says of a qdisc or a class, but for its options. */
+/* Kind, numbers and counters from a message about a qdisc or a class. */
 void weir_qdisc_parse(const struct nlmsghdr *message, struct weir_qdisc *qdisc);
 
 /* A netlink route socket, or -errno. */

@@ -178,12 +178,6 @@ static int put_meta(const struct plan *p, const struct weir_meta *old, const cha
 	return weir_meta_store(path, &about);
 }
 
-/* The signal that is asked for; where none is, the one that is there stays. */
-static __u32 signal_wanted(const struct request *r, __u32 old)
-{
-	return r->signal ? r->signal : r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : old;
-}
-
 /* A request, and the attachment that it is about. */
 struct work {
 	const struct request *r; /* with its marks, which come last, when each class has its law */
@@ -192,7 +186,7 @@ struct work {
 	const char *path;
 	struct weir_meta old;
 	struct weir_attachment a;
-	struct laws laws; /* that are asked for, each with its slot; WEIR_SLOT_NONE: the class has none */
+	struct laws laws; /* the requested ones, each with its slot; WEIR_SLOT_NONE: the class has none */
 	__u32 missing;	  /* of these */
 };
 
@@ -216,7 +210,7 @@ static int fill_in(struct work *w)
 		return 0;
 	if (weir_config_read(&w->a, &config))
 		return -1;
-	r->signal = signal_wanted(w->r, old->signal);
+	r->signal = request_signal(w->r) ? request_signal(w->r) : old->signal;
 	r->coupled |= config.coupled;
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));

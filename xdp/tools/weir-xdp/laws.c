@@ -384,7 +384,7 @@ static int put_queue(const struct weir_attachment *a, const struct law *law, con
 {
 	int cpus = libbpf_num_possible_cpus(), error = 0;
 	struct weir_counters *none = cpus > 0 ? calloc((size_t)cpus, sizeof(*none)) : NULL;
-	struct weir_queue q = *first, old;
+	struct weir_queue q = *first, old = {0};
 
 	if (!none)
 		return weir_error("out of memory");

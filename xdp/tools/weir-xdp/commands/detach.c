@@ -174,7 +174,8 @@ static int detach(const struct request *r)
 	if (r->pins_only && r->classes)
 		return weir_error("--pins-only takes all pins of an interface away: leave the class out"), USAGE_ERROR;
 	if (r->pins_only) {
-		weir_meta_read(path, &about);
+		if (weir_meta_read(path, &about) && leave_ingress(r, &about))
+			return 1;
 		weir_poll_end(&about);
 		result = weir_remove_pins(path);
 	} else {
