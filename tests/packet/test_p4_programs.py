@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from p4_probe import BANDS, LAW, vectors
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -22,6 +23,7 @@ PROGRAMS = (
     "programs/icn",
     "programs/edge",
     "programs/law_probe",
+    "programs/bands_probe",
 )
 COMPILE_LIMIT_S = 120
 SCRIPTS = (
@@ -88,5 +90,6 @@ def test_bmv2_passes_the_scripts(tmp_path):
 
 
 def test_bmv2_gives_the_vectors(tmp_path):
-    files = sorted((REPO / "tests" / "vectors").rglob("*.jsonl"))
-    assert _on_bmv2("programs/law_probe", "vectors", files, tmp_path).count(", 0 wrong") == len(files)
+    for probe in (LAW, BANDS):
+        files = vectors(probe)
+        assert _on_bmv2(f"programs/{probe.program}", "vectors", files, tmp_path).count(", 0 wrong") == len(files)
