@@ -33,6 +33,7 @@ control QueueDeparture(
     }
 }
 
+// Not for packets of band A.
 control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     QueueDeparture() departure;
     LawTau() tau;

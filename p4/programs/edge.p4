@@ -87,7 +87,9 @@ control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         if (standard_metadata.egress_port == AGAIN_PORT && meta.names.stage != STAGE_NONE) {
             names_egress.apply(hdr, meta.names, standard_metadata);
         } else {
-            aqm_egress.apply(meta.aqm, standard_metadata);
+            if (meta.aqm.ahead == 0) {
+                aqm_egress.apply(meta.aqm, standard_metadata);
+            }
             if (standard_metadata.instance_type == REPLICATED
                 && standard_metadata.egress_port == standard_metadata.ingress_port) {
                 mark_to_drop(standard_metadata); // a flooded frame does not go back

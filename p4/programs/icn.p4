@@ -84,7 +84,9 @@ control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         if (standard_metadata.egress_port == AGAIN_PORT && meta.names.stage != STAGE_NONE) {
             names_egress.apply(hdr, meta.names, standard_metadata);
         } else {
-            aqm_egress.apply(meta.aqm, standard_metadata);
+            if (meta.aqm.ahead == 0) {
+                aqm_egress.apply(meta.aqm, standard_metadata);
+            }
             forwarded.count((bit<32>)standard_metadata.egress_port);
         }
     }

@@ -77,7 +77,9 @@ control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 #endif
 
     apply {
-        aqm_egress.apply(meta.aqm, standard_metadata);
+        if (meta.aqm.ahead == 0) {
+            aqm_egress.apply(meta.aqm, standard_metadata);
+        }
 #ifdef WEIR_L4S
         bool mark;
         bands.apply(mark, meta.aqm, standard_metadata);

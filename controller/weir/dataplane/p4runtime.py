@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
-from .. import programs
+from .. import bands, programs
 from ..gains import GainError, Gains, Value
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Standing, Update, WriteError
 from ..p4runtime.connection import Tls, parse_address
@@ -168,7 +168,7 @@ class P4RuntimeDevice(Device):
         self._leads = False
         """In charge, and nothing that others set before has been overlooked."""
 
-    own_keys = PortLaw.OWN_KEYS
+    own_keys = (*PortLaw.OWN_KEYS, *bands.KEYS)
     gives_law = True
 
     # Called by a controller
@@ -200,7 +200,7 @@ class P4RuntimeDevice(Device):
         with self._lock, self._session("gains not set") as client:
             present = self._read(client).get(number)
             if base is not None:
-                law = PortLaw(base).with_changes(changes)
+                law = PortLaw(base, bands=present.bands if present else None).with_changes(changes)
             elif present is not None:
                 law = present.with_changes(changes)
             else:
