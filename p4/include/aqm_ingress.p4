@@ -117,7 +117,7 @@ control FlowBand(
 
 // controlled: the law may drop or mark the packet; every other packet is only counted.
 // ecn_capable: the packet's sender is told by a mark (ECT or CE, RFC 3168).
-// flow: what tells its flow from others; of no meaning if the packet is not controlled.
+// flow: what tells its flow from others; packets that are not controlled are one flow of the bands, all members 0.
 // mark: the caller must set CE in the packet.
 control AqmIngress(
     in bool controlled,
@@ -233,8 +233,8 @@ control AqmIngress(
         bool judged = controlled;
         bool bulk = false;
         bool refused = false;
-        if (controlled && meta.config.mode == aqm_mode_t.PID_DELAY
-            && (meta.config.law.share_least_q16 != 0 || meta.config.has_bands == 1)) {
+        if (meta.config.mode == aqm_mode_t.PID_DELAY
+            && ((controlled && meta.config.law.share_least_q16 != 0) || meta.config.has_bands == 1)) {
             bit<32> number;
             bit<128> counted;
             bit<64> share_mean_q6;
@@ -253,7 +253,7 @@ control AqmIngress(
                     meta.ahead = 1;
                     standard_metadata.priority = PRIORITY_FIRST;
                     judged = false;
-                } else if (band_refuses(kind, meta.config.law.target_us, tau_us)) {
+                } else if (controlled && band_refuses(kind, meta.config.law.target_us, tau_us)) {
                     refused = true;
                     verdict = law_verdict_t.DROP;
                     judged = false;

@@ -3,11 +3,12 @@
 the bounds on new flows, and configuration. A packet of 1200 bytes takes 0.1 s on the slow line, so that packets
 sent at once wait together. The bits are in test_p4_law."""
 
+import subprocess
 from collections.abc import Callable, Iterable
 
 import pytest
 from p4_packets import ip4, ip6, routed, tagged
-from p4_rig import BMV2, PROGRAM, P4Rig, basic_config, host_mac, mac_text
+from p4_rig import BMV2, PROGRAM, P4Rig, basic_config, find, host_mac, mac_text
 from packet_rig import REPO
 from scapy.all import ARP, UDP, Ether, IPv6, IPv6ExtHdrFragment, Packet, Raw
 
@@ -112,6 +113,21 @@ def test_a_sparse_flow_passes_a_long_one(slow, kind):
         assert counted == [ahead, ahead - len(long[0]), 12 * len(long[0])]
 
 
+def test_band_a_does_not_change_the_measurement_of_band_b(slow):
+    """The last packet of A leaves its queue empty, and B's stays as long as it is."""
+    with slow.entries(with_bands(slow)):
+        wanted = send(slow, flow(ip4, 5001, 24))
+        arrivals = slow.arrivals(60)
+        came = [next(arrivals)[1] for _ in range(4)]
+        wanted += send(slow, flow(ip4, 5002, 1, b""))
+        while wanted[-1] not in came:
+            came.append(next(arrivals)[1])
+        asked = [RegisterEntry(name, 2) for name in ("aqm_dequeued", "aqm_drained", "aqm_enqueued")]
+        dequeued, drained, enqueued = (cell.value >> 48 for cell in slow.client.read(*asked))
+    assert enqueued == 22, "A is not in B's backlog"
+    assert drained - dequeued <= 1, "what waits is not lost"
+
+
 def test_without_bands_packets_leave_in_order(slow):
     long, sparse = flow(ip4, 5001, 8), flow(ip4, 5002, 2, b"")
     gains = profile("tuned").with_changes(STILL)
@@ -121,15 +137,23 @@ def test_without_bands_packets_leave_in_order(slow):
     assert slow.client.read(RegisterEntry("bands_budget", 2))[0].value == 0
 
 
-def test_other_frames_are_in_the_second_band(slow):
-    """A frame that is no IP has no flow, and waits as without bands."""
-    arp = Ether(src=mac_text(host_mac(1)), dst=mac_text(host_mac(2))) / ARP(op=2)
-    with slow.entries(with_bands(slow)):
-        wanted = send(slow, flow(ip4, 5001, 8))
-        slow.send(1, bytes(arp))
-        came = order(slow, [*wanted, bytes(arp)])
-    assert came == list(range(9))
+def test_other_frames_are_one_flow_that_the_law_leaves_alone(slow):
+    """The first two large ones go ahead; the others wait, and are neither refused nor dropped."""
+
+    head = Ether(src=mac_text(host_mac(1)), dst=mac_text(host_mac(2))) / ARP(op=2) / Raw(LARGE)
+    frames = [bytes(head) + bytes([number]) for number in range(16)]
+    limit = {"delay_limit_share": 1.75, "target_us": 1000, "m1_us": 1000, "m2_us": 500}
+    with slow.entries(with_bands(slow, **limit)):
+        arrivals = slow.arrivals(60)
+        for frame in frames[:8]:
+            slow.send(1, frame)
+        came = [next(arrivals)[1] for _ in range(5)]  # the last of these has waited
+        for frame in frames[8:]:
+            slow.send(1, frame)
+        came += [next(arrivals)[1] for _ in range(11)]
+    assert came == frames
     assert slow.count("aqm_ahead", 2)[0] == 2
+    assert slow.count("aqm_drops", 2)[0] == 0
 
 
 def test_the_law_drops_bulk_alone(slow):
@@ -171,6 +195,17 @@ def test_a_flood_of_new_ports_leaves_bulk_its_share(slow):
     assert 0 < refused == slow.count("aqm_drops", 2)[0]
     assert refused + slow.count("aqm_ahead", 2)[0] == len(flood) + 2
     assert slow.count("aqm_ahead", 2)[1] <= in_bulk + FREE_BYTES
+
+
+def test_scripts_pass_on_the_embedded_target():
+    """As test_p4_programs has them for BMv2."""
+    runner = find("weir-stf")
+    if runner is None:
+        pytest.skip("embedded: weir-stf is not built")
+    for main in (PROGRAM, EDGE, PROGRAM.with_name("pid_delay_l4s.p4")):
+        command = [runner, "--p4", str(main), str(REPO / "p4" / "tests" / "flow_bands")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 # weir p4 deploy and weir gains

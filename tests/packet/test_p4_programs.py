@@ -33,6 +33,8 @@ SCRIPTS = (
     ("programs/icn", "tests/icn/alone"),
     ("programs/edge", "tests/icn"),
     ("programs/edge", "tests"),
+    ("pid_delay", "tests/flow_bands"),
+    ("programs/edge", "tests/flow_bands"),
 )
 V1MODEL = REPO / "p4" / "switch" / "weir-p4" / "include"
 
