@@ -13,6 +13,7 @@ from packet_rig import REPO
 from scapy.all import ARP, UDP, Ether, IPv6, IPv6ExtHdrFragment, Packet, Raw
 
 from weir.bands import DEFAULT, FREE_BYTES, Bands
+from weir.dataplane.p4runtime import P4RuntimeDevice
 from weir.p4runtime.entities import Call, Exact, RegisterEntry, TableEntry
 from weir.programs import PID_DELAY, PortLaw
 from weir.settings import profile
@@ -23,6 +24,8 @@ LARGE = bytes(LARGE_BYTES - 42)
 """Makes an IPv4 frame of LARGE_BYTES."""
 STILL = {"kp": 0.0, "ki": 0.0, "kd": 0.0, "delay_bound_share": 0.0, "delay_limit_share": 0.0, "share_shift": 24}
 """Changes of `tuned` for which the law drops nothing, and bytes count for 16 s."""
+MARKER = 1
+"""Frames that `exchange` adds for station 2."""
 TWO_PACKETS = Bands(0, 2 * LARGE_BYTES, 1)
 """The first two large packets of a flow go ahead."""
 
@@ -239,4 +242,24 @@ def test_deploy_sets_bands_and_takes_them_back(two_queues, main):
         assert law.bands == wanted
         assert law.gains.to_params() == profile("tuned").to_params()
         assert len(switch.exchange([(1, bytes(packet)) for packet in flow(ip4, 5001, 4, b"")])[2]) == 4
-    assert switch.count("aqm_ahead", 2)[0] == 8
+    assert switch.count("aqm_ahead", 2)[0] == 2 * (4 + MARKER)
+
+
+def test_gains_and_status_of_a_port_with_bands(two_queues):
+    switch = two_queues
+    switch.deploy(basic_config((1, 2), "[aqm.port.2]\n[bands.port.2]\nahead_share = 0\n"))
+    switch.exchange([(1, bytes(packet)) for packet in flow(ip4, 5001, 4, b"")])
+    ahead = switch.count("aqm_ahead", 2)
+    switch.client.close()
+    device = P4RuntimeDevice("s1", switch.address)
+    try:
+        device.change("2", None, {"ahead_most_bytes": 9000})
+        device.change("2", None, {"target_us": 5000})
+        device.change("2", profile("paper"), {})
+        (port,) = device.read_status().ports
+    finally:
+        device.close()
+    assert port.settings.own.items() >= {"ahead_share": 0, "ahead_most_bytes": 9000}.items()
+    assert port.settings.gains.to_params() == profile("paper").to_params()
+    assert port.bands == {"ahead_packets": ahead[0], "ahead_bytes": ahead[1], "refused_packets": 0}
+    assert ahead[0] == 4 + MARKER

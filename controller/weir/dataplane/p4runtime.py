@@ -40,7 +40,7 @@ from .base import (
     PortStatus,
     Up,
 )
-from .p4registers import WITHOUT_REGISTERS, RegisterReader
+from .p4registers import WITHOUT_REGISTERS, RegisterReader, read_bands
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.5, 30.0
 STEADY_S = 30.0
@@ -224,8 +224,10 @@ class P4RuntimeDevice(Device):
             reader.read(self.name, laws, _now_us())
             self._closing.wait(STATUS_LOOK_S)
             readings = {one.port: one for one in reader.read(self.name, laws, _now_us())}
+            bands_of = {str(port): counts for port, counts in read_bands(client, self._program, laws).items()}
+            attached = f"table {self._program.law_table}"
             ports = tuple(
-                PortStatus(port, f"table {self._program.law_table}", settings, readings.get(port))
+                PortStatus(port, attached, settings, readings.get(port), bands=bands_of.get(port))
                 for port, settings in self._settings(client).items()
             )
             notes = () if reader.has_registers else (WITHOUT_REGISTERS,)

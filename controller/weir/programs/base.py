@@ -196,6 +196,8 @@ class Program(ABC):
     """The registers that hold a port's state, in the order in which they must be read."""
     counters: ClassVar[tuple[str, ...]]
     """The same where registers can't be read."""
+    bands_counters: ClassVar[tuple[str, str]]
+    """Packets of band A; packets of new flows that were dropped beyond its budget."""
 
     def missing(self, info: P4Info) -> str | None:
         """The first that a P4Info lacks of the tables of law, coupling and names and the digest; None: it is this

@@ -112,6 +112,7 @@ class PidDelay(Program):
         "aqm_marked_packets",
     )
     counters: ClassVar[tuple[str, ...]] = ("forwarded", "aqm_drops", "aqm_marks")
+    bands_counters = ("aqm_ahead", "aqm_refused")
 
     _law_key = "egress_port"
     _law_action = "pid_delay"

@@ -16,7 +16,7 @@
     [coupled.port.1]                        # two coupled bands for L4S on this port, with programs/pid_delay_l4s.p4
     coupling = 2                            # k; also ramp_least_us, ramp_us, floor_bytes
     [bands.port.2]                          # or two bands of flows (docs/design/flows.md)
-    ahead_share = 0.5                       # also ahead_most_bytes, ahead_least_bytes
+    ahead_share = 0.1                       # also ahead_most_bytes, ahead_least_bytes
     [names]                                 # forwarding by name, with programs/edge.p4 or icn.p4 (names.py)
     [[names.route]]
     prefix = "/weir/files"
@@ -112,7 +112,9 @@ class _Coupled(_Section):
 class _Bands(_Section):
     """`[bands.port.N]`, in the units that `weir-xdp` has (docs/design/flows.md)."""
 
-    ahead_share: Annotated[float, Field(ge=0, lt=16, strict=False)] = 0.5
+    ahead_share: Annotated[float, Field(ge=0, lt=16, strict=False)] = (
+        bands.DEFAULT.ahead_share_q16 / bands.SHARE_ONE_Q16
+    )
     ahead_most_bytes: Annotated[int, Field(ge=1, le=2**32 - 1)] = bands.DEFAULT.ahead_most_bytes
     ahead_least_bytes: Annotated[int, Field(ge=1, le=2**32 - 1)] = bands.DEFAULT.ahead_least_bytes
 
