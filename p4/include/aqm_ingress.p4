@@ -348,7 +348,8 @@ control AqmIngress(
             if (bulk) {
                 bit<96> bytes;
                 bands_budget.read(bytes, port);
-                bands_budget.write(port, bytes[95:32] ++ band_passed(bytes[31:0], (bit<64>)meta.len_bytes));
+                bit<32> bulk_bytes = band_passed(bytes[31:0], (bit<64>)meta.len_bytes);
+                bands_budget.write(port, bytes[95:32] ++ bulk_bytes);
             }
         }
 

@@ -126,7 +126,11 @@ bool band_refuses(in band_kind_t kind, in bit<24> target_us, in bit<32> tau_us) 
 
 // `bulk_bytes` after a packet of band B that was not dropped.
 bit<32> band_passed(in bit<32> bulk_bytes, in bit<64> len_bytes) {
-    return (bit<32>)min_u64((bit<64>)bulk_bytes + min_u64(len_bytes, BYTES_MAX), BYTES_MAX); // 10
+    bit<64> bytes = BYTES_MAX; // 10
+    if (len_bytes < BYTES_MAX - (bit<64>)bulk_bytes) {
+        bytes = (bit<64>)bulk_bytes + len_bytes;
+    }
+    return (bit<32>)bytes;
 }
 
 #endif
