@@ -48,7 +48,7 @@ register<bit<32>>(QUEUES) aqm_sojourn_us;
 register<bit<48>>(QUEUES) aqm_left_us;
 #endif
 
-// Of the queue; in the cells of band L of the line, which both bands share.
+// Of the queue; in the cells of band L, and with bands of flows, of the line, which both bands share.
 register<bit<32>>(QUEUES) law_dq_time_q8_us;
 register<bit<32>>(QUEUES) law_dq_count_bytes;
 register<bit<64>>(QUEUES) law_dq_start_us;

@@ -332,7 +332,9 @@ control AqmIngress(
             aqm_dropped_packets.read(packets, queue);
             aqm_dropped_packets.write(queue, packets + 1);
             mark_to_drop(standard_metadata);
-        } else if (meta.ahead == 0) {
+        } else if (meta.ahead == 1) {
+            meta.len_bytes = standard_metadata.packet_length;
+        } else {
             if (verdict == law_verdict_t.MARK) {
                 bit<64> packets;
                 aqm_marks.count(port);

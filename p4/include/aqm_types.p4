@@ -43,7 +43,7 @@ struct aqm_metadata_t {
     // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
     bit<1> stamped;
     pair_t enqueued;
-    // Its length as counted there: BMv2's packet_length has changed by egress when a tag was added or removed.
+    // Its length in ingress: BMv2's packet_length has changed by egress when a tag was added or removed.
     bit<32> len_bytes;
     // The packet goes into band A, which is neither in `aqm_enqueued` nor the law's.
     bit<1> ahead;

@@ -131,6 +131,29 @@ def test_band_a_does_not_change_the_measurement_of_band_b(slow):
     assert drained - dequeued <= 1, "what waits is not lost"
 
 
+def test_the_rate_is_that_of_the_line(slow):
+    """Both bands count (docs/design/flows.md): the bytes that are left over after all have left tell which did."""
+    chunk_bytes = 1 << 13
+
+    def left_over(lengths: list[int]) -> int:
+        count = 0
+        for length in lengths:
+            count += length
+            count -= chunk_bytes if count >= chunk_bytes else 0
+        return count
+
+    with slow.entries(with_bands(slow, dq_shift=13)):
+        packets = [*flow(ip4, 5001, 16), *flow(ip4, 5002, 3, bytes(100))]
+        wanted = send(slow, packets)
+        came = order(slow, wanted)
+        (cell,) = slow.client.read(RegisterEntry("law_dq_count_bytes", 2))
+    assert sorted(came) == list(range(len(packets)))
+    lengths = [len(packets[number]) for number in came]
+    # the measurement begins with the departure of one of the first, when enough packets wait
+    assert cell.value in {left_over(lengths[first:]) for first in range(1, 5)}
+    assert cell.value not in {left_over([n for n in lengths[first:] if n > LARGE_BYTES]) for first in range(1, 5)}
+
+
 def test_without_bands_packets_leave_in_order(slow):
     long, sparse = flow(ip4, 5001, 8), flow(ip4, 5002, 2, b"")
     gains = profile("tuned").with_changes(STILL)
