@@ -132,10 +132,10 @@ def test_band_a_does_not_change_the_measurement_of_band_b(slow):
 
 
 def test_the_rate_is_that_of_the_line(slow):
-    """Both bands count (docs/design/flows.md): the bytes that are left over after all have left tell which did."""
+    """The bytes in the count at the end are those of both bands (docs/design/flows.md)."""
     chunk_bytes = 1 << 13
 
-    def left_over(lengths: list[int]) -> int:
+    def remainder(lengths: list[int]) -> int:
         count = 0
         for length in lengths:
             count += length
@@ -150,8 +150,8 @@ def test_the_rate_is_that_of_the_line(slow):
     assert sorted(came) == list(range(len(packets)))
     lengths = [len(packets[number]) for number in came]
     # the measurement begins with the departure of one of the first, when enough packets wait
-    assert cell.value in {left_over(lengths[first:]) for first in range(1, 5)}
-    assert cell.value not in {left_over([n for n in lengths[first:] if n > LARGE_BYTES]) for first in range(1, 5)}
+    assert cell.value in {remainder(lengths[first:]) for first in range(1, 5)}
+    assert cell.value not in {remainder([n for n in lengths[first:] if n > LARGE_BYTES]) for first in range(1, 5)}
 
 
 def test_without_bands_packets_leave_in_order(slow):
