@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
-from . import coupled_vectors, law
+from . import bands_vectors, coupled_vectors, law
 from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Flow, Params, Rate, Share, Spacing, State
 from .names import vectors as names_vectors
 from .settings import profile
@@ -596,7 +596,11 @@ def main(arguments: list[str]) -> int:
     if not folder.is_dir():
         print(f"weir.vectors: {folder}: no such folder; must be one that exists", file=sys.stderr)
         return 2
-    others = ("coupled/decide.jsonl", coupled_vectors.generate()), ("icn/names.json", names_vectors.generate())
+    others = (
+        ("bands/arrival.jsonl", bands_vectors.generate()),
+        ("coupled/decide.jsonl", coupled_vectors.generate()),
+        ("icn/names.json", names_vectors.generate()),
+    )
     for name, text in [*generate(), *others]:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")

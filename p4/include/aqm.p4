@@ -15,6 +15,8 @@ const bit<32> QUEUES = 512;
 #endif
 // Counters of flows, which the ports share: thousands for each would be more than can be read at one go.
 const bit<32> FLOWS = 8192;
+// The queue of the band that is served first: L of coupled bands, A of bands of flows. Others have the lowest priority, 0.
+const bit<3> PRIORITY_FIRST = 1;
 // The egress_spec that drops, as mark_to_drop sets it.
 const bit<9> DROP_PORT = 511;
 
@@ -27,9 +29,13 @@ register<bit<64>>(QUEUES) aqm_marked_packets;
 register<bit<48>>(PORTS) aqm_digest_us;
 // State left by the law's verdicts.
 register<bit<64>>(PORTS) law_sum_q32;
-// Bytes sent by each flow: flow_bytes in the high 32 bits, flow_last_us in the low 64.
-register<bit<96>>(FLOWS) law_flows;
+// Bytes sent by each flow: flow_large_tick and flow_until_tick in the high 16 bits each (0 without bands of flows), then
+// flow_bytes, and flow_last_us in the low 64.
+register<bit<128>>(FLOWS) law_flows;
 register<bit<64>>(PORTS) law_share_mean_q6;
+// Budget of band A: ahead_bytes in the high, new_bytes in the next, bulk_bytes in the low 32 bits; and budget_last_us.
+register<bit<96>>(PORTS) bands_budget;
+register<bit<64>>(PORTS) bands_budget_last_us;
 
 // Written by egress. Drained position of the queue, in terms of `aqm_enqueued`: enqueued - drained is the backlog.
 register<pair_t>(QUEUES) aqm_drained;
@@ -42,7 +48,7 @@ register<bit<32>>(QUEUES) aqm_sojourn_us;
 register<bit<48>>(QUEUES) aqm_left_us;
 #endif
 
-// Of the queue; in the cells of band L of the line, which both bands share.
+// Of the queue; in the cells of band L, and with bands of flows, of the line, which both bands share.
 register<bit<32>>(QUEUES) law_dq_time_q8_us;
 register<bit<32>>(QUEUES) law_dq_count_bytes;
 register<bit<64>>(QUEUES) law_dq_start_us;

@@ -33,6 +33,22 @@ control QueueDeparture(
     }
 }
 
+// A packet of band A: takes its part in the rate of the line, while band B waits for it.
+control AheadEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
+    QueueDeparture() departure;
+
+    apply {
+        bit<32> port = (bit<32>)standard_metadata.egress_port;
+        pair_t enqueued;
+        pair_t drained;
+        aqm_drained.read(drained, port);
+        aqm_enqueued.read(enqueued, port);
+        departure.apply(port, meta.config, (bit<64>)standard_metadata.egress_global_timestamp, (bit<64>)meta.len_bytes,
+            (bit<64>)(enqueued - drained)[47:0]);
+    }
+}
+
+// All other packets.
 control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     QueueDeparture() departure;
     LawTau() tau;

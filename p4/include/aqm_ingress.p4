@@ -8,6 +8,7 @@
 #ifdef WEIR_L4S
 #include "coupled.p4"
 #endif
+#include "flow_bands.p4"
 #include "law.p4"
 
 // A queue from which nothing came for so long has lost its packets elsewhere: slower than 12 kbit/s no line is.
@@ -64,9 +65,59 @@ control BothBands(in bit<32> low, inout aqm_state_t state) {
 }
 #endif
 
+// Expected delay of a packet that arrives now, which is newer than that of the last one to leave.
+control ArrivalDelay(in bit<32> port, in bit<5> dq_shift, in bit<64> backlog_bytes, out bit<32> tau_us) {
+    LawTau() tau;
+
+    apply {
+        bit<32> dq_time_q8_us;
+        tau_us = 0;
+        law_dq_time_q8_us.read(dq_time_q8_us, port);
+        if (dq_time_q8_us != 0) {
+            tau.apply(dq_time_q8_us, dq_shift, backlog_bytes, tau_us);
+        } else if (backlog_bytes != 0) { // else it need not wait, however long the last one did
+            aqm_sojourn_us.read(tau_us, port);
+        }
+    }
+}
+
+// Band of a packet whose flow's counter is `counted`, on a port with two bands of flows; band B has a delay of `tau_us`.
+control FlowBand(
+    in bit<32> port,
+    in aqm_config_t config,
+    in bit<64> now_us,
+    in bit<32> len_bytes,
+    in bit<32> tau_us,
+    inout bit<128> counted,
+    inout bit<64> share_mean_q6,
+    out band_kind_t kind)
+{
+    BandArrival() arrival;
+
+    apply {
+        band_flow_t f;
+        band_budget_t budget;
+        bit<96> bytes;
+        bands_budget.read(bytes, port);
+        bands_budget_last_us.read(budget.budget_last_us, port);
+        budget.ahead_bytes = bytes[95:64];
+        budget.new_bytes = bytes[63:32];
+        budget.bulk_bytes = bytes[31:0];
+        f.flow_large_tick = counted[127:112];
+        f.flow_until_tick = counted[111:96];
+        f.flow_bytes = counted[95:64];
+        f.flow_last_us = counted[63:0];
+        arrival.apply(f, share_mean_q6, budget, config.bands, config.law.interval_us, config.law.share_least_q16,
+            config.law.share_shift, now_us, (bit<64>)len_bytes, tau_us, kind);
+        counted = f.flow_large_tick ++ f.flow_until_tick ++ f.flow_bytes ++ f.flow_last_us;
+        bands_budget.write(port, budget.ahead_bytes ++ budget.new_bytes ++ budget.bulk_bytes);
+        bands_budget_last_us.write(port, budget.budget_last_us);
+    }
+}
+
 // controlled: the law may drop or mark the packet; every other packet is only counted.
 // ecn_capable: the packet's sender is told by a mark (ECT or CE, RFC 3168).
-// flow: what tells its flow from others; of no meaning if the packet is not controlled.
+// flow: what tells its flow from others; packets that are not controlled are one flow of the bands, all members 0.
 // mark: the caller must set CE in the packet.
 control AqmIngress(
     in bool controlled,
@@ -78,9 +129,14 @@ control AqmIngress(
 {
     counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
+    // Packets of band A.
+    counter(PORTS, CounterType.packets_and_bytes) aqm_ahead;
+    // Packets of new flows beyond the budget of band A, dropped because band B had a queue; `aqm_drops` has them too.
+    counter(PORTS, CounterType.packets_and_bytes) aqm_refused;
     LawDecide() decide;
-    LawTau() tau;
+    ArrivalDelay() delay;
     LawArrival() arrival;
+    FlowBand() band;
 #ifdef WEIR_L4S
     CoupledDecide() decide_low;
     BothBands() total;
@@ -110,6 +166,25 @@ control AqmIngress(
         meta.config.digest_interval_us = digest_interval_us;
     }
 
+    // The law in band B of two bands of flows (docs/design/flows.md). The switch needs two queues a port.
+    action pid_delay_bands(
+        LAW_ACTION_PARAMS,
+        bit<1> delay_source,
+        bit<32> digest_interval_us,
+        bit<20> ahead_share_q16,
+        bit<32> ahead_most_bytes,
+        bit<32> ahead_least_bytes)
+    {
+        meta.config.mode = aqm_mode_t.PID_DELAY;
+        LAW_SET_PARAMS(meta.config.law)
+        meta.config.delay_source = delay_source;
+        meta.config.digest_interval_us = digest_interval_us;
+        meta.config.has_bands = 1;
+        meta.config.bands.ahead_share_q16 = ahead_share_q16;
+        meta.config.bands.ahead_most_bytes = ahead_most_bytes;
+        meta.config.bands.ahead_least_bytes = ahead_least_bytes;
+    }
+
     table aqm {
         key = {
             standard_metadata.egress_spec: exact @name("egress_port");
@@ -118,6 +193,7 @@ control AqmIngress(
             no_aqm;
             pid_delay;
             fixed_probability;
+            pid_delay_bands;
         }
         default_action = no_aqm();
         size = 512;
@@ -135,6 +211,9 @@ control AqmIngress(
 
         aqm.apply();
 #ifdef WEIR_L4S
+        if (meta.coupled == 1) {
+            meta.config.has_bands = 0; // it has its two bands
+        }
         if (meta.low == 1) {
             queue = PORTS + port;
         }
@@ -151,23 +230,49 @@ control AqmIngress(
 
         // Each packet counts, also those that no probability could hit.
         law_size_t size = law_size_t.SMALL;
-        if (controlled && meta.config.mode == aqm_mode_t.PID_DELAY && meta.config.law.share_least_q16 != 0) {
+        bool judged = controlled;
+        bool bulk = false;
+        bool refused = false;
+        if (meta.config.mode == aqm_mode_t.PID_DELAY
+            && ((controlled && meta.config.law.share_least_q16 != 0) || meta.config.has_bands == 1)) {
             bit<32> number;
-            bit<96> counted;
+            bit<128> counted;
             bit<64> share_mean_q6;
-            law_flow_t f;
             hash(number, HashAlgorithm.crc32, 32w0, { port, flow.src, flow.dst, flow.protocol, flow.ports }, FLOWS);
             law_flows.read(counted, number);
             law_share_mean_q6.read(share_mean_q6, port);
-            f.flow_bytes = counted[95:64];
-            f.flow_last_us = counted[63:0];
-            arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift, now_us,
-                (bit<64>)standard_metadata.packet_length, size);
-            law_flows.write(number, f.flow_bytes ++ f.flow_last_us);
+            if (meta.config.has_bands == 1) {
+                bit<32> tau_us;
+                band_kind_t kind;
+                delay.apply(port, meta.config.law.dq_shift, backlog_bytes, tau_us);
+                band.apply(port, meta.config, now_us, standard_metadata.packet_length, tau_us, counted, share_mean_q6,
+                    kind);
+                bulk = kind != band_kind_t.AHEAD;
+                if (!bulk) {
+                    aqm_ahead.count(port);
+                    meta.ahead = 1;
+                    standard_metadata.priority = PRIORITY_FIRST;
+                    judged = false;
+                } else if (controlled && band_refuses(kind, meta.config.law.target_us, tau_us)) {
+                    refused = true;
+                    verdict = law_verdict_t.DROP;
+                    judged = false;
+                } else if (kind != band_kind_t.SMALL) {
+                    size = law_size_t.LARGE;
+                }
+            } else {
+                law_flow_t f;
+                f.flow_bytes = counted[95:64];
+                f.flow_last_us = counted[63:0];
+                arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift, now_us,
+                    (bit<64>)standard_metadata.packet_length, size);
+                counted = 32w0 ++ f.flow_bytes ++ f.flow_last_us;
+            }
+            law_flows.write(number, counted);
             law_share_mean_q6.write(port, share_mean_q6);
         }
 
-        if (controlled && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
+        if (judged && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
             || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
             bit<32> rand_a;
             bit<32> rand_b;
@@ -178,14 +283,7 @@ control AqmIngress(
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
             if (meta.config.mode == aqm_mode_t.PID_DELAY) {
-                bit<32> dq_time_q8_us;
-                // Expected delay of this packet, which is newer than that of the last one to leave.
-                law_dq_time_q8_us.read(dq_time_q8_us, port);
-                if (dq_time_q8_us != 0) {
-                    tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);
-                } else if (backlog_bytes != 0) { // else it need not wait, however long the last one did
-                    aqm_sojourn_us.read(tau_us, port);
-                }
+                delay.apply(port, meta.config.law.dq_shift, backlog_bytes, tau_us);
             }
             // A short queue is not marked by the mean of U, which the swings of U keep above 0.
             if (ecn_capable && tau_us >= (bit<32>)meta.config.law.min_delay_us) {
@@ -228,9 +326,14 @@ control AqmIngress(
         if (verdict == law_verdict_t.DROP) {
             bit<64> packets;
             aqm_drops.count(port);
+            if (refused) {
+                aqm_refused.count(port);
+            }
             aqm_dropped_packets.read(packets, queue);
             aqm_dropped_packets.write(queue, packets + 1);
             mark_to_drop(standard_metadata);
+        } else if (meta.ahead == 1) {
+            meta.len_bytes = standard_metadata.packet_length;
         } else {
             if (verdict == law_verdict_t.MARK) {
                 bit<64> packets;
@@ -244,6 +347,12 @@ control AqmIngress(
             meta.enqueued = enqueued;
             meta.len_bytes = standard_metadata.packet_length;
             meta.stamped = 1;
+            if (bulk) {
+                bit<96> bytes;
+                bands_budget.read(bytes, port);
+                bit<32> bulk_bytes = band_passed(bytes[31:0], (bit<64>)meta.len_bytes);
+                bands_budget.write(port, bytes[95:32] ++ bulk_bytes);
+            }
         }
 
         if (meta.config.digest_interval_us != 0) {

@@ -4,6 +4,7 @@
 #define WEIR_AQM_TYPES_P4
 
 #include "coupled_types.p4"
+#include "flow_bands_types.p4"
 #include "law_types.p4"
 
 // The action that the table `aqm` has for the port.
@@ -25,6 +26,9 @@ struct aqm_config_t {
     bit<32> digest_interval_us;
     bit<33> fixed_u_q32;
     law_params_t law;
+    // The port has two bands of flows, and the law has band B.
+    bit<1> has_bands;
+    flow_bands_t bands;
 }
 
 // Key of a packet's flow. Addresses of 32 bits stand in the low bits; ports: both, 0 where there are none.
@@ -39,8 +43,10 @@ struct aqm_metadata_t {
     // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
     bit<1> stamped;
     pair_t enqueued;
-    // Its length as counted there: BMv2's packet_length has changed by egress when a tag was added or removed.
+    // Its length in ingress: BMv2's packet_length has changed by egress when a tag was added or removed.
     bit<32> len_bytes;
+    // The packet goes into band A, which is neither in `aqm_enqueued` nor the law's.
+    bit<1> ahead;
     aqm_config_t config;
 #ifdef WEIR_L4S
     // The port has two bands, and the packet goes into band L.

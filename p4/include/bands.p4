@@ -7,9 +7,6 @@
 #include "aqm.p4"
 #include "coupled.p4"
 
-// The queue of band L; C has the lowest priority, 0, as all packets of other programs.
-const bit<3> PRIORITY_LOW_LATENCY = 1;
-
 // Before AqmIngress. scalable: the packet is IP and carries ECT(1) or CE (RFC 9332 2.5).
 control BandIngress(in bool scalable, inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     action one_band() {
@@ -45,7 +42,7 @@ control BandIngress(in bool scalable, inout aqm_metadata_t meta, inout standard_
         coupling.apply();
         if (meta.coupled == 1 && scalable) {
             meta.low = 1;
-            standard_metadata.priority = PRIORITY_LOW_LATENCY;
+            standard_metadata.priority = PRIORITY_FIRST;
         }
     }
 }

@@ -71,13 +71,18 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
     AqmEgress() aqm_egress;
+    AheadEgress() ahead_egress;
 #ifdef WEIR_L4S
     BandEgress() bands;
     MarkCe() mark_ce;
 #endif
 
     apply {
-        aqm_egress.apply(meta.aqm, standard_metadata);
+        if (meta.aqm.ahead == 1) {
+            ahead_egress.apply(meta.aqm, standard_metadata);
+        } else {
+            aqm_egress.apply(meta.aqm, standard_metadata);
+        }
 #ifdef WEIR_L4S
         bool mark;
         bands.apply(mark, meta.aqm, standard_metadata);

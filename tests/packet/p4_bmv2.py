@@ -2,7 +2,7 @@
 """p4/ on a real simple_switch, to be run in a network namespace of its own (test_p4_programs.py does).
 
     python p4_bmv2.py PROGRAM.json stf SCRIPT.stf...       packets, entries and counters of p4/tests
-    python p4_bmv2.py PROGRAM.json vectors FILE.jsonl...   tests/vectors, through law_probe.p4
+    python p4_bmv2.py PROGRAM.json vectors FILE.jsonl...   tests/vectors, through the probe of their kind
 
 Prints one line per file; status 1 if one differs, 2 if the switch does not start. Entries go by Thrift
 (simple_switch_CLI), because simple_switch is built without P4Runtime more often than with it.
@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from p4_probe import differences, operations
+from p4_probe import operations, probe_of
 
 PORTS = (*range(12), 31, 32)
 """Names are forwarded up to port 31."""
@@ -231,7 +231,7 @@ def vectors(switch: Bmv2, path: Path) -> tuple[int, list[str]]:
         ready = select.select([switch.sockets[3]], [], [], 5)[0]
         got = switch.sockets[3].recv(65535) if ready else b""
         if got != wanted:
-            wrong.append(f"{where}: {', '.join(differences(got, wanted)) if got else 'no answer'}")
+            wrong.append(f"{where}: {', '.join(probe_of(path).differences(got, wanted)) if got else 'no answer'}")
         count += 1
     return count, wrong
 

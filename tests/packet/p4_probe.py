@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frames of p4/programs/law_probe.p4, and tests/vectors as pairs of frames: what to send, what must come back.
+"""The frames of p4/programs/law_probe.p4 and bands_probe.p4, and tests/vectors as pairs of frames: what to send, what
+must come back.
 
 Every vector has all of its final state, so the frames are known beforehand and may be sent in any number.
 """
@@ -7,112 +8,114 @@ Every vector has all of its final state, so the frames are known beforehand and 
 import json
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-
-from scapy.all import ByteEnumField, ByteField, Ether, IntField, LongField, Packet, bind_layers
 
 from weir.params import ROWS
 
-ETHER_TYPE = 0x88B5
-OPS = {"update": 1, "departure": 2, "tau": 3, "decide": 4, "arrival": 5, "decide_low": 6}
-ASKER, SWITCH = "02:00:00:00:00:01", "02:00:00:00:00:02"
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "vectors"
+SENDER, SWITCH = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 
-_PARAMS = {row.param: row.range[1].bit_length() for row in ROWS.values()}
-_BYTES = {name for name, bits in _PARAMS.items() if bits <= 8} | {"started", "row", "dq_on"}
-_BYTES |= {"in_ect", "in_size", "stepped", "verdict", "size"}
-_LONGS = {name for name, bits in _PARAMS.items() if bits > 32}
-_LONGS |= {"u_q40", "last_us", "o1_us", "o2_us", "u_ecn_q40", "sum_q32", "dq_start_us"}
-_LONGS |= {"flow_last_us", "share_mean_q6", "in_now_us", "in_len_bytes", "in_backlog_bytes"}
-_LONGS |= {"ramp_slope_q32_per_us", "in_u_q40", "p_q32"}
-_NAMES = [
-    *_PARAMS,
-    "coupling_q16",
-    "ramp_least_us",
-    "ramp_slope_q32_per_us",
-    "floor_bytes",
-    "u_q40",
-    "last_us",
-    "o1_us",
-    "o2_us",
-    "no_i_run",
-    "started",
-    "row",
-    "u_ecn_q40",
-    "sum_q32",
-    "flow_bytes",
-    "flow_last_us",
-    "share_mean_q6",
-    "dq_time_q8_us",
-    "dq_count_bytes",
-    "dq_start_us",
-    "dq_on",
-    "in_now_us",
-    "in_tau_us",
-    "in_len_bytes",
-    "in_backlog_bytes",
-    "in_u_q40",
-    "in_floor_us",
-    "in_ect",
-    "in_size",
-    "in_rand_a",
-    "in_rand_b",
-    "stepped",
-    "tau_us",
-    "verdict",
-    "size",
-    "p_q32",
-]
+_BITS = {row.param: row.range[1].bit_length() for row in ROWS.values()}
 
 
-def _field(name: str) -> ByteField | IntField | LongField:
-    kind = ByteField if name in _BYTES else LongField if name in _LONGS else IntField
-    return kind(name, 0)
+@dataclass(frozen=True)
+class Probe:
+    """Layout of a probe: EtherType, operations from 1 on, and width of each field, one of B, H, I, Q of `struct`.
+    `of_a_flow`: the fields that each `in_flow` of the vectors has for itself."""
+
+    program: str
+    ether_type: int
+    ops: tuple[str, ...]
+    fields: dict[str, str]
+    of_a_flow: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def _layout(self) -> struct.Struct:
+        return struct.Struct("!6s6sHB" + "".join(self.fields.values()))
+
+    def frame(self, dst: bytes, src: bytes, op: str, values: dict[str, int]) -> bytes:
+        number = self.ops.index(op) + 1
+        return self._layout.pack(dst, src, self.ether_type, number, *(values.get(name, 0) for name in self.fields))
+
+    def differences(self, got: bytes, wanted: bytes) -> list[str]:
+        """The fields in which two answers differ, in words."""
+        if len(got) != self._layout.size:
+            return [f"no probe, but {got.hex()}"]
+        names = ("dst", "src", "type", "op", *self.fields)
+        pairs = zip(names, self._layout.unpack(got), self._layout.unpack(wanted), strict=True)
+        return [f"{name} is {is_}, must be {must}" for name, is_, must in pairs if is_ != must]
 
 
-class Probe(Packet):
-    """Operation, parameters, state, spacing, flow, rate, inputs, outputs; o1_us and o2_us in two's complement."""
-
-    name = "Probe"
-    fields_desc = [  # noqa: RUF012 - scapy's way
-        ByteEnumField("op", 0, {number: op for op, number in OPS.items()}),
-        *(_field(name) for name in _NAMES),
-    ]
+def _fields(text: str) -> dict[str, str]:
+    """`name:width` of each field, in order."""
+    return dict(one.split(":") for one in text.split())
 
 
-bind_layers(Ether, Probe, type=ETHER_TYPE)
+LAW = Probe(
+    "law_probe",
+    0x88B5,
+    ("update", "departure", "tau", "decide", "arrival", "decide_low"),
+    {name: "B" if bits <= 8 else "I" if bits <= 32 else "Q" for name, bits in _BITS.items()}
+    | _fields(
+        """
+        coupling_q16:I ramp_least_us:I ramp_slope_q32_per_us:Q floor_bytes:I
+        u_q40:Q last_us:Q o1_us:Q o2_us:Q no_i_run:I started:B row:B u_ecn_q40:Q
+        sum_q32:Q flow_bytes:I flow_last_us:Q share_mean_q6:Q
+        dq_time_q8_us:I dq_count_bytes:I dq_start_us:Q dq_on:B
+        in_now_us:Q in_tau_us:I in_len_bytes:Q in_backlog_bytes:Q in_u_q40:Q in_floor_us:I in_ect:B in_size:B
+        in_rand_a:I in_rand_b:I
+        stepped:B tau_us:I verdict:B size:B p_q32:Q
+        """
+    ),
+)
+BANDS = Probe(
+    "bands_probe",
+    0x88B6,
+    ("band_arrival", "passed"),
+    _fields(
+        """
+        ahead_share_q16:I ahead_most_bytes:I ahead_least_bytes:I target_us:I interval_us:I share_shift:B
+        share_least_q16:I
+        flow_bytes:I flow_last_us:Q flow_until_tick:H flow_large_tick:H share_mean_q6:Q
+        ahead_bytes:I new_bytes:I bulk_bytes:I budget_last_us:Q
+        in_now_us:Q in_len_bytes:Q in_tau_us:I
+        kind:B refused:B
+        """
+    ),
+    ("flow_bytes", "flow_last_us", "flow_until_tick", "flow_large_tick"),
+)
 
-# The same layout again, because scapy takes a millisecond for each of the 18,000 frames of the vectors.
-_LAYOUT = struct.Struct("!B" + "".join("B" if n in _BYTES else "Q" if n in _LONGS else "I" for n in _NAMES))
-_ASKED = bytes(Ether(src=ASKER, dst=SWITCH, type=ETHER_TYPE))
-_ANSWER = bytes(Ether(src=SWITCH, dst=ASKER, type=ETHER_TYPE))
+
+def probe_of(path: Path) -> Probe:
+    """The probe that a file of vectors is for."""
+    return BANDS if path.parent.name == "bands" else LAW
 
 
-def _packed(fields: dict[str, int]) -> bytes:
-    return _LAYOUT.pack(fields["op"], *(fields.get(name, 0) for name in _NAMES))
+def vectors(probe: Probe) -> list[Path]:
+    """All files for this probe."""
+    return [path for path in sorted(FOLDER.rglob("*.jsonl")) if probe_of(path) is probe]
 
 
 def operations(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
     """Where, the frame to send, the frame that must come back, for each operation of a file of vectors."""
-    fields: dict[str, int] = {}
+    probe = probe_of(path)
+    now: dict[str, int] = {}
+    flows: dict[int, dict[str, int]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         vector = json.loads(line)
         op, _ = vector.pop("op"), vector.pop("case", None)
         values = {name: value % 2**64 for name, value in vector.items()}
         if op == "params":
-            fields = {}
-        if op in ("params", "state", "spacing", "flow", "rate"):
-            fields |= values
+            now, flows = {}, {}
+        if op not in probe.ops:
+            now |= values
             continue
-        fields |= {"op": OPS[op]} | {name: value for name, value in values.items() if name.startswith("in_")}
-        asked = _ASKED + _packed(fields)
-        fields |= values
-        yield f"{path.name}:{number} {op}", asked, _ANSWER + _packed(fields)
-
-
-def differences(got: bytes, wanted: bytes) -> list[str]:
-    """The fields in which two answers differ, in words."""
-    got_probe, wanted_probe = Ether(got), Ether(wanted)
-    if Probe not in got_probe:
-        return [f"no probe, but {got.hex()}"]
-    pairs = [(name, got_probe[Probe].getfieldval(name), wanted_probe[Probe].getfieldval(name)) for name in _NAMES]
-    return [f"{name} is {is_}, must be {must}" for name, is_, must in pairs if is_ != must]
+        flow = values.pop("in_flow", 0)
+        now |= flows.get(flow, dict.fromkeys(probe.of_a_flow, 0))
+        now |= {name: value for name, value in values.items() if name.startswith("in_")}
+        sent = probe.frame(SWITCH, SENDER, op, now)
+        now |= values
+        flows[flow] = {name: now[name] for name in probe.of_a_flow}
+        yield f"{path.name}:{number} {op}", sent, probe.frame(SENDER, SWITCH, op, now)

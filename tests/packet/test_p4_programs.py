@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import json_format, text_format
+from p4_probe import BANDS, LAW, vectors
 from p4_rig import find
 
 from weir.p4runtime.messages import config
@@ -26,6 +27,7 @@ PROGRAMS = (
     "programs/icn",
     "programs/edge",
     "programs/law_probe",
+    "programs/bands_probe",
 )
 COMPILE_LIMIT_S = 120
 SCRIPTS = (
@@ -35,6 +37,8 @@ SCRIPTS = (
     ("programs/icn", "tests/icn/alone"),
     ("programs/edge", "tests/icn"),
     ("programs/edge", "tests"),
+    ("pid_delay", "tests/flow_bands"),
+    ("programs/edge", "tests/flow_bands"),
 )
 V1MODEL = REPO / "p4" / "switch" / "weir-p4" / "include"
 
@@ -115,5 +119,6 @@ def test_bmv2_passes_the_scripts(tmp_path):
 
 
 def test_bmv2_gives_the_vectors(tmp_path):
-    files = sorted((REPO / "tests" / "vectors").rglob("*.jsonl"))
-    assert _on_bmv2("programs/law_probe", "vectors", files, tmp_path).count(", 0 wrong") == len(files)
+    for probe in (LAW, BANDS):
+        files = vectors(probe)
+        assert _on_bmv2(f"programs/{probe.program}", "vectors", files, tmp_path).count(", 0 wrong") == len(files)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from weir import bands
+from weir.bands import Bands
 from weir.coupled import DEFAULT, Coupling
 from weir.gains import REQUIRED
 from weir.resources import PROFILES
@@ -160,6 +162,35 @@ def test_a_mistake_is_told_with_line_key_and_what_would_be_right(old: str, new: 
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(GOOD.replace(old, new, 1))
     assert len(caught.value.problems) == len(str(caught.value).splitlines())
+
+
+def test_a_port_with_bands_of_flows() -> None:
+    assert {port: law.bands for port, law in read(GOOD).aqm.items()} == {1: None, 2: None}
+    config = read(GOOD + "[bands.port.1]\n")
+    assert {port: law.bands for port, law in config.aqm.items()} == {1: bands.DEFAULT, 2: None}
+    text = "[bands.port.1]\nahead_share = 15.9999999\nahead_most_bytes = 9000\nahead_least_bytes = 1\n"
+    assert read(GOOD + text).aqm[1].bands == Bands(2**20 - 1, 9000, 1)
+    assert read(GOOD + "[bands.port.1]\nahead_share = 0\n").aqm[1].bands == replace(bands.DEFAULT, ahead_share_q16=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[bands.port.2]\n", "s1.toml:27: bands.port.2"),  # it has two coupled bands
+        ("[bands.port.3]\n", "s1.toml:27: bands.port.3"),  # it has no law
+        ("[bands.2]\n", "s1.toml:27: bands.2"),
+        ("[bands.port.1]\nahead = 1\n", "s1.toml:28: bands.port.1.ahead"),
+        ("[bands.port.1]\nahead_share = 16\n", "s1.toml:28: bands.port.1.ahead_share"),
+        ("[bands.port.1]\nahead_most_bytes = 0\n", "s1.toml:28: bands.port.1.ahead_most_bytes"),
+        ("[bands.port.1]\nahead_least_bytes = 4294967296\n", "s1.toml:28: bands.port.1.ahead_least_bytes"),
+        ("[bands.port.1]\nahead_least_bytes = 1.5\n", "s1.toml:28: bands.port.1.ahead_least_bytes"),
+    ],
+)
+def test_mistakes_in_bands_of_flows(text: str, place: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(GOOD + text)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{place}: ")
 
 
 def test_every_mistake_is_told_at_once() -> None:

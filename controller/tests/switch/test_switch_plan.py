@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir import gains
+from weir import bands, gains
 from weir.coupled import DEFAULT
 from weir.p4runtime.client import Update
 from weir.p4runtime.entities import Call, Exact, Lpm, MulticastGroup, Replica, TableEntry
@@ -26,6 +26,7 @@ from weir.switch.config import Config, Neighbour, Port
 
 TUNED = load(PROFILES / "tuned.toml")
 PAPER = load(PROFILES / "paper.toml")
+FLOW_BANDS = bands.Bands(98304, 9000, 64)
 L3, AQM, BANDS = "WeirIngress.l3.", "WeirIngress.aqm_ingress.", "WeirIngress.bands."
 
 
@@ -41,6 +42,7 @@ def _p4info() -> P4Info:
         L3 + "to_port": {"port": 9},
         L3 + "flood": {"group": 16},
         AQM + "pid_delay": dict.fromkeys(action_data(PortLaw(TUNED)), 33),
+        AQM + "pid_delay_bands": dict.fromkeys(action_data(PortLaw(TUNED, bands=FLOW_BANDS)), 33),
         BANDS + "coupled": dict.fromkeys(asdict(DEFAULT), 33),
     }
     ids = {}
@@ -192,6 +194,44 @@ def test_gains_come_back_as_they_went(law: gains.Gains, source: str) -> None:
         law_of_data(params | {"kq": 1})
     with pytest.raises(P4RuntimeError, match="not the parameters of this law"):
         law_of_data({key: value for key, value in params.items() if key != "delay_source"})
+
+
+def test_bands_of_flows_are_another_action_of_the_port() -> None:
+    law = PortLaw(TUNED, bands=FLOW_BANDS)
+    entry = PID_DELAY.law_entry(2, law, INFO)
+    assert entry.action == Call(AQM + "pid_delay_bands", action_data(law))
+    assert asdict(FLOW_BANDS).items() <= action_data(law).items()
+    back = PID_DELAY.law_of(entry, INFO)
+    assert back is not None
+    assert back.bands == FLOW_BANDS
+    assert PID_DELAY.law_entry(2, back, INFO) == entry
+    assert PID_DELAY.law_entry(2, PortLaw(TUNED), INFO).action == Call(AQM + "pid_delay", action_data(PortLaw(TUNED)))
+    with pytest.raises(P4RuntimeError, match="not the parameters of this law"):
+        law_of_data({key: value for key, value in action_data(law).items() if key != "ahead_share_q16"})
+    device = Device()
+    for aqm in (PortLaw(TUNED), law, law, PortLaw(TUNED)):
+        bring(device, replace(CONFIG, aqm={2: aqm}))
+        assert PID_DELAY.law_entry(2, aqm, INFO) in device.entries.values()
+
+
+def test_keys_of_bands_change_those_of_a_port_that_has_them() -> None:
+    law = PortLaw(TUNED, bands=FLOW_BANDS)
+    assert law.own.items() >= {"ahead_share": 1.5, "ahead_most_bytes": 9000, "ahead_least_bytes": 64}.items()
+    changed = law.with_changes({"ahead_share": 0, "ahead_most_bytes": 1, "target_us": 5000, "digest_interval_us": 7})
+    assert changed == PortLaw(replace(TUNED, target_us=5000), 7, bands=bands.Bands(0, 1, 64))
+    assert law.with_changes({"target_us": 5000}).bands == FLOW_BANDS
+    one_band = PortLaw(TUNED)
+    assert not set(bands.KEYS) & set(one_band.own)
+    for of, key, value in (
+        (one_band, "ahead_share", 1),
+        (law, "ahead_share", 16),
+        (law, "ahead_share", "much"),
+        (law, "ahead_most_bytes", 0),
+        (law, "ahead_most_bytes", 1.5),
+        (law, "ahead_least_bytes", 2**32),
+    ):
+        with pytest.raises(ValueError, match=f"^{key}"):
+            of.with_changes({key: value})
 
 
 def test_the_same_again_changes_nothing() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from .. import coupled
+from .. import bands, coupled
 from ..dataplane.base import DataPlaneError, Device, PortSettings
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import KEYS, GainError, Gains, Value, help_text, user_help_text
@@ -19,6 +19,7 @@ from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..settings import closest_profile, key_values, profile
 from ..text import printable
 
+BANDS_HELP = "\n".join(f"  {key:<22} {text}" for key, text in bands.KEYS.items())
 COUPLING_HELP = "\n".join(f"  {key:<22} {text}" for key, text in coupled.KEYS.items())
 MORE_KEYS = "Profiles have more keys, which --set takes with --expert: `weir gains --expert --help` lists them."
 EXAMPLE = f"""\
@@ -39,6 +40,8 @@ an interface with two coupled bands (`weir-xdp attach DEV --coupled L,C`) has fo
 a port of a P4 switch has two more:
   digest_interval_us     between two digests of the port, 0: none
   delay_source           where the law has the delay from: sojourn, or rate (Cao Eq. 1)
+with two bands of flows it has three more:
+{BANDS_HELP}
 
 {MORE_KEYS}
 

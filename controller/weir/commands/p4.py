@@ -57,6 +57,9 @@ s1.toml:
   target_us = 5000
   [coupled.port.2]                     # two coupled bands for L4S: --program pid_delay_l4s.p4, p4/README.md
   coupling = 2                         #   also ramp_least_us, ramp_us, floor_bytes
+  [aqm.port.1]
+  [bands.port.1]                       # sparse and young flows ahead of bulk; the switch needs --priority-queues 2
+  ahead_share = 0.1                    #   also ahead_most_bytes, ahead_least_bytes
   [names]                              # forwarding by name: --program edge.p4, or icn.p4 for names alone
   quota = 2048                         #   unanswered entries of one port; also least_lifetime_us
   [names.port.4]                       # of this port another number

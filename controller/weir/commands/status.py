@@ -58,7 +58,8 @@ def _data(device: str, status: DeviceStatus | str) -> dict[str, Any]:
     for port in status.ports:
         settings = as_data(device, port.port, port.settings)
         del settings["device"]
-        ports.append(settings | {"attached": port.attached, "reading": _reading(port), "trouble": port.trouble})
+        settings |= {"attached": port.attached, "reading": _reading(port), "trouble": port.trouble}
+        ports.append(settings | ({} if port.bands is None else {"bands": dict(port.bands)}))
     return {"device": device, "program": status.program, "notes": list(status.notes), "ports": ports}
 
 
@@ -90,6 +91,10 @@ def _print(found: dict[str, DeviceStatus | str]) -> None:
             table.add_row(*_row(device, port))
         said = f"{device}: {status.program}" + ("" if status.ports else "; no port runs the law")
         console.print(escape(printable(said)), soft_wrap=True)
+        for port in status.ports:
+            if port.bands is not None:
+                counts = ", ".join(f"{key} {value}" for key, value in port.bands.items())
+                console.print(escape(printable(f"{device} port {port.port}, two bands: {counts}")), soft_wrap=True)
         for note in status.notes:
             console.print(escape(printable(f"{device}: {note}")), soft_wrap=True)
     if table.row_count:

@@ -75,13 +75,14 @@ class PortSettings:
 @dataclass(frozen=True)
 class PortStatus:
     """A port now. attached: how the law is there. reading: the last there is; None where there is none. trouble: its
-    fault, "" for none."""
+    fault, "" for none. bands: totals of a port with two bands of flows, None: it has one band."""
 
     port: str
     attached: str
     settings: PortSettings
     reading: Sample | Counts | None = None
     trouble: str = ""
+    bands: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,19 @@ WITHOUT_REGISTERS = (
 )
 
 
+def read_bands(client: Client, program: Program, laws: Mapping[int, PortLaw]) -> dict[int, dict[str, int]]:
+    """Counters of the ports with two bands of flows."""
+    found = {}
+    for port in (port for port, law in laws.items() if law.bands):
+        ahead, refused = client.read(*(CounterEntry(name, port) for name in program.bands_counters))
+        found[port] = {
+            "ahead_packets": ahead.count.packets if ahead.count else 0,
+            "ahead_bytes": ahead.count.bytes if ahead.count else 0,
+            "refused_packets": refused.count.packets if refused.count else 0,
+        }
+    return found
+
+
 class RegisterReader:
     """Reads the ports of one switch. Raises P4RuntimeError, at once when the program lacks these registers."""
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
-from .. import programs
+from .. import bands, programs
 from ..gains import GainError, Gains, Value
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Standing, Update, WriteError
 from ..p4runtime.connection import Tls, parse_address
@@ -40,7 +40,7 @@ from .base import (
     PortStatus,
     Up,
 )
-from .p4registers import WITHOUT_REGISTERS, RegisterReader
+from .p4registers import WITHOUT_REGISTERS, RegisterReader, read_bands
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.5, 30.0
 STEADY_S = 30.0
@@ -168,7 +168,7 @@ class P4RuntimeDevice(Device):
         self._leads = False
         """In charge, and nothing that others set before has been overlooked."""
 
-    own_keys = PortLaw.OWN_KEYS
+    own_keys = (*PortLaw.OWN_KEYS, *bands.KEYS)
     gives_law = True
 
     # Called by a controller
@@ -200,7 +200,7 @@ class P4RuntimeDevice(Device):
         with self._lock, self._session("gains not set") as client:
             present = self._read(client).get(number)
             if base is not None:
-                law = PortLaw(base).with_changes(changes)
+                law = PortLaw(base, bands=present.bands if present else None).with_changes(changes)
             elif present is not None:
                 law = present.with_changes(changes)
             else:
@@ -224,8 +224,10 @@ class P4RuntimeDevice(Device):
             reader.read(self.name, laws, _now_us())
             self._closing.wait(STATUS_LOOK_S)
             readings = {one.port: one for one in reader.read(self.name, laws, _now_us())}
+            bands_of = {str(port): counts for port, counts in read_bands(client, self._program, laws).items()}
+            attached = f"table {self._program.law_table}"
             ports = tuple(
-                PortStatus(port, f"table {self._program.law_table}", settings, readings.get(port))
+                PortStatus(port, attached, settings, readings.get(port), bands=bands_of.get(port))
                 for port, settings in self._settings(client).items()
             )
             notes = () if reader.has_registers else (WITHOUT_REGISTERS,)

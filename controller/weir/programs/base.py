@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from .. import bands
+from ..bands import Bands
 from ..coupled import Coupling
 from ..gains import Gains, Value
 from ..p4runtime.entities import Call, CloneSession, MulticastGroup, TableEntry
@@ -30,11 +32,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True)
 class PortLaw:
-    """The law on one port of a switch. `digest_interval_us` 0: no digests. Raises ValueError."""
+    """The law on one port of a switch. `digest_interval_us` 0: no digests. `bands`: of flows, None: one band. Raises
+    ValueError."""
 
     gains: Gains
     digest_interval_us: int = DIGEST_INTERVAL_US
     delay_source: str = "sojourn"
+    bands: Bands | None = None
 
     OWN_KEYS: ClassVar[tuple[str, ...]] = ("digest_interval_us", "delay_source")
     """Settings beside the gains."""
@@ -48,14 +52,35 @@ class PortLaw:
 
     @property
     def own(self) -> dict[str, Value]:
-        """The values of OWN_KEYS."""
-        return {"digest_interval_us": self.digest_interval_us, "delay_source": self.delay_source}
+        """The values of OWN_KEYS, and of `bands.KEYS` if the port has these bands."""
+        own: dict[str, Value] = {"digest_interval_us": self.digest_interval_us, "delay_source": self.delay_source}
+        return own | (_users_units(self.bands) if self.bands else {})
 
     def with_changes(self, changes: Mapping[str, Value]) -> PortLaw:
-        """With these keys, of gains or of OWN_KEYS, changed. ValueError."""
-        gains = {key: value for key, value in changes.items() if key not in self.OWN_KEYS}
+        """With these keys, of gains, of OWN_KEYS or of `bands.KEYS`, changed. ValueError."""
+        of_bands = {key: value for key, value in changes.items() if key in bands.KEYS}
         own: dict[str, Any] = {key: value for key, value in changes.items() if key in self.OWN_KEYS}
-        return replace(self, gains=self.gains.with_changes(gains), **own)
+        gains = {key: value for key, value in changes.items() if key not in own and key not in of_bands}
+        return replace(self, gains=self.gains.with_changes(gains), bands=self._bands_with(of_bands), **own)
+
+    def _bands_with(self, changes: Mapping[str, Value]) -> Bands | None:
+        if self.bands is None and changes:
+            raise ValueError(f"{next(iter(changes))}: the port has no bands of flows; deploy [bands.port.N]")
+        for key, value in changes.items():
+            types = (int, float) if key == "ahead_share" else (int,)
+            if type(value) not in types:
+                raise ValueError(f"{key} = {value!r}: must be a {'number' if key == 'ahead_share' else 'whole number'}")
+        values: dict[str, Any] = _users_units(self.bands) | dict(changes) if self.bands else {}
+        return bands.in_users_units(**values) if values else None
+
+
+def _users_units(of: Bands) -> dict[str, Value]:
+    """Inverse of `bands.in_users_units`."""
+    return {
+        "ahead_share": of.ahead_share_q16 / bands.SHARE_ONE_Q16,
+        "ahead_most_bytes": of.ahead_most_bytes,
+        "ahead_least_bytes": of.ahead_least_bytes,
+    }
 
 
 Record = tuple[int, ...]
@@ -171,6 +196,8 @@ class Program(ABC):
     """The registers that hold a port's state, in the order in which they must be read."""
     counters: ClassVar[tuple[str, ...]]
     """The same where registers can't be read."""
+    bands_counters: ClassVar[tuple[str, str]]
+    """Packets of band A; packets of new flows that were dropped beyond its budget."""
 
     def missing(self, info: P4Info) -> str | None:
         """The first that a P4Info lacks of the tables of law, coupling and names and the digest; None: it is this

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
+from ..bands import RANGES, Bands
 from ..gains import Gains
 from ..law import BYTES_MAX, TAU_MAX_US, U_ONE_Q40, Params
 from ..p4runtime.entities import Call, Exact, Lpm, Match, TableEntry
@@ -111,9 +112,11 @@ class PidDelay(Program):
         "aqm_marked_packets",
     )
     counters: ClassVar[tuple[str, ...]] = ("forwarded", "aqm_drops", "aqm_marks")
+    bands_counters = ("aqm_ahead", "aqm_refused")
 
     _law_key = "egress_port"
     _law_action = "pid_delay"
+    _bands_action = "pid_delay_bands"
 
     # Forwarding
 
@@ -154,13 +157,15 @@ class PidDelay(Program):
     # The law
 
     def law_entry(self, port: int, law: PortLaw, info: P4Info) -> TableEntry:
-        return self._entry(info, self.law_table, {self._law_key: Exact(port)}, self._law_action, action_data(law))
+        action = self._bands_action if law.bands else self._law_action
+        return self._entry(info, self.law_table, {self._law_key: Exact(port)}, action, action_data(law))
 
     def law_port(self, entry: TableEntry) -> int | None:
         return _exact(entry, self._law_key) if self._law_key in entry.match else None
 
     def law_of(self, entry: TableEntry, info: P4Info) -> PortLaw | None:
-        if not isinstance(entry.action, Call) or entry.action.action != info.actions[self._law_action].name:
+        actions = [info.actions[name].name for name in (self._law_action, self._bands_action) if name in info.actions]
+        if not isinstance(entry.action, Call) or entry.action.action not in actions:
             return None
         return law_of_data(entry.action.params)
 
@@ -199,11 +204,10 @@ def _exact(entry: TableEntry, key: str) -> int:
 
 
 def action_data(law: PortLaw) -> dict[str, int]:
-    """The parameters of the action pid_delay: the law's integers under their own names, and the port's own."""
-    return asdict(law.gains.to_params()) | {
-        "delay_source": DELAY_SOURCES.index(law.delay_source),
-        "digest_interval_us": law.digest_interval_us,
-    }
+    """The parameters of the action pid_delay: the law's integers under their own names, and the port's own; with bands
+    of flows those of pid_delay_bands."""
+    own = {"delay_source": DELAY_SOURCES.index(law.delay_source), "digest_interval_us": law.digest_interval_us}
+    return asdict(law.gains.to_params()) | own | (asdict(law.bands) if law.bands else {})
 
 
 def law_of_data(params: Mapping[str, int]) -> PortLaw:
@@ -211,7 +215,9 @@ def law_of_data(params: Mapping[str, int]) -> PortLaw:
     rest = dict(params)
     try:
         source, digest_interval_us = DELAY_SOURCES[rest.pop("delay_source")], rest.pop("digest_interval_us")
-        return PortLaw(Gains.from_params(Params(**rest)), digest_interval_us, source)
+        of_bands = {name: rest.pop(name) for name in RANGES if name in rest}
+        bands = Bands(**of_bands) if of_bands else None
+        return PortLaw(Gains.from_params(Params(**rest)), digest_interval_us, source, bands)
     except (TypeError, KeyError, ValueError) as error:
         raise P4RuntimeError(f"action pid_delay: not the parameters of this law: {error}") from None
 

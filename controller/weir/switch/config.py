@@ -15,6 +15,8 @@
     target_us = 5000
     [coupled.port.1]                        # two coupled bands for L4S on this port, with programs/pid_delay_l4s.p4
     coupling = 2                            # k; also ramp_least_us, ramp_us, floor_bytes
+    [bands.port.2]                          # or two bands of flows (docs/design/flows.md)
+    ahead_share = 0.1                       # also ahead_most_bytes, ahead_least_bytes
     [names]                                 # forwarding by name, with programs/edge.p4 or icn.p4 (names.py)
     [[names.route]]
     prefix = "/weir/files"
@@ -27,13 +29,14 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from .. import coupled
+from .. import bands, coupled
+from ..bands import Bands
 from ..coupled import Coupling
 from ..gains import KEYS, GainError
 from ..programs.base import DIGEST_INTERVAL_US, PORT_MAX, Network, PortLaw
@@ -106,6 +109,16 @@ class _Coupled(_Section):
     floor_bytes: Annotated[int, Field(ge=0, le=coupled.RANGES["floor_bytes"][1])] = coupled.DEFAULT.floor_bytes
 
 
+class _Bands(_Section):
+    """`[bands.port.N]`, in the units that `weir-xdp` has (docs/design/flows.md)."""
+
+    ahead_share: Annotated[float, Field(ge=0, lt=16, strict=False)] = (
+        bands.DEFAULT.ahead_share_q16 / bands.SHARE_ONE_Q16
+    )
+    ahead_most_bytes: Annotated[int, Field(ge=1, le=2**32 - 1)] = bands.DEFAULT.ahead_most_bytes
+    ahead_least_bytes: Annotated[int, Field(ge=1, le=2**32 - 1)] = bands.DEFAULT.ahead_least_bytes
+
+
 @dataclass(frozen=True)
 class Config:
     """A checked file. `routes`: prefix to a neighbour's name. `flood`: ports, none: nothing is flooded. `coupled`:
@@ -171,7 +184,7 @@ def _key_lines(text: str) -> dict[str, int]:
     return lines
 
 
-_TABLES = ("ports", "neighbours", "routes", "flood", "aqm", "coupled", "names")
+_TABLES = ("ports", "neighbours", "routes", "flood", "aqm", "coupled", "bands", "names")
 
 
 class _Checker:
@@ -210,6 +223,9 @@ class _Checker:
         routes = self.routes(self.table(raw, "routes"), list(self.table(raw, "neighbours")))
         flood = self.flood(self.table(raw, "flood"))
         laws = self.aqm(raw)
+        for number, of_flows in self.bands(raw).items():
+            if number in laws:
+                laws[number] = replace(laws[number], bands=of_flows)
         names = names_config(raw["names"], self.wrong) if "names" in raw else None
         for port in laws:
             if names is not None and port < NAMED_PORTS:
@@ -313,7 +329,7 @@ class _Checker:
         found = {}
         for number, section in self.by_port(raw, "coupled", _Coupled):
             law = laws.get(number)
-            if f"{number}" not in self.table(raw, "aqm").get("port", {}):
+            if f"{number}" not in self.ports_of(raw, "aqm"):
                 self.wrong(f"coupled.port.{number}", f"there is no [aqm.port.{number}], whose law it is coupled to")
             elif law is not None and law.gains.probability != "squared":
                 self.wrong(f"aqm.port.{number}.probability", 'two coupled bands need "squared"')
@@ -321,6 +337,23 @@ class _Checker:
                 section.coupling, section.ramp_least_us, section.ramp_us, section.floor_bytes
             )
         return found
+
+    def bands(self, raw: dict[str, Any]) -> dict[int, Bands]:
+        found = {}
+        for number, section in self.by_port(raw, "bands", _Bands):
+            if f"{number}" not in self.ports_of(raw, "aqm"):
+                self.wrong(f"bands.port.{number}", f"there is no [aqm.port.{number}], whose law has the second band")
+            elif f"{number}" in self.ports_of(raw, "coupled"):
+                self.wrong(f"bands.port.{number}", f"[coupled.port.{number}] has two bands already; leave one out")
+            found[number] = bands.in_users_units(
+                section.ahead_share, section.ahead_most_bytes, section.ahead_least_bytes
+            )
+        return found
+
+    def ports_of(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
+        """The sections of [NAME.port.N], unchecked."""
+        by_port = self.table(raw, name).get("port", {})
+        return by_port if isinstance(by_port, dict) else {}
 
     def by_port(self, raw: dict[str, Any], name: str, model: type[BaseModel]) -> Iterator[tuple[int, Any]]:
         """The sections of [NAME.port.N] that are right so far, with N."""

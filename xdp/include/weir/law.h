@@ -64,8 +64,9 @@ struct weir_spacing {
 /* One of WEIR_FLOWS counters, for the flows that share it; all zero at the start. */
 struct weir_flow {
 	__u64 flow_last_us;
-	__u32 flow_bytes; /* halved each 2^share_shift us */
-	__u32 reserved;
+	__u32 flow_bytes;      /* halved each 2^share_shift us */
+	__u16 flow_until_tick; /* of two bands (bands.h): its last packet of band B has left by then */
+	__u16 flow_large_tick; /* when it last was in band B on account of its size or the budget */
 };
 
 /* The mean of the counters over the packets that have arrived at one queue; zero at the start. */

@@ -2,6 +2,7 @@
 /* The headers as a shared library, for tests that hold them against the golden models. */
 #include <stddef.h>
 #include "law_io.h"
+#include "weir/bands.h"
 #include "weir/coupled.h"
 
 int law_run(struct law_io *io);
@@ -26,4 +27,25 @@ __u32 coupled_run(const struct weir_coupling *c, __u64 u_q40, __u32 tau_us, __u3
 {
 	*p_q32 = weir_mark_probability_q32(c, u_q40, tau_us, floor_us);
 	return weir_decide_low(c, u_q40, tau_us, floor_us, rand_a, rand_b);
+}
+
+/* A packet arrives; whether it is refused goes to *refused. */
+__u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_budget *budget,
+		const struct weir_params *p, const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us,
+		__u32 *refused);
+void bands_passed(struct weir_budget *budget, __u64 len_bytes);
+
+__u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_budget *budget,
+		const struct weir_params *p, const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us,
+		__u32 *refused)
+{
+	enum weir_kind kind = weir_band_arrival(flow, share, budget, p, b, now_us, len_bytes, tau_us);
+
+	*refused = (__u32)weir_kind_is_refused(kind, p, tau_us);
+	return kind;
+}
+
+void bands_passed(struct weir_budget *budget, __u64 len_bytes)
+{
+	weir_bulk_passed(budget, len_bytes);
 }
