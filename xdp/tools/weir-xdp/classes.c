@@ -27,9 +27,11 @@ int classes_check(const struct request *r)
 	if (r->signal && r->signal != WEIR_SIGNAL_POLL)
 		return weir_error("--class takes signal poll, not %s: the others see the whole interface",
 				  weir_signal_name(r->signal));
-	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->limit_packets || r->limit_bytes)
-		return weir_error("--class: a law of a class takes neither --peer, --rate, --shape nor --coupled, and "
-				  "no limit: the class's qdisc has its own");
+	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->bands || r->limit_packets ||
+	    r->limit_bytes)
+		return weir_error(
+			"--class: a law of a class takes neither --peer, --rate, --shape, --coupled nor --bands, and "
+			"no limit: the class's qdisc has its own");
 	if (r->hook == WEIR_HOOK_XDP)
 		return weir_error("--hook xdp: a law of a class is at tc egress");
 	if ((r->by_mark || r->others) && (r->classes != 1 || !(r->class[0] & 0xffff)))

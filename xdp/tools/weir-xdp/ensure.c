@@ -15,6 +15,7 @@
 #include "hooks/hooks.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
+#include "signal/bands.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "signal/virtual.h"
@@ -58,7 +59,7 @@ int ensure_check_ends(const struct plan *p, const struct weir_meta *old)
 static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	const struct request *r = p->r;
-	struct weir_shape wanted = weir_shape_of(r->shape_bit_s);
+	struct weir_shape wanted = weir_shape_of(r->shape_bit_s, r->bands);
 	struct weir_qdisc root = {0};
 	int back, netlink, is;
 
@@ -131,6 +132,12 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 	wanted->coarse_lag_ns = p->config.coarse_lag_ns;
 	wanted->root_handle = p->config.root_handle;
 	memcpy(wanted->root_kind, p->config.root_kind, sizeof(wanted->root_kind));
+	if (r->bands) {
+		wanted->flow_bands = weir_has_bands(old) ? old->flow_bands : p->config.flow_bands;
+		memcpy(wanted->band_class, p->config.band_class, sizeof(wanted->band_class));
+		if (read_bands(r, &wanted->flow_bands))
+			return -1;
+	}
 	if (r->coupled) {
 		wanted->coupled = 1;
 		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
@@ -154,6 +161,7 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 	o->part[PART_GAINS] = memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
 			      old->target_asked_us != wanted->target_asked_us ||
 			      memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
+			      memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
 			      memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
 	o->part[PART_LIMITS] = old->limit_bytes != wanted->limit_bytes || old->limit_packets != wanted->limit_packets ||
 			       old->rate_bit_s != wanted->rate_bit_s;
@@ -191,6 +199,8 @@ int ensure_meta(const struct plan *p, const struct weir_meta *old, const char *p
 /* The signal that is asked for; where none is, the one that is there stays. */
 static __u32 signal_wanted(const struct request *r, __u32 old)
 {
+	if (r->bands && old == WEIR_SIGNAL_BACKLOG) /* signal backlog reads both bands as one queue */
+		old = WEIR_SIGNAL_POLL;
 	return r->signal ? r->signal : r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : old;
 }
 
@@ -214,6 +224,7 @@ static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcom
 		return -1;
 	r->hook = old.hook;
 	r->coupled |= config.coupled;
+	r->bands |= weir_has_bands(&config);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
 	if (old.peer_ifindex) {
@@ -229,9 +240,10 @@ static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcom
 	    wanted_config(p, &config, signal, &wanted))
 		return -1;
 	compare(&config, &wanted, o);
-	o->part[PART_SIGNAL] = signal != old.signal || wanted.coupled != config.coupled;
-	o->part[PART_PROGRAM] = old.owner != WEIR_OWNER_OTHER &&
-				old.build != object_build(signal, old.hook, r->coupled ? LAWS_COUPLED : LAWS_ONE);
+	o->part[PART_SIGNAL] = signal != old.signal || wanted.coupled != config.coupled ||
+			       weir_has_bands(&wanted) != weir_has_bands(&config);
+	o->part[PART_PROGRAM] =
+		old.owner != WEIR_OWNER_OTHER && old.build != object_build(signal, old.hook, plan_laws(r));
 	o->part[PART_PROCESS] = old.signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(a->path, &old);
 	if (!r->look && (o->part[PART_SIGNAL] || o->part[PART_PROGRAM] || o->part[PART_PROCESS])) {
 		p->config = wanted;

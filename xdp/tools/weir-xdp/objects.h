@@ -18,8 +18,8 @@ struct loaded {
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
-/* Laws on the interface: one, two bands of one, or one for each of several classes. */
-enum laws { LAWS_ONE, LAWS_COUPLED, LAWS_CLASSES };
+/* Laws on the interface: one, two coupled bands or two bands of flows of one, or one for each of several classes. */
+enum laws { LAWS_ONE, LAWS_COUPLED, LAWS_BANDS, LAWS_CLASSES };
 
 /* Number that distinguishes that object's programs from those of another version. */
 __u64 object_build(__u32 signal, __u32 hook, enum laws laws);

@@ -16,12 +16,14 @@
 
 #include "clock.h"
 #include "error.h"
+#include "gains/ahead.h"
 #include "gains/floor.h"
 #include "hooks/hooks.h"
 #include "hooks/libxdp.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
 #include "pins/folder.h"
+#include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
@@ -103,6 +105,22 @@ static int check_shape(const struct request *r)
 	return 0;
 }
 
+static int check_bands(const struct request *r, __u32 signal)
+{
+	if (signal && signal != WEIR_SIGNAL_POLL && signal != WEIR_SIGNAL_VETH)
+		return weir_error("--bands takes signal poll or veth, not %s", weir_signal_name(signal));
+	if (r->coupled)
+		return weir_error("--bands and --coupled: leave one of them out");
+	if (r->whole_tree)
+		return weir_error("--bands and --whole-tree: one law over the sum has no bands; leave one of them out");
+	return 0;
+}
+
+enum laws plan_laws(const struct request *r)
+{
+	return r->classes ? LAWS_CLASSES : r->coupled ? LAWS_COUPLED : r->bands ? LAWS_BANDS : LAWS_ONE;
+}
+
 int plan_check(const struct request *r)
 {
 	const struct weir_signal_row *row = weir_signal_of(signal_of(r));
@@ -112,6 +130,8 @@ int plan_check(const struct request *r)
 		return -1;
 	if (r->classes || r->by_mark || r->others)
 		return classes_check(r);
+	if (r->bands && check_bands(r, signal_of(r)))
+		return -1;
 	if (peer && !r->peer)
 		return weir_error("signal veth needs the other end: --peer DEV[@NETNS]");
 	if (r->peer && !peer)
@@ -157,13 +177,15 @@ static int check_queue(const struct request *r, const struct interface *dev, __u
 {
 	const struct weir_signal_row *row = weir_signal_of(signal);
 	const char *objection = weir_qdisc_objection(&dev->qdisc);
+	__u32 band_class[WEIR_BANDS];
 	char why[512];
 
 	if ((!row || row->reads_root) && objection)
 		return weir_error("%s: %s%s", r->dev, objection, row ? "" : "; or give --peer or --rate");
-	if (r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
-		       : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
-					     sizeof(why)))
+	if (r->bands	 ? weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, band_class, why, sizeof(why))
+	    : r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
+			 : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
+					       sizeof(why)))
 		return weir_error("%s: %s", r->dev, why);
 	return 0;
 }
@@ -183,7 +205,10 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			      : "--rate given");
 	if (!r->classes && check_queue(r, dev, about->signal))
 		return -1;
-	if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
+	if (!row && r->bands) {
+		snprintf(about->why, sizeof(about->why), "--bands given");
+		about->signal = WEIR_SIGNAL_POLL;
+	} else if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
 		error = try_backlog(r, about, l);
 		if (error < 0)
 			return -1;
@@ -197,11 +222,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			 error == ENOENT ? "this kernel has no BTF" : weir_reason(error));
 		about->signal = WEIR_SIGNAL_POLL;
 	}
-	error = load_object(about->signal, about->hook,
-			    r->classes	 ? LAWS_CLASSES
-			    : r->coupled ? LAWS_COUPLED
-					 : LAWS_ONE,
-			    about->slots, l);
+	error = load_object(about->signal, about->hook, plan_laws(r), about->slots, l);
 	if (error)
 		return weir_error("%s: can't load the program: %s", r->dev,
 				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)"
@@ -269,7 +290,8 @@ static int prime(const struct request *r, const struct interface *dev, const str
 	struct weir_queue q;
 
 	plan_first_state(r, config, &q);
-	if (r->peer && !r->coupled) /* packets in the queue will come out, too; with two bands it is of neither */
+	if (r->peer && !r->coupled &&
+	    !r->bands) /* packets in the queue will come out, too; with two bands it is of neither */
 		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
 	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
 		return weir_error("can't write the queue's state: %s", weir_reason(errno));
@@ -426,6 +448,14 @@ static int configure(const struct request *r, const struct interface *dev, const
 	}
 	config->coupled = r->coupled;
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
+	if (r->bands) {
+		char why[512]; /* of check_queue, which says it */
+
+		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, config->band_class, why, sizeof(why));
+		weir_ahead_default(&config->flow_bands);
+		if (read_bands(r, &config->flow_bands))
+			return -1;
+	}
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
 	/* it moves once a tick, and only by whole ticks: what was left over then comes on top */
 	config->coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
@@ -472,10 +502,10 @@ static int foresee_shape(const struct request *r, struct interface *dev, struct 
 {
 	if (plan_root_is_free(r, &dev->qdisc))
 		return -1;
-	about->shape = weir_shape_of(r->shape_bit_s);
+	about->shape = weir_shape_of(r->shape_bit_s, r->bands);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
-	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle, .queues = 1};
-	dev->tree.leaf[0].handle = weir_shape_class(&about->shape);
+	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle};
+	dev->tree.queues = weir_shape_leaves(&about->shape, dev->tree.leaf);
 	return 0;
 }
 

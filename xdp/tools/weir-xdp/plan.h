@@ -53,6 +53,8 @@ int plan_replace(struct plan *p, const struct weir_meta *old, const char *path);
 /* Whether a request is about the law of packets that arrive. */
 bool plan_is_ingress(const struct request *r);
 
+enum laws plan_laws(const struct request *r);
+
 /* Whether the options of a request go together; plan_begin has asked. */
 int plan_check(const struct request *r);
 

@@ -51,6 +51,8 @@ SOURCES: dict[str, Patterns] = {
     "learned": LEARNED_CC,
     "policies": POLICIES,
     "ebpf": EBPF,
+    "coupled": ("xdp/src/weir_coupled.bpf.c",),
+    "bands": ("xdp/src/weir_ahead.bpf.c",),
     "p4": P4,
     "tuner": TUNER,
 }
@@ -92,6 +94,8 @@ class DumbbellKeeping(Keeping):
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),
             "ebpf": aqm["qdisc"] == "weir",
+            "coupled": bool(aqm.get("coupled")),
+            "bands": bool(aqm.get("bands")),
             "p4": aqm["qdisc"] == "p4",
             "tuner": bool(aqm.get("tune")),
         }

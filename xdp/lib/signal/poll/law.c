@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "net/net.h"
 #include "net/tree.h"
+#include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/poll/step.h"
 #include "signal/root.h"
@@ -51,7 +52,9 @@ static bool usable(const struct weir_attachment *a, int netlink, const struct we
 	if ((!last->at_ns || now_ns - last->at_ns >= TREE_CHECK_NS) &&
 	    !weir_tree_read(netlink, (int)a->about.ifindex, &tree)) {
 		last->at_ns = now_ns;
-		last->objection = weir_tree_objection(&tree, config->signal, a->about.whole_tree, why, sizeof(why));
+		last->objection = weir_has_bands(config) ? weir_bands_trouble(&tree, config, why, sizeof(why))
+							 : weir_tree_objection(&tree, config->signal,
+									       a->about.whole_tree, why, sizeof(why));
 	}
 	return !last->objection;
 }
@@ -64,7 +67,7 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 	struct weir_qdisc qdisc;
 	struct look look = {0};
 	__u64 due_ns = weir_now_ns();
-	int error;
+	int error, gone;
 
 	if (bpf_map_lookup_elem_flags(a->queue, &a->slot, &polled.queue, BPF_F_LOCK))
 		return errno;
@@ -79,11 +82,14 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 		error = weir_qdisc_read(netlink, (int)a->about.ifindex, &qdisc);
 		if (error)
 			return -error;
+		gone = weir_has_bands(&config) ? weir_bulk_read(netlink, (int)a->about.ifindex, &config, &qdisc) : 0;
+		if (gone && gone != -ENOENT)
+			return -gone;
 		seen = (struct weir_polled_look){.now_ns = weir_now_ns(),
 						 .due_ns = due_ns,
 						 .backlog_bytes = qdisc.backlog_bytes,
 						 .sent_bytes = qdisc.sent_bytes};
-		seen.unusable = !usable(a, netlink, &config, &qdisc, seen.now_ns, &look);
+		seen.unusable = gone || !usable(a, netlink, &config, &qdisc, seen.now_ns, &look);
 		weir_polled_step(&polled, &config, &seen);
 		error = weir_polled_store(&polled, a->queue, a->slot);
 		if (error)
