@@ -176,7 +176,7 @@ int weir_peer(struct __sk_buff *skb)
 	}
 	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
 	d->last_ns = bpf_ktime_get_coarse_ns();
-	/* the rate of the whole line: packets of band A must not look like a slower line */
+	/* the rate of the whole line: packets of band A do not count as a slower line */
 	pair = WEIR_PAIR_BYTES(pair) - len_bytes;
 	pair += WEIR_PAIR_BYTES(ahead ? weir_between(b.queue[WEIR_BAND_BULK], b.drain[WEIR_BAND_BULK])
 				      : weir_between(b.queue[WEIR_BAND_AHEAD], b.drain[WEIR_BAND_AHEAD]));

@@ -24,7 +24,7 @@ bool weir_bands_trouble(const struct weir_tree *tree, const struct weir_config *
 
 /*
  * Puts the backlog of band B's class in the place of the root's. The bytes sent stay the root's: band B waits at the
- * rate of the whole line, and packets of band A must not look like a slower line. 0 or -errno; -ENOENT: no such class.
+ * rate of the whole line, and packets of band A do not count as a slower line. 0 or -errno; -ENOENT: no such class.
  */
 int weir_bulk_read(int netlink, int ifindex, const struct weir_config *config, struct weir_qdisc *qdisc);
 
