@@ -82,7 +82,7 @@ class Budget:
     budget_last_us: int = 0
 
 
-DEFAULT = Bands(round(0.1 * SHARE_ONE_Q16), 30 * 1514, 2 * 1514)
+DEFAULT = Bands(round(0.1 * SHARE_ONE_Q16), 2**17, 2 * 1514)
 
 
 def in_users_units(ahead_share: float, ahead_most_bytes: int, ahead_least_bytes: int) -> Bands:

@@ -44,7 +44,7 @@ static void put(struct weir_bands *b, size_t k, double value)
 
 void weir_ahead_default(struct weir_bands *bands)
 {
-	static const double values[KEYS] = {0.1, 30 * FRAME_BYTES, 2 * FRAME_BYTES};
+	static const double values[KEYS] = {0.1, 1 << 17, 2 * FRAME_BYTES};
 
 	*bands = (struct weir_bands){0};
 	for (size_t k = 0; k < KEYS; k++)

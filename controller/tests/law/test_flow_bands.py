@@ -19,7 +19,7 @@ from weir.law import U32_MAX, Share, WidthError
 
 TUNED = bands_vectors.TUNED
 HALF_LIFE_S = 2**17 / 1e6
-HALF = replace(DEFAULT, ahead_share_q16=bands.SHARE_ONE_Q16 // 2)
+HALF = replace(DEFAULT, ahead_share_q16=bands.SHARE_ONE_Q16 // 2, ahead_most_bytes=30 * 1514)
 COUNTERS = 4096
 SETTINGS = st.builds(Bands, **{name: st.integers(least, most) for name, (least, most) in RANGES.items()})
 PACKETS = st.lists(
