@@ -82,7 +82,7 @@ class Budget:
     budget_last_us: int = 0
 
 
-DEFAULT = Bands(SHARE_ONE_Q16 // 2, 30 * 1514, 2 * 1514)
+DEFAULT = Bands(round(0.1 * SHARE_ONE_Q16), 2**17, 2 * 1514)
 
 
 def in_users_units(ahead_share: float, ahead_most_bytes: int, ahead_least_bytes: int) -> Bands:
@@ -102,7 +102,7 @@ def _sum(a_bytes: int, b_bytes: int) -> int:
 
 
 def _halvings(last_us: int, now_us: int, shift: int) -> tuple[int, int]:
-    """How often a counter halves, at most 32 times, and its new time (verdict.md, The share of flows, step 2)."""
+    """Number of halvings due, at most 32, and the counter's new time (verdict.md, The share of flows, step 2)."""
     elapsed_us = (now_us - last_us) % 2**64
     halvings = elapsed_us >> shift
     if elapsed_us >= 2**63:

@@ -122,7 +122,11 @@ def test_what_rust_programs_are_compiled_from_is_listed(program, step):
         ("mininet/tools", ("clock-reads.c",), "lab_tools"),
         ("xdp", ("src/sojourn.bpf.c", "tools/weir-sojourn/*.c"), "sojourn"),
         ("xdp", ("src/weir_tc.bpf.c",), "loader"),
-        ("xdp", ("src/weir_xdp.bpf.c", "src/weir_coupled.bpf.c", "src/weir_classes.bpf.c"), "xdp"),
+        (
+            "xdp",
+            ("src/weir_xdp.bpf.c", "src/weir_ahead.bpf.c", "src/weir_coupled.bpf.c", "src/weir_classes.bpf.c"),
+            "xdp",
+        ),
         ("xdp", ("lib/**/*.c", "tools/weir-xdp/**/*.c"), "loader"),
         ("xdp", ("tools/**/*.c", "lib/**/*.c"), "xdp"),
     ],
@@ -134,7 +138,7 @@ def test_what_c_programs_are_compiled_from_is_listed(folder, names, part):
     read = {(REPO / folder / name).resolve() for name in re.sub(r"\S+:|\\", "", done.stdout).split()}
     read = {path for path in read if path.is_file()}
     if part == "sojourn":  # packet.h takes a macro from the law, pins/place.h a length
-        read -= {REPO / f"xdp/include/weir/{name}.h" for name in ("law", "params", "maps", "coupled")}
+        read -= {REPO / f"xdp/include/weir/{name}.h" for name in ("law", "params", "maps", "bands", "coupled")}
     assert read - sources.files([f"@{part}"]) == set()
 
 

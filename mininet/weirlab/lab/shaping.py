@@ -66,6 +66,11 @@ def shaped_bands(rate_mbit_s: float, child: str) -> list[str]:
     return two_classes(rate_mbit_s, ceils, (child, child))
 
 
+def shaped_flows(rate_mbit_s: float, child: str) -> list[str]:
+    """htb at `rate_mbit_s` with two classes, each with `child` as its queue, on `{dev}`: LOW_CLASS is served first."""
+    return two_classes(rate_mbit_s, ((rate_mbit_s, PACKET),) * 2, (child, child))
+
+
 def shaped_ef(rate_mbit_s: float, child: str, ef_mbit_s: float) -> list[str]:
     """htb at `rate_mbit_s` with two classes on `{dev}`: packets marked EF are served first, at no more than
     `ef_mbit_s`, in a short queue of its own; `child` is the queue of the rest. `shaped_rate` changes the rate of both

@@ -46,7 +46,7 @@ WEIR_INLINE __u32 weir_bytes_sum(__u64 a_bytes, __u64 b_bytes)
 	return sum_bytes > WEIR_BYTES_MAX ? (__u32)WEIR_BYTES_MAX : (__u32)sum_bytes;
 }
 
-/* How often a counter halves, at most 32 times; moves its time. */
+/* Number of halvings due, at most 32; moves the counter's time. */
 WEIR_INLINE __u32 weir_halvings(__u64 *last_us, __u64 now_us, __u32 shift)
 {
 	__u64 elapsed_us = now_us - *last_us, halvings = elapsed_us >> (shift & 63);

@@ -9,6 +9,7 @@
 #ifndef __bpf__
 #include <linux/bpf.h>
 #endif
+#include "bands.h"
 #include "coupled.h"
 
 /* XDP: who put our program on the interface. */
@@ -38,6 +39,10 @@ enum weir_hook {
  * `counters`. All others have the first one only.
  */
 enum weir_band { WEIR_BAND_C, WEIR_BAND_L, WEIR_BANDS };
+
+/* The bands of flows (docs/design/flows.md) have the same places. */
+#define WEIR_BAND_BULK WEIR_BAND_C
+#define WEIR_BAND_AHEAD WEIR_BAND_L
 
 /*
  * An attachment has one queue or more, each with a slot: its place in the maps `config`, `queue`, `counters` and
@@ -117,6 +122,7 @@ struct weir_config {
 	__u32 coupled;		      /* 1: two bands, by the class of a packet */
 	__u32 band_class[WEIR_BANDS]; /* of the root qdisc; 0x1000a is what tc calls 1:a */
 	__u32 target_asked_us;	      /* not 0: the law's target is a higher one, the least for the line's rate */
+	struct weir_bands flow_bands; /* two bands of flows, by the classes of band_class; ahead_most_bytes 0: none */
 };
 
 /*

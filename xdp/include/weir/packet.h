@@ -107,17 +107,21 @@ WEIR_INLINE struct weir_header weir_skb_find_header(struct __sk_buff *skb, __u32
 /* Whether an skb can carry a mark, or has one. Looked up in the data where it lies there; the helper costs more. */
 WEIR_INLINE int weir_skb_is_ect(const struct __sk_buff *skb, struct weir_header header)
 {
-	const __u8 *at = (const void *)(long)skb->data + header.offset;
+	const __u8 *at = (const void *)(long)skb->data;
+	__u32 offset = header.offset;
 	__u8 h[2];
 
 	if (!header.proto)
 		return 0;
-	if (header.offset <= WEIR_HEADER_OFFSET_MAX && (const void *)(at + 2) <= (const void *)(long)skb->data_end) {
-		h[0] = at[0];
-		h[1] = at[1];
-	} else if (bpf_skb_load_bytes(skb, header.offset, h, sizeof(h)) < 0) {
-		return 0;
+	asm volatile("" : "+r"(offset)); /* one register: the verifier must see the bound of what is added */
+	if (offset <= WEIR_HEADER_OFFSET_MAX) {
+		at += offset;
+		asm volatile("" : "+r"(at)); /* likewise */
+		if ((const void *)(at + 2) <= (const void *)(long)skb->data_end)
+			return weir_is_ect(header.proto, at[0], at[1]);
 	}
+	if (bpf_skb_load_bytes(skb, header.offset, h, sizeof(h)) < 0)
+		return 0;
 	return weir_is_ect(header.proto, h[0], h[1]);
 }
 

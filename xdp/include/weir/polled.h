@@ -15,7 +15,7 @@ WEIR_INLINE __u32 weir_tau_within_us(const struct weir_params *p)
 }
 
 /* The process has stepped; all there is to do here is to doubt a probability that nobody updates any more. */
-WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struct __sk_buff *skb, const __u32 *slot)
+WEIR_INLINE enum weir_fate weir_poll_verdict(const struct weir_arrival *a, struct __sk_buff *skb, enum weir_size size)
 {
 	const struct weir_config *c = a->config;
 	struct weir_queue *q = a->queue;
@@ -24,8 +24,6 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struc
 	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
 	struct weir_chance chance;
 	__u64 over_q32;
-	/* the process's last step is time enough for half-lives; reading a clock costs more than counting */
-	enum weir_size size = weir_skb_flow_size_at(slot, q, skb, c, a->header, q->poll_ns, a->len_bytes);
 	__u32 tau_us;
 
 	if (!weir_may_hit(&s, &q->spacing, c))
@@ -49,6 +47,14 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struc
 	if (!weir_may_be_hit(&s, &q->spacing, &c->law, q->backlog_bytes, tau_us, size, &chance))
 		return WEIR_FATE_PASS;
 	return weir_draw_fate(&s, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, a->header, c), &chance);
+}
+
+WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_arrival *a, struct __sk_buff *skb, const __u32 *slot)
+{
+	/* the process's last step is time enough for half-lives; reading a clock costs more than counting */
+	return weir_poll_verdict(
+		a, skb,
+		weir_skb_flow_size_at(slot, a->queue, skb, a->config, a->header, a->queue->poll_ns, a->len_bytes));
 }
 
 #endif /* WEIR_POLLED_H */

@@ -14,8 +14,13 @@
 
 #define ROOT (0x7e1dU << 16) /* a number of our own, so that tc shows whose it is */
 #define LEAF (0x7e1eU << 16)
+#define ROOT_BANDS (0x7e1fU << 16)
+#define LEAF_AHEAD (0x7e20U << 16)
 #define CLASS 1
-#define QUANTUM_BYTES 60000 /* of no effect with one class; without it the kernel warns of its own choice */
+#define CLASS_AHEAD 2
+#define CLASS_BULK 3
+#define CLASSES_MOST 3
+#define QUANTUM_BYTES 60000 /* of no effect with one class a prio; without it the kernel warns of its own choice */
 
 #define FRAME_BYTES 1514
 #define LIMIT_S 0.5
@@ -28,20 +33,61 @@
 
 #define TICK_NS 64 /* of the kernel's packet scheduler */
 
-struct weir_shape weir_shape_of(double rate_bit_s)
+/*
+ * htb sends a class's own rate beside the packet on the line, not after it. So the bands have next to none, and borrow
+ * the line: the one that is served first waits for one packet of the other.
+ */
+#define OWN_SHARE (1.0 / 1024)
+#define OWN_LEAST_BYTES_S 125.0
+
+struct weir_shape weir_shape_of(double rate_bit_s, bool bands)
 {
 	double packets = ceil(rate_bit_s / 8 * LIMIT_S / FRAME_BYTES);
 
 	return (struct weir_shape){
 		.rate_bit_s = (__u64)rint(rate_bit_s),
-		.handle = ROOT,
+		.handle = bands ? ROOT_BANDS : ROOT,
 		.limit_packets = (__u32)fmin(fmax(packets, LIMIT_LEAST), LIMIT_MOST),
 	};
 }
 
-__u32 weir_shape_class(const struct weir_shape *shape)
+static bool has_bands(const struct weir_shape *shape)
 {
-	return shape->handle | CLASS;
+	return shape->handle == ROOT_BANDS;
+}
+
+/* One class of a shaper. */
+struct part {
+	__u32 parent, class, leaf; /* leaf 0: classes are below it */
+	bool borrows;
+	__u32 prio;
+};
+
+/* The classes of a shaper, in the order in which they are made. Returns how many. */
+static unsigned int parts_of(const struct weir_shape *shape, struct part parts[CLASSES_MOST])
+{
+	__u32 line = shape->handle | CLASS;
+
+	if (!has_bands(shape)) {
+		parts[0] = (struct part){shape->handle, line, LEAF, false, 0};
+		return 1;
+	}
+	parts[0] = (struct part){shape->handle, line, 0, false, 0};
+	parts[1] = (struct part){line, shape->handle | CLASS_AHEAD, LEAF_AHEAD, true, 0};
+	parts[2] = (struct part){line, shape->handle | CLASS_BULK, LEAF, true, 1};
+	return 3;
+}
+
+__u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WEIR_TREE_LEAVES])
+{
+	struct part parts[CLASSES_MOST];
+	unsigned int count = parts_of(shape, parts);
+	__u32 leaves = 0;
+
+	for (unsigned int i = 0; i < count; i++)
+		if (parts[i].leaf)
+			leaf[leaves++] = (struct weir_leaf){parts[i].class, parts[i].prio};
+	return leaves;
 }
 
 /* A request about traffic control, large enough for ours. */
@@ -97,20 +143,25 @@ static void close_nest(struct question *q, struct rtattr *nest)
 	nest->rta_len = (unsigned short)((char *)end_of(q) - (char *)nest);
 }
 
-static struct tc_htb_opt class_options(const struct weir_shape *shape)
+static struct tc_htb_opt class_options(const struct weir_shape *shape, const struct part *part)
 {
 	double bytes_s = (double)shape->rate_bit_s / 8, burst = fmax(bytes_s * BURST_S, BURST_LEAST_BYTES);
-	__u32 ticks = (__u32)fmin(rint(burst / bytes_s * 1e9 / TICK_NS), UINT32_MAX);
+	double own_s = part->borrows ? fmin(fmax(bytes_s * OWN_SHARE, OWN_LEAST_BYTES_S), bytes_s) : bytes_s;
 	/* with its link layer named the kernel reckons by itself, and needs no table of tc's */
-	struct tc_ratespec rate = {.rate = (__u32)fmin(bytes_s, UINT32_MAX), .linklayer = TC_LINKLAYER_ETHERNET};
+	struct tc_ratespec ceil = {.rate = (__u32)fmin(bytes_s, UINT32_MAX), .linklayer = TC_LINKLAYER_ETHERNET};
+	struct tc_ratespec rate = {.rate = (__u32)fmin(own_s, UINT32_MAX), .linklayer = TC_LINKLAYER_ETHERNET};
 
-	return (struct tc_htb_opt){
-		.rate = rate, .ceil = rate, .buffer = ticks, .cbuffer = ticks, .quantum = QUANTUM_BYTES};
+	return (struct tc_htb_opt){.rate = rate,
+				   .ceil = ceil,
+				   .buffer = (__u32)fmin(rint(burst / own_s * 1e9 / TICK_NS), UINT32_MAX),
+				   .cbuffer = (__u32)fmin(rint(burst / bytes_s * 1e9 / TICK_NS), UINT32_MAX),
+				   .quantum = QUANTUM_BYTES,
+				   .prio = part->prio};
 }
 
 static int make_root(int netlink, int ifindex, const struct weir_shape *shape, bool replace)
 {
-	struct tc_htb_glob global = {.version = 3, .rate2quantum = 10, .defcls = CLASS};
+	struct tc_htb_glob global = {.version = 3, .rate2quantum = 10, .defcls = has_bands(shape) ? CLASS_BULK : CLASS};
 	struct question q;
 	struct rtattr *nest;
 
@@ -123,31 +174,31 @@ static int make_root(int netlink, int ifindex, const struct weir_shape *shape, b
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
 
-static int make_class(int netlink, int ifindex, const struct weir_shape *shape)
+static int make_class(int netlink, int ifindex, const struct weir_shape *shape, const struct part *part)
 {
-	struct tc_htb_opt options = class_options(shape);
-	__u64 bytes_s = shape->rate_bit_s / 8;
+	struct tc_htb_opt options = class_options(shape, part);
+	__u64 bytes_s = shape->rate_bit_s / 8, own_s = part->borrows ? options.rate.rate : bytes_s;
 	struct question q;
 	struct rtattr *nest;
 
-	begin(&q, RTM_NEWTCLASS, NLM_F_CREATE, ifindex, shape->handle, weir_shape_class(shape));
+	begin(&q, RTM_NEWTCLASS, NLM_F_CREATE, ifindex, part->parent, part->class);
 	put_kind(&q, "htb");
 	nest = open_nest(&q, TCA_OPTIONS);
 	put(&q, TCA_HTB_PARMS, &options, sizeof(options));
-	if (bytes_s > UINT32_MAX) {
-		put(&q, TCA_HTB_RATE64, &bytes_s, sizeof(bytes_s));
+	if (own_s > UINT32_MAX)
+		put(&q, TCA_HTB_RATE64, &own_s, sizeof(own_s));
+	if (bytes_s > UINT32_MAX)
 		put(&q, TCA_HTB_CEIL64, &bytes_s, sizeof(bytes_s));
-	}
 	close_nest(&q, nest);
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
 
-static int make_leaf(int netlink, int ifindex, const struct weir_shape *shape)
+static int make_leaf(int netlink, int ifindex, const struct weir_shape *shape, const struct part *part)
 {
 	struct tc_fifo_qopt limit = {.limit = shape->limit_packets};
 	struct question q;
 
-	begin(&q, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ifindex, weir_shape_class(shape), LEAF);
+	begin(&q, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ifindex, part->class, part->leaf);
 	put_kind(&q, "pfifo");
 	put(&q, TCA_OPTIONS, &limit, sizeof(limit));
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
@@ -156,9 +207,12 @@ static int make_leaf(int netlink, int ifindex, const struct weir_shape *shape)
 /* Existing parts of a shaper. */
 struct found {
 	const struct weir_shape *shape;
-	unsigned int classes, filters;
-	__u32 leaf; /* the number of the qdisc in the class; 0: the kernel's own */
-	bool class_fits, leaf_fits;
+	struct part parts[CLASSES_MOST];
+	unsigned int count;	       /* of its parts */
+	unsigned int classes, filters; /* those there */
+	__u32 leaf[CLASSES_MOST];      /* of each part, the number of the qdisc in the class; 0: the kernel's own */
+	bool class_fits[CLASSES_MOST]; /* made as it should be, */
+	unsigned int leaves_fit;       /* and so many of the qdiscs */
 };
 
 static bool is_kind(const struct nlmsghdr *message, const char *kind)
@@ -180,16 +234,21 @@ static void see_class(const struct nlmsghdr *message, void *context)
 	struct found *found = context;
 	const struct tcmsg *tc = NLMSG_DATA(message);
 	const struct rtattr *options = weir_tc_attribute(message, TCA_OPTIONS);
-	struct tc_htb_opt wanted = class_options(found->shape), is;
+	struct tc_htb_opt wanted, is;
+	unsigned int part = 0;
 
 	if (message->nlmsg_type != RTM_NEWTCLASS || !is_kind(message, "htb"))
 		return;
 	found->classes++;
-	if (tc->tcm_handle != weir_shape_class(found->shape) || !options)
+	while (part < found->count && found->parts[part].class != tc->tcm_handle)
+		part++;
+	if (part == found->count || !options)
 		return;
-	found->leaf = tc->tcm_info;
+	if (found->parts[part].leaf)
+		found->leaf[part] = tc->tcm_info;
+	wanted = class_options(found->shape, &found->parts[part]);
 	if (weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
-		found->class_fits = same_options(&wanted, &is);
+		found->class_fits[part] = same_options(&wanted, &is);
 }
 
 static void see_leaf(const struct nlmsghdr *message, void *context)
@@ -199,7 +258,7 @@ static void see_leaf(const struct nlmsghdr *message, void *context)
 	struct tc_fifo_qopt is;
 
 	if (message->nlmsg_type == RTM_NEWQDISC && is_kind(message, "pfifo") && weir_payload(options, &is, sizeof(is)))
-		found->leaf_fits = is.limit == found->shape->limit_packets;
+		found->leaves_fit += is.limit == found->shape->limit_packets;
 }
 
 static void see_filter(const struct nlmsghdr *message, void *context)
@@ -218,15 +277,49 @@ static int find(int netlink, int ifindex, struct found *found)
 					see_filter, found);
 }
 
-/* Something beside our class, which making that anew would not take away. */
+/* Something beside our classes, which making those anew would not take away. */
 static bool has_more(const struct found *found)
 {
-	return found->filters || found->classes > 1;
+	return found->filters || found->classes > found->count;
+}
+
+static struct found parts_wanted(const struct weir_shape *shape)
+{
+	struct found found = {.shape = shape};
+
+	found.count = parts_of(shape, found.parts);
+	return found;
+}
+
+/* Asks for the qdisc in each class. 0 or -errno. */
+static int find_leaves(int netlink, int ifindex, struct found *found)
+{
+	int error = 0;
+
+	for (unsigned int i = 0; !error && i < found->count; i++)
+		if (found->parts[i].leaf && found->leaf[i] == found->parts[i].leaf)
+			error = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, 0,
+						 found->leaf[i], see_leaf, found);
+	return error;
+}
+
+/* Whether all of it is there, and as it was made. */
+static bool is_whole(const struct found *found, bool *begun)
+{
+	unsigned int fit = 0, leaves = 0, held = 0;
+
+	for (unsigned int i = 0; i < found->count; i++) {
+		fit += found->class_fits[i];
+		leaves += found->parts[i].leaf != 0;
+		held += found->leaf[i] != 0;
+	}
+	*begun = found->classes < found->count || held < leaves;
+	return fit == found->count && found->leaves_fit == leaves;
 }
 
 int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace)
 {
-	struct found found = {.shape = shape};
+	struct found found = parts_wanted(shape);
 	struct weir_qdisc root;
 	int error = weir_qdisc_read(netlink, ifindex, &root);
 	bool there = !strcmp(root.kind, "htb") && root.handle == shape->handle, made;
@@ -241,10 +334,11 @@ int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bo
 	if (!error && !there)
 		error = make_root(netlink, ifindex, shape, replace);
 	made = !error && !there;
-	if (!error)
-		error = make_class(netlink, ifindex, shape);
-	if (!error)
-		error = make_leaf(netlink, ifindex, shape);
+	for (unsigned int i = 0; !error && i < found.count; i++) {
+		error = make_class(netlink, ifindex, shape, &found.parts[i]);
+		if (!error && found.parts[i].leaf)
+			error = make_leaf(netlink, ifindex, shape, &found.parts[i]);
+	}
 	if (error && made)
 		weir_shape_remove(netlink, ifindex, shape); /* half a shaper shapes nothing */
 	return error;
@@ -252,23 +346,22 @@ int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bo
 
 int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool whole)
 {
-	struct found found = {.shape = shape};
+	struct found found = parts_wanted(shape);
 	struct weir_qdisc root;
 	int error = weir_qdisc_read(netlink, ifindex, &root);
+	bool fits, begun;
 
 	if (error || strcmp(root.kind, "htb") || root.handle != shape->handle)
 		return error;
 	error = find(netlink, ifindex, &found);
-	if (!error && found.leaf == LEAF)
-		error = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, 0, LEAF, see_leaf,
-					 &found);
+	if (!error)
+		error = find_leaves(netlink, ifindex, &found);
 	if (error)
 		return error;
 	if (has_more(&found))
 		return 0;
-	if (!whole && (!found.classes || !found.leaf))
-		return 1;
-	return found.classes && found.class_fits && found.leaf_fits;
+	fits = is_whole(&found, &begun);
+	return fits || (!whole && begun);
 }
 
 int weir_shape_remove(int netlink, int ifindex, const struct weir_shape *shape)

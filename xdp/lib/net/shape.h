@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shaper that weir-xdp makes itself: an htb as the root, one class, a fifo in it. */
+/* The shaper that weir-xdp makes itself: an htb as the root, with one class or two bands, a fifo in each. */
 #ifndef WEIR_SHAPE_H
 #define WEIR_SHAPE_H
 
@@ -7,13 +7,14 @@
 
 #include <linux/types.h>
 
+#include "net/tree.h"
 #include "weir/maps.h"
 
 /* Shaper for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
-struct weir_shape weir_shape_of(double rate_bit_s);
+struct weir_shape weir_shape_of(double rate_bit_s, bool bands);
 
-/* The class that packets wait in; of the root `handle` 0x10000 (tc's 1:) it is 0x10001. */
-__u32 weir_shape_class(const struct weir_shape *shape);
+/* The classes that packets wait in; that of band A first. Returns how many. */
+__u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WEIR_TREE_LEAVES]);
 
 /*
  * Makes it, where no one has put a root qdisc of his own; `replace`: whatever the root is now, and without the classes

@@ -6,6 +6,7 @@
 
 #include <linux/pkt_sched.h>
 
+#include "signal/bands.h"
 #include "signal/root.h"
 #include "signal/signals.h"
 
@@ -160,9 +161,10 @@ bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *c
 			was, is);
 	else if (!reads_root && *config->root_kind && !*tree->kind)
 		snprintf(why, size, "its root qdisc was %s at attach and is %s now: no packet waits there", was, is);
-	else if (config->coupled ? weir_coupled_objection(tree, config->signal, config->band_class, objection,
-							  sizeof(objection))
-				 : weir_tree_objection(tree, config->signal, whole, objection, sizeof(objection)))
+	else if (weir_has_bands(config) ? weir_bands_trouble(tree, config, objection, sizeof(objection))
+		 : config->coupled	? weir_coupled_objection(tree, config->signal, config->band_class, objection,
+								 sizeof(objection))
+				   : weir_tree_objection(tree, config->signal, whole, objection, sizeof(objection)))
 		snprintf(why, size, "%s: %s",
 			 config->signal == WEIR_SIGNAL_POLL ? "the law lets all packets pass"
 							    : "the law goes by the wrong queue",

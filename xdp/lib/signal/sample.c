@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "signal/bands.h"
 #include "signal/signals.h"
 
 static const __u32 first = 0;
@@ -19,7 +20,7 @@ double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p)
 	return dq_time_q8_us ? (double)(1U << p->dq_shift) * 8 * 256 * 1e6 / (double)dq_time_q8_us : 0;
 }
 
-static int read_counters(int map, __u32 key, struct weir_counters *sum)
+int weir_counters_read(int map, __u32 key, struct weir_counters *sum)
 {
 	int cpus = libbpf_num_possible_cpus();
 	struct weir_counters *each;
@@ -61,7 +62,7 @@ static __u64 effective_u_q40(const struct weir_sample *s)
 	return halvings < 64 ? law.u_q40 >> halvings : 0;
 }
 
-static void add_counters(struct weir_counters *sum, const struct weir_counters *more)
+void weir_counters_add(struct weir_counters *sum, const struct weir_counters *more)
 {
 	for (size_t i = 0; i < sizeof(*sum) / sizeof(__u64); i++)
 		((__u64 *)sum)[i] += ((const __u64 *)more)[i];
@@ -76,7 +77,7 @@ static int take_bands(const struct weir_attachment *a, struct weir_sample *s)
 	struct weir_drain low_drain;
 	struct weir_queue low_queue;
 
-	if (read_counters(a->counters, second, &s->band[WEIR_BAND_L].counters))
+	if (weir_counters_read(a->counters, second, &s->band[WEIR_BAND_L].counters))
 		return -1;
 	if (bpf_map_lookup_elem(a->drain, &second, &low_drain))
 		return weir_error("can't read the departures: %s", weir_reason(errno));
@@ -102,7 +103,7 @@ static int take_bands(const struct weir_attachment *a, struct weir_sample *s)
 		if (b->tau_us > s->tau_us)
 			s->tau_us = b->tau_us;
 	}
-	add_counters(&s->counters, &s->band[WEIR_BAND_L].counters);
+	weir_counters_add(&s->counters, &s->band[WEIR_BAND_L].counters);
 	s->drain.strays += low_drain.strays;
 	s->dq_time_q8_us = low_drain.rate.dq_time_q8_us;
 	s->rate_age_ns = weir_since_ns(s->now_ns, low_drain.rate.dq_start_us * 1000);
@@ -127,7 +128,7 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	__u64 measured_us;
 
 	memset(s, 0, sizeof(*s));
-	if (weir_config_read(a, &s->config) || read_counters(a->counters, a->slot, &s->counters))
+	if (weir_config_read(a, &s->config) || weir_counters_read(a->counters, a->slot, &s->counters))
 		return -1;
 	s->config_id = a->config_id;
 	/* departures before arrivals, or the difference could be negative */
@@ -152,11 +153,13 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	s->rate_age_ns = weir_since_ns(s->now_ns, measured_us * 1000);
 	rate.dq_time_q8_us = s->dq_time_q8_us;
 	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
-	if (s->config.coupled && take_bands(a, s))
+	if ((s->config.coupled && take_bands(a, s)) || (weir_has_bands(&s->config) && weir_bands_sample(a, netlink, s)))
 		return -1;
 	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;
 	s->drop_probability = s->unusable ? 0 : s->config.law.squared ? s->u * s->u : s->u;
 	if (s->config.coupled)
 		set_probabilities(s);
+	if (weir_has_bands(&s->config))
+		s->band[WEIR_BAND_BULK].probability = s->drop_probability;
 	return 0;
 }

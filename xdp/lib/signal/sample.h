@@ -9,7 +9,7 @@
 #include "pins/attachment.h"
 #include "weir/maps.h"
 
-/* One band of a coupled attachment. */
+/* One band of a coupled attachment, or of two bands of flows: band C has the place of B, and L that of A. */
 struct weir_band_sample {
 	struct weir_counters counters;
 	__u64 backlog_bytes, backlog_packets;
@@ -44,6 +44,10 @@ struct weir_sample {
  * one line.
  */
 int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *sample);
+
+/* Sum of one slot's counters over the CPUs. 0, or -1 after one line. */
+int weir_counters_read(int map, __u32 key, struct weir_counters *sum);
+void weir_counters_add(struct weir_counters *sum, const struct weir_counters *more);
 
 /* The rate in bit/s that an estimate means; 0 unknown. */
 double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p);

@@ -16,6 +16,7 @@
 #include "hooks/hooks.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
+#include "signal/bands.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "signal/virtual.h"
@@ -59,7 +60,7 @@ static int check_ends(const struct plan *p, const struct weir_meta *old)
 static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	const struct request *r = p->r;
-	struct weir_shape wanted = weir_shape_of(r->shape_bit_s);
+	struct weir_shape wanted = weir_shape_of(r->shape_bit_s, r->bands);
 	struct weir_qdisc root = {0};
 	int back, netlink, is;
 
@@ -133,6 +134,12 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 	wanted->coarse_lag_ns = p->config.coarse_lag_ns;
 	wanted->root_handle = p->config.root_handle;
 	memcpy(wanted->root_kind, p->config.root_kind, sizeof(wanted->root_kind));
+	if (r->bands) {
+		wanted->flow_bands = weir_has_bands(old) ? old->flow_bands : p->config.flow_bands;
+		memcpy(wanted->band_class, p->config.band_class, sizeof(wanted->band_class));
+		if (read_bands(r, &wanted->flow_bands))
+			return -1;
+	}
 	if (r->coupled) {
 		wanted->coupled = 1;
 		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
@@ -156,6 +163,7 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 	o->part[PART_GAINS] |= memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
 			       old->target_asked_us != wanted->target_asked_us ||
 			       memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
+			       memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
 			       memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
 				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s;
@@ -190,9 +198,13 @@ struct work {
 	__u32 missing;	  /* of these */
 };
 
-static enum object_kind kind_of(const struct request *r)
+/* The signal that is asked for; where none is, the one that is there stays. */
+static __u32 wanted_signal(const struct request *r, __u32 old)
 {
-	return r->classes ? OBJECT_CLASSES : r->coupled ? OBJECT_COUPLED : OBJECT_ONE;
+	if (request_signal(r))
+		return request_signal(r);
+	/* signal backlog reads both bands as one queue */
+	return r->bands && old == WEIR_SIGNAL_BACKLOG ? WEIR_SIGNAL_POLL : old;
 }
 
 /* Of an attachment that works. */
@@ -210,8 +222,9 @@ static int fill_in(struct work *w)
 		return 0;
 	if (weir_config_read(&w->a, &config))
 		return -1;
-	r->signal = request_signal(w->r) ? request_signal(w->r) : old->signal;
 	r->coupled |= config.coupled;
+	r->bands |= weir_has_bands(&config);
+	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
 	if (old->peer_ifindex) {
@@ -283,7 +296,8 @@ static int look_at_queue(struct work *w, struct outcome *o)
 	    weir_config_read(&w->a, &config) || wanted_config(p, &config, p->r->signal, &wanted))
 		return -1;
 	compare(&config, &wanted, o);
-	o->part[PART_SIGNAL] = p->r->signal != w->old.signal || wanted.coupled != config.coupled;
+	o->part[PART_SIGNAL] = p->r->signal != w->old.signal || wanted.coupled != config.coupled ||
+			       weir_has_bands(&wanted) != weir_has_bands(&config);
 	p->config = wanted;
 	return 0;
 }
@@ -299,7 +313,7 @@ static int ensure_attachment(struct work *w, struct outcome *o, bool *had)
 	*had = w->missing < w->laws.count;
 	o->part[PART_PROGRAM] = about->owner != WEIR_OWNER_OTHER &&
 				about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
-							     about->hook, kind_of(&w->own));
+							     about->hook, plan_object(&w->own));
 	o->part[PART_PROCESS] = polls && !weir_poll_lives_at(w->path, about);
 	whole_tree = polls && w->r->whole_tree && !about->whole_tree;
 	o->part[PART_QUEUE] |= whole_tree || queues;

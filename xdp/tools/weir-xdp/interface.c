@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/signals.h"
 
@@ -36,13 +37,15 @@ int interface_check_queue(const struct request *r, const struct interface *dev, 
 {
 	const struct weir_signal_row *row = weir_signal_of(signal);
 	const char *objection = weir_qdisc_objection(&dev->qdisc);
+	__u32 band_class[WEIR_BANDS];
 	char why[512];
 
 	if ((!row || row->reads_root) && objection)
 		return weir_error("%s: %s%s", r->dev, objection, row ? "" : "; or give --peer or --rate");
-	if (r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
-		       : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
-					     sizeof(why)))
+	if (r->bands	 ? weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, band_class, why, sizeof(why))
+	    : r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
+			 : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
+					       sizeof(why)))
 		return weir_error("%s: %s", r->dev, why);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <bpf/libbpf.h>
 
 #include "error.h"
+#include "gains/ahead.h"
 #include "gains/coupling.h"
 #include "gains/gains.h"
 #include "pins/attachment.h"
@@ -64,6 +65,7 @@ static const char signals_help[] =
 static const char examples[] =
 	"Examples:\n"
 	"  weir-xdp attach eth0 --shape 95mbit      # slightly less than the link, so that the queue is here\n"
+	"  weir-xdp attach eth0 --shape 95mbit --bands                # calls and pages ahead of downloads\n"
 	"  weir-xdp attach eth0                     # where a shaper (htb) is there already\n"
 	"  weir-xdp set eth0 target=5ms ecn=off\n"
 	"  weir-xdp watch eth0 --every 500ms\n"
@@ -87,6 +89,8 @@ static int help(bool expert)
 	weir_gains_user_help(stdout);
 	printf("\nWith --coupled there are also:\n");
 	weir_coupling_help(stdout);
+	printf("\nWith --bands there are also:\n");
+	weir_ahead_help(stdout);
 	printf("\nA key in _us is also taken without it and with a unit (target=5ms). `set` also takes rate, "
 	       "limit_packets and limit_bytes.\n\n");
 	if (expert) {

@@ -16,6 +16,7 @@
 #include "weir/maps.h"
 
 #include "weir_backlog.skel.h"
+#include "weir_ahead.skel.h"
 #include "weir_classes.skel.h"
 #include "weir_coupled.skel.h"
 #include "weir_tc.skel.h"
@@ -32,6 +33,8 @@ static const void *object_bytes(__u32 signal, __u32 hook, enum object_kind kind,
 		return weir_backlog__elf_bytes(size);
 	if (kind == OBJECT_COUPLED)
 		return weir_coupled__elf_bytes(size);
+	if (kind == OBJECT_BANDS)
+		return weir_ahead__elf_bytes(size);
 	if (kind == OBJECT_CLASSES)
 		return weir_classes__elf_bytes(size);
 	return hook == WEIR_HOOK_XDP ? weir_xdp__elf_bytes(size) : weir_tc__elf_bytes(size);

@@ -20,8 +20,8 @@ struct loaded {
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
-/* Laws on the interface: one, two bands of one, or one for each of several classes. */
-enum object_kind { OBJECT_ONE, OBJECT_COUPLED, OBJECT_CLASSES };
+/* Laws on the interface: one, two coupled bands or two bands of flows of one, or one for each of several classes. */
+enum object_kind { OBJECT_ONE, OBJECT_COUPLED, OBJECT_BANDS, OBJECT_CLASSES };
 
 /* Number that distinguishes that object's programs from those of another version. */
 __u64 object_build(__u32 signal, __u32 hook, enum object_kind kind);

@@ -191,7 +191,7 @@ static const struct row {
 	{"peer", "DEV[@NETNS]", ATTACH | ENSURE, read_peer,
 	 .help = "veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)"},
 	{"shape", "RATE", ATTACH | ENSURE, read_shape,
-	 .help = "make the shaper too, an htb of one class; detach takes it away, unless somebody\n"
+	 .help = "make the shaper too, an htb of one class (--bands: two); detach takes it away, unless somebody\n"
 		 "changed it"},
 	{"rate", "RATE", ATTACH | ENSURE | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
 	{"hook", "tc|xdp", ATTACH | ENSURE, read_hook,
@@ -205,6 +205,9 @@ static const struct row {
 	{"coupled", "L,C", ATTACH, read_coupled,
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
+	{"bands", NULL, ATTACH | ENSURE, NULL, MEMBER(bands),
+	 "two bands: sparse and young flows ahead of bulk, by the two classes of an htb or prio\n"
+	 "(with --shape: made here); takes signal poll or veth"},
 	{"class", "CLASS", ATTACH | ENSURE | DETACH | STATUS | SET, read_class,
 	 .help = "the law of one class of htb or queue of mq (1:10), or of each that packets wait in (1:);\n"
 		 "any number of times; DEV/1:10 is the same; takes signal poll"},

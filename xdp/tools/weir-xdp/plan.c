@@ -16,12 +16,14 @@
 
 #include "clock.h"
 #include "error.h"
+#include "gains/ahead.h"
 #include "gains/floor.h"
 #include "hooks/hooks.h"
 #include "hooks/libxdp.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
 #include "pins/folder.h"
+#include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
@@ -52,6 +54,11 @@ static int try_backlog(const struct request *r, struct weir_meta *about, struct 
 	return abs(error);
 }
 
+enum object_kind plan_object(const struct request *r)
+{
+	return r->classes ? OBJECT_CLASSES : r->coupled ? OBJECT_COUPLED : r->bands ? OBJECT_BANDS : OBJECT_ONE;
+}
+
 /* Chooses the signal, with the reason; its program is loaded. 0, or -1 with the objection to the one asked for. */
 static int choose(const struct request *r, const struct interface *dev, struct weir_meta *about, struct loaded *l)
 {
@@ -67,7 +74,10 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			      : "--rate given");
 	if (!r->classes && interface_check_queue(r, dev, about->signal))
 		return -1;
-	if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
+	if (!row && r->bands) {
+		snprintf(about->why, sizeof(about->why), "--bands given");
+		about->signal = WEIR_SIGNAL_POLL;
+	} else if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
 		error = try_backlog(r, about, l);
 		if (error < 0)
 			return -1;
@@ -81,11 +91,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			 error == ENOENT ? "this kernel has no BTF" : weir_reason(error));
 		about->signal = WEIR_SIGNAL_POLL;
 	}
-	error = load_object(about->signal, about->hook,
-			    r->classes	 ? OBJECT_CLASSES
-			    : r->coupled ? OBJECT_COUPLED
-					 : OBJECT_ONE,
-			    about->slots, l);
+	error = load_object(about->signal, about->hook, plan_object(r), about->slots, l);
 	if (error)
 		return weir_error("%s: can't load the program: %s", r->dev,
 				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)"
@@ -152,7 +158,8 @@ static int fill(struct plan *p)
 	struct weir_queue q;
 
 	first_state(p->r, &p->config, &q);
-	if (p->r->peer && !p->r->coupled) /* packets in the queue will come out, too; with two bands it is of neither */
+	/* packets in the queue will come out, too; with two bands it is of neither */
+	if (p->r->peer && !p->r->coupled && !p->r->bands)
 		q.in = WEIR_PAIR(p->dev.qdisc.backlog_packets, p->dev.qdisc.backlog_bytes);
 	for (__u32 i = 0; i < p->laws.count; i++)
 		if (!p->laws.list[i].carried || !p->laws.list[i].class.handle)
@@ -310,6 +317,14 @@ static int configure(const struct request *r, const struct interface *dev, const
 	}
 	config->coupled = r->coupled;
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
+	if (r->bands) {
+		char why[512]; /* of interface_check_queue, which says it */
+
+		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, config->band_class, why, sizeof(why));
+		weir_ahead_default(&config->flow_bands);
+		if (read_bands(r, &config->flow_bands))
+			return -1;
+	}
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
 	/* it moves once a tick, and only by whole ticks: what was left over then comes on top */
 	config->coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
@@ -344,10 +359,10 @@ static int foresee_shape(const struct request *r, struct interface *dev, struct 
 {
 	if (interface_root_is_free(r, &dev->qdisc))
 		return -1;
-	about->shape = weir_shape_of(r->shape_bit_s);
+	about->shape = weir_shape_of(r->shape_bit_s, r->bands);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
-	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle, .queues = 1};
-	dev->tree.leaf[0].handle = weir_shape_class(&about->shape);
+	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle};
+	dev->tree.queues = weir_shape_leaves(&about->shape, dev->tree.leaf);
 	return 0;
 }
 

@@ -28,6 +28,9 @@ struct plan {
 	bool ingress;		     /* the law is to be that of packets that arrive */
 };
 
+/* The object for the laws that a request is about. */
+enum object_kind plan_object(const struct request *r);
+
 /* Functions return 0, or -1 after one line. */
 
 /* Checks the request; its interfaces are there, and are locked until plan_end; nothing is held after -1. */

@@ -68,6 +68,17 @@ static int check_shape(const struct request *r)
 	return 0;
 }
 
+static int check_bands(const struct request *r, __u32 signal)
+{
+	if (signal && signal != WEIR_SIGNAL_POLL && signal != WEIR_SIGNAL_VETH)
+		return weir_error("--bands takes signal poll or veth, not %s", weir_signal_name(signal));
+	if (r->coupled)
+		return weir_error("--bands and --coupled: leave one of them out");
+	if (r->whole_tree)
+		return weir_error("--bands and --whole-tree: one law over the sum has no bands; leave one of them out");
+	return 0;
+}
+
 static int check_classes(const struct request *r)
 {
 	if (!r->classes)
@@ -75,9 +86,11 @@ static int check_classes(const struct request *r)
 	if (r->signal && r->signal != WEIR_SIGNAL_POLL)
 		return weir_error("--class takes signal poll, not %s: the others see the whole interface",
 				  weir_signal_name(r->signal));
-	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->limit_packets || r->limit_bytes)
-		return weir_error("--class: a law of a class takes neither --peer, --rate, --shape nor --coupled, and "
-				  "no limit: the class's qdisc has its own");
+	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->bands || r->limit_packets ||
+	    r->limit_bytes)
+		return weir_error(
+			"--class: a law of a class takes neither --peer, --rate, --shape, --coupled nor --bands, and "
+			"no limit: the class's qdisc has its own");
 	if (r->hook == WEIR_HOOK_XDP)
 		return weir_error("--hook xdp: a law of a class is at tc egress");
 	if ((r->by_mark || r->others) && (r->classes != 1 || !(r->class[0] & 0xffff)))
@@ -95,6 +108,8 @@ int request_check(const struct request *r)
 		return -1;
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
+	if (r->bands && check_bands(r, request_signal(r)))
+		return -1;
 	if (peer && !r->peer)
 		return weir_error("signal veth needs the other end: --peer DEV[@NETNS]");
 	if (r->peer && !peer)

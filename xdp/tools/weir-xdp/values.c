@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "error.h"
+#include "gains/ahead.h"
 #include "gains/coupling.h"
 #include "gains/units.h"
+#include "signal/bands.h"
 #include "signal/signals.h"
 
 #define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
@@ -63,6 +65,14 @@ static int put_coupling(struct weir_coupling *coupling, const char *key, const c
 	return weir_coupling_put(coupling, "argument", key, value);
 }
 
+/* bands: NULL where there are none. */
+static int put_ahead(struct weir_bands *bands, const char *key, const char *value)
+{
+	if (!bands)
+		return weir_error("%s: only two bands of flows have it; `weir-xdp attach DEV --bands` makes them", key);
+	return weir_ahead_put(bands, "argument", key, value);
+}
+
 /* A gain of the profile: a switch, a user's key, or with --expert any. */
 static int put_gain(const struct request *r, struct weir_gains *gains, const char *key, const char *value)
 {
@@ -98,6 +108,8 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 	}
 	if (weir_coupling_has(key))
 		return put_coupling(config->coupled ? &config->coupling : NULL, key, value);
+	if (weir_ahead_has(key))
+		return put_ahead(weir_has_bands(config) ? &config->flow_bands : NULL, key, value);
 	return put_gain(r, gains, key, value);
 }
 
@@ -117,12 +129,28 @@ static int apply_words(const struct request *r, struct weir_gains *gains, struct
 	const char *value;
 	char key[KEY_LEN];
 
-	for (int i = 0; i < r->words; i++)
-		if (split_pair(r->word[i], key, &value) ||
-		    (weir_coupling_has(key) ? put_coupling(coupled ? coupling : NULL, key, value)
-					    : put_gain(r, gains, key, value)))
+	for (int i = 0; i < r->words; i++) {
+		if (split_pair(r->word[i], key, &value))
 			return -1;
+		if (weir_ahead_has(key) && r->bands)
+			continue; /* read_bands */
+		if (weir_ahead_has(key)	     ? put_ahead(NULL, key, value)
+		    : weir_coupling_has(key) ? put_coupling(coupled ? coupling : NULL, key, value)
+					     : put_gain(r, gains, key, value))
+			return -1;
+	}
 	return weir_gains_check(gains) || (coupled && check_coupled(gains)) ? -1 : 0;
+}
+
+int read_bands(const struct request *r, struct weir_bands *bands)
+{
+	const char *value;
+	char key[KEY_LEN];
+
+	for (int i = 0; i < r->words; i++)
+		if (split_pair(r->word[i], key, &value) || (weir_ahead_has(key) && put_ahead(bands, key, value)))
+			return -1;
+	return 0;
 }
 
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling)

@@ -22,6 +22,8 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
 /* The same where there are gains already: those stay that neither --gains nor an argument names. */
 int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
+/* Arguments about the bands of flows, in the place of what is there. */
+int read_bands(const struct request *r, struct weir_bands *bands);
 /* Checks the gains for the coupling. */
 int check_coupled(const struct weir_gains *gains);
 

@@ -37,6 +37,8 @@ class DumbbellKeeping(Keeping):
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),
             "loader": aqm["qdisc"] == "weir",
+            "coupled": bool(aqm.get("coupled")),
+            "bands": bool(aqm.get("bands")),
             "deployed": aqm["qdisc"] == "p4",
             "tuner": bool(aqm.get("tune")),
         }

@@ -51,7 +51,7 @@ from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
-from weirlab.topologies.dumbbell.queues.tc import queue_under_test
+from weirlab.topologies.dumbbell.queues.tc import bands_of, queue_under_test
 from weirlab.topologies.dumbbell.traffic import (
     HEADER_BYTES,
     NOQ_SERVER,
@@ -160,7 +160,7 @@ class Drive(Programs):
         limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
         if aqm["qdisc"] != "p4":
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
-            return Dumbbell(senders=self.senders, queue=queue, bands=aqm.get("coupled", False), **links)
+            return Dumbbell(senders=self.senders, queue=queue, bands=bands_of(aqm), **links)
         rate = {"rate_bit_s": round(rate_mbit_s * 1e6)}
         if aqm["switch"] == "bmv2":  # the only unit there
             rate = {"rate_packets_s": round(rate_mbit_s * 1e6 / 8 / self.packet_bytes)}
@@ -179,9 +179,12 @@ class Drive(Programs):
     def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
         """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
         device, at = peer.split("@")
-        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile", "tune", "coupled")]
+        own = ("qdisc", "profile", "tune", "coupled", "bands")
+        gains = [f"{key}={value}" for key, value in aqm.items() if key not in own]
         if aqm.get("coupled"):
             gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
+        if aqm.get("bands"):
+            gains.append("--bands")
         said = net[node].cmd(
             "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
             "--limit-packets", limit_packets, *gains, "--expert", "--json",

@@ -37,9 +37,10 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from weirlab.lab.shaping import netem, says_ect1, shaped, shaped_bands, shaped_rate
+from weirlab.lab.shaping import netem, says_ect1, shaped, shaped_bands, shaped_flows, shaped_rate
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 
+SHAPES = {"": shaped, "coupled": shaped_bands, "flows": shaped_flows}
 SMALL_PACKET_BYTES = 300
 MOST_QUEUED_PACKETS = 1_000_000_000  # tc counts in 32 bits
 
@@ -111,7 +112,7 @@ class Dumbbell(Topo):
         access: Link,
         bottleneck: Link,
         queue: str = "",
-        bands: bool = False,
+        bands: str = "",
         switch: dict[str, Any] | None = None,
         extra_delays_ms: Sequence[float] = (),
         way_back: WayBack | None = None,
@@ -119,7 +120,7 @@ class Dumbbell(Topo):
     ) -> None:
         """`extra_delays_ms` is the delay of each sender's access link over `access`, each way; none if left out.
         Packets to the sink's `ect1_port` carry ECT(1) where their sender set ECT(0). With `bands` two classes of htb
-        have `queue` each, for a coupled law."""
+        have `queue` each: "coupled" or "flows"."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
         sink = self.addHost("sink", routes=["default via 10.0.254.1"])
@@ -150,7 +151,7 @@ class Dumbbell(Topo):
                 intfName2="bn",
                 params1={
                     "ip": "10.0.255.1/24",
-                    "tc": (shaped_bands if bands else shaped)(bottleneck.rate_mbit_s, queue),
+                    "tc": SHAPES[bands](bottleneck.rate_mbit_s, queue),
                 },
                 params2={"ip": "10.0.255.2/24", "tc": back},
             )

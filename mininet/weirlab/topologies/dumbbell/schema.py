@@ -519,9 +519,10 @@ class DumbbellSchema(Schema):
         if options.get("tune"):
             checker.problem(f"{path}.tune", "the tuner is for the queue under test; remove it here")
             return None
-        if options.get("coupled"):
-            checker.problem(f"{path}.coupled", "two bands are for the queue under test; remove it here")
-            return None
+        for key in ("coupled", "bands"):
+            if options.get(key):
+                checker.problem(f"{path}.{key}", "two bands are for the queue under test; remove it here")
+                return None
         link = common.get("link", {}).get(RETURN)
         return queue(checker, options, path, {"link": {"bottleneck": link}} if link else {})
 

@@ -20,6 +20,7 @@
 #include "net/net.h"
 #include "net/tree.h"
 #include "pins/slots.h"
+#include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/poll/step.h"
 #include "signal/root.h"
@@ -204,7 +205,9 @@ static bool root_fits(const struct server *server, struct served *s, const struc
 	if ((!s->tree_ns || now_ns - s->tree_ns >= TREE_CHECK_NS) &&
 	    !weir_tree_read(server->netlink, (int)about->ifindex, &s->in_it)) {
 		s->tree_ns = now_ns;
-		s->objection = weir_tree_objection(&s->in_it, s->config.signal, about->whole_tree, why, sizeof(why));
+		s->objection = weir_has_bands(&s->config) ? weir_bands_trouble(&s->in_it, &s->config, why, sizeof(why))
+							  : weir_tree_objection(&s->in_it, s->config.signal,
+										about->whole_tree, why, sizeof(why));
 	}
 	return !s->objection;
 }
@@ -260,13 +263,19 @@ static int round_of_classes(struct server *server, struct weir_polled_look *look
 	return error;
 }
 
-static int step_root(struct server *server, struct served *s, const struct weir_qdisc *root,
-		     struct weir_polled_look *look)
+/* root: as this round has found it; with two bands of flows the law goes by the class of one. 0 or an errno. */
+static int step_root(struct server *server, struct served *s, struct weir_qdisc *root, struct weir_polled_look *look)
 {
+	int error = 0;
+
+	if (weir_has_bands(&s->config))
+		error = weir_bulk_read(server->netlink, (int)server->a->about.ifindex, &s->config, root);
+	if (error && error != -ENOENT)
+		return -error;
 	look->now_ns = weir_now_ns();
 	look->backlog_bytes = root->backlog_bytes;
 	look->sent_bytes = root->sent_bytes;
-	look->unusable = !root_fits(server, s, root, look->now_ns);
+	look->unusable = error || !root_fits(server, s, root, look->now_ns);
 	weir_polled_step(&s->polled, &s->config, look);
 	return weir_polled_store(&s->polled, server->a->queue, s->a.slot);
 }

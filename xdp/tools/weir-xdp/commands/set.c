@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "signal/bands.h"
 #include "error.h"
 #include "gains/floor.h"
 #include "gains/gains.h"
@@ -86,6 +87,8 @@ static int print_gains(const struct request *r, struct weir_attachment *a)
 	json_gains(stdout, "", &config.law);
 	if (config.coupled)
 		json_coupling(stdout, "", &config);
+	if (weir_has_bands(&config))
+		json_flow_bands(stdout, "", &config);
 	printf("}\n");
 	return 0;
 }

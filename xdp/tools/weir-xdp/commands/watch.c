@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "signal/bands.h"
 #include "clock.h"
 #include "error.h"
 #include "output.h"
@@ -256,7 +257,7 @@ static int sample(struct watch *w, struct watched *d)
 		s.counters.seen_bytes - s.counters.dropped_aqm_bytes - s.counters.dropped_limit_bytes,
 		s.counters.marked_packets, s.counters.dropped_aqm_packets, s.counters.dropped_limit_packets,
 		s.queue.law.row, s.config_id);
-	if (s.config.coupled)
+	if (s.config.coupled || weir_has_bands(&s.config))
 		json_bands(w->out, &s, "");
 	json_ages(w->out, &s, trouble, "");
 	fputs("}\n", w->out);

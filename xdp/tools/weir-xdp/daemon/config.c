@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gains/ahead.h"
 #include "error.h"
 #include "gains/coupling.h"
 #include "gains/gains.h"
@@ -145,6 +146,7 @@ static const struct {
 	{"limit_packets", "--limit-packets", false},
 	{"limit_bytes", "--limit-bytes", false},
 	{"whole_tree", "--whole-tree", true},
+	{"bands", "--bands", true},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
 };
@@ -154,7 +156,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 {
 	bool yes = !strcmp(value, "true");
 
-	if (weir_gains_index(key) >= 0 || weir_gains_is_switch(key) || weir_coupling_has(key))
+	if (weir_gains_index(key) >= 0 || weir_gains_is_switch(key) || weir_coupling_has(key) || weir_ahead_has(key))
 		return add_word(w, key, "=", value);
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		if (strcmp(key, keys[i].key))
@@ -167,7 +169,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	}
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, whole_tree, of a class mark or others, or a key of a profile",
+		"limit_bytes, whole_tree, bands, of a class mark or others, or a key of a profile",
 		key);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weir-xdp/view/json.h"
 
+#include "gains/ahead.h"
 #include "gains/coupling.h"
 #include "gains/gains.h"
 #include "printable.h"
+#include "signal/bands.h"
 
 /* One that a terminal obeys: C0, DEL, C1 in UTF-8. Bytes it has; 0: it is another one. */
 static size_t control(const char *at, unsigned int *code)
@@ -60,6 +62,23 @@ void json_coupling(FILE *out, const char *space, const struct weir_config *confi
 	fputc('}', out);
 }
 
+void json_flow_bands(FILE *out, const char *space, const struct weir_config *config)
+{
+	fprintf(out, ",%s\"bands\":%s{", space, space);
+	for (int i = 0; i < WEIR_BANDS; i++)
+		fprintf(out, "\"class_%s\":%s\"%x:%x\",%s", i == WEIR_BAND_AHEAD ? "ahead" : "bulk", space,
+			config->band_class[i] >> 16, config->band_class[i] & 0xffff, space);
+	weir_ahead_print(&config->flow_bands, out, true, space);
+	fputc('}', out);
+}
+
+static const char *band_name(const struct weir_sample *s, int band)
+{
+	if (weir_has_bands(&s->config))
+		return band == WEIR_BAND_AHEAD ? "ahead" : "bulk";
+	return band == WEIR_BAND_L ? "low" : "classic";
+}
+
 void json_bands(FILE *out, const struct weir_sample *s, const char *space)
 {
 	for (int i = 0; i < WEIR_BANDS; i++) {
@@ -79,8 +98,8 @@ void json_bands(FILE *out, const struct weir_sample *s, const char *space)
 			{"drops_limit", n->dropped_limit_packets},
 		};
 
-		fprintf(out, ",%s\"%s\":%s{\"probability\":%s%.9g", space, i == WEIR_BAND_L ? "low" : "classic", space,
-			space, b->probability);
+		fprintf(out, ",%s\"%s\":%s{\"probability\":%s%.9g", space, band_name(s, i), space, space,
+			b->probability);
 		for (size_t k = 0; k < sizeof(members) / sizeof(*members); k++)
 			fprintf(out, ",%s\"%s\":%s%llu", space, members[k].key, space, members[k].value);
 		fputc('}', out);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "signal/bands.h"
+#include "gains/ahead.h"
 #include "error.h"
 #include "gains/coupling.h"
 #include "gains/gains.h"
@@ -85,6 +87,10 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	json_gains(stdout, " ", &s->config.law);
 	if (s->config.coupled) {
 		json_coupling(stdout, " ", &s->config);
+		json_bands(stdout, s, " ");
+	}
+	if (weir_has_bands(&s->config)) {
+		json_flow_bands(stdout, " ", &s->config);
 		json_bands(stdout, s, " ");
 	}
 	printf(", \"backlog_bytes\": %llu", s->backlog_bytes);
@@ -173,9 +179,12 @@ static void bands_text(const struct weir_sample *s)
 		printf("  band %s, class %x:%x: %llu bytes in %llu packets, %.3f ms, probability %.6f; seen %llu, "
 		       "marked "
 		       "%llu, dropped by the law %llu, by the limit %llu\n",
-		       i == WEIR_BAND_L ? "L" : "C", s->config.band_class[i] >> 16, s->config.band_class[i] & 0xffff,
-		       b->backlog_bytes, b->backlog_packets, b->tau_us / 1e3, b->probability, n->seen_packets,
-		       n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets);
+		       weir_has_bands(&s->config) ? (i == WEIR_BAND_AHEAD ? "A" : "B")
+		       : i == WEIR_BAND_L	  ? "L"
+						  : "C",
+		       s->config.band_class[i] >> 16, s->config.band_class[i] & 0xffff, b->backlog_bytes,
+		       b->backlog_packets, b->tau_us / 1e3, b->probability, n->seen_packets, n->marked_packets,
+		       n->dropped_aqm_packets, n->dropped_limit_packets);
 	}
 }
 
@@ -187,7 +196,7 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 
 	place_text(v, s, trouble);
 	queue_text(v, s);
-	if (s->config.coupled)
+	if (s->config.coupled || weir_has_bands(&s->config))
 		bands_text(s);
 	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP "
 	       "%llu\n",
@@ -210,6 +219,8 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 	weir_gains_print(&gains, stdout, false);
 	if (s->config.coupled)
 		weir_coupling_print(&s->config.coupling, stdout, false, "");
+	if (weir_has_bands(&s->config))
+		weir_ahead_print(&s->config.flow_bands, stdout, false, "");
 }
 
 static int print_one(struct view *v, const struct request *r, unsigned int *printed)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from weir import coupled, gains, resources, settings
+from weir import bands, coupled, gains, resources, settings
 from weirlab import paths
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
@@ -40,6 +40,16 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
     elif isinstance(checked, Weir) and (alone := [key for key in coupled.KEYS if key in given]):
         checker.problem(f"{path}.{alone[0]}", "is not valid without coupled = true; add that, or remove this")
         return None
+    if isinstance(checked, Weir) and checked.bands:
+        if checked.coupled:
+            checker.problem(f"{path}.bands", "two bands of flows or two coupled ones; remove bands or coupled")
+            return None
+        if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ()), "bands"):
+            checker.problem(f"{path}.bands", refusal)
+            return None
+    elif isinstance(checked, Weir) and (alone := [key for key in bands.KEYS if key in given]):
+        checker.problem(f"{path}.{alone[0]}", "is not valid without bands = true; add that, or remove this")
+        return None
     if isinstance(checked, P4) and not _is_there(checked.program):
         checker.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
         return None
@@ -47,8 +57,9 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         known = settings.profile_names()
         checker.problem(f"{path}.profile", f"unknown name {checked.profile!r}; {nearest(checked.profile, known)}")
         return None
-    if not given.get("coupled"):
-        given.pop("coupled", None)  # one band is the same law wherever it runs
+    for key in ("coupled", "bands"):
+        if not given.get(key):
+            given.pop(key, None)  # one band is the same law wherever it runs
     overrides = {key: value for key, value in given.items() if key in gains.KEYS}
     try:
         law = settings.profile(checked.profile).with_changes(overrides)
@@ -62,10 +73,12 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
     return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
 
 
-def _coupled_refusal(tune: bool, bottleneck: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why two coupled bands don't go with the rest of a scenario; None if they do."""
+def _coupled_refusal(
+    tune: bool, bottleneck: Mapping[str, Any], changes: Sequence[Mapping[str, Any]], key: str = "coupled"
+) -> str | None:
+    """Why two bands don't go with the rest of a scenario; None if they do."""
     if tune:
-        return "the tuner knows one queue, not two bands; remove tune or coupled"
+        return f"the tuner knows one queue, not two bands; remove tune or {key}"
     if "rates" in bottleneck:
         return "its classes have one rate for good, and the bottleneck has a rate_file; remove one of them"
     if any("rate_mbit_s" in change for change in changes):

@@ -39,6 +39,11 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     return words[kind]()
 
 
+def bands_of(aqm: dict) -> str:
+    """Kind of two bands that a variant has; "" for one queue."""
+    return "coupled" if aqm.get("coupled") else "flows" if aqm.get("bands") else ""
+
+
 def codel(aqm: dict, limit_packets: int) -> str:
     words = [f"{aqm['qdisc']} limit {limit_packets} target {aqm['target_ms']:g}ms interval {aqm['interval_ms']:g}ms"]
     if "ce_threshold_ms" in aqm:

@@ -95,7 +95,7 @@ def variant_in_words(spec: Mapping[str, Any]) -> str:
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     """A discipline and its options."""
-    own = ("qdisc", "profile", "switch", "program", "tune", "coupled", "qdisc_args")
+    own = ("qdisc", "profile", "switch", "program", "tune", "coupled", "bands", "qdisc_args")
     rest = {key: value for key, value in aqm.items() if key not in own}
     match aqm["qdisc"]:
         case "weir":
@@ -108,6 +108,8 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
             name = f"kernel {kind}"
     if aqm.get("coupled"):
         name += ", two coupled bands"
+    if aqm.get("bands"):
+        name += ", two bands of flows"
     if aqm.get("tune"):
         name += ", the tuner running beside it and starting from"
     return f"{name}: {', '.join(f'{k} {plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"

@@ -19,6 +19,7 @@ from weir.law import U32_MAX, Share, WidthError
 
 TUNED = bands_vectors.TUNED
 HALF_LIFE_S = 2**17 / 1e6
+HALF = replace(DEFAULT, ahead_share_q16=bands.SHARE_ONE_Q16 // 2, ahead_most_bytes=30 * 1514)
 COUNTERS = 4096
 SETTINGS = st.builds(Bands, **{name: st.integers(least, most) for name, (least, most) in RANGES.items()})
 PACKETS = st.lists(
@@ -191,7 +192,7 @@ def _one(flow: BandFlow, now_us: int, len_bytes: int = 1514, tau_us: int = 0, sh
          budget: Budget | None = None) -> Kind:  # fmt: skip
     share = Share(64 * 100_000) if share is None else share
     budget = Budget(bulk_bytes=10**6, budget_last_us=now_us) if budget is None else budget
-    return bands.arrival(flow, share, budget, TUNED, DEFAULT, now_us, len_bytes, tau_us)
+    return bands.arrival(flow, share, budget, TUNED, HALF, now_us, len_bytes, tau_us)
 
 
 def test_a_young_flow_is_ahead_up_to_the_threshold_and_again_after_it_was_silent() -> None:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A variant with two bands of flows: what it becomes, and what does not go with it."""
+
+import pytest
+from scenario_checks import problems
+
+from weirlab.lab.shaping import shaped_flows
+from weirlab.topologies.dumbbell.cache_key import KEEPING
+from weirlab.topologies.dumbbell.queues.tc import bands_of
+
+SMALL = """\
+[scenario]
+name = "small"
+title = "Small"
+duration_s = 6
+warmup_s = 2
+seeds = 1
+[link.access]
+rate_mbit_s = 100
+delay_ms = 1
+[link.bottleneck]
+rate_mbit_s = 10
+delay_ms = 9
+[[flows]]
+kind = "tcp"
+{changes}
+[variants.one]
+qdisc = "weir"
+profile = "tuned"
+bands = true
+"""
+CHANGES = "[[changes]]\nat_s = 3\nrate_mbit_s = 5\n"
+RETURN = '[link.return]\n[link.return.queue]\nqdisc = "weir"\nprofile = "tuned"\nbands = true\n'
+
+
+def test_it_is_part_of_the_variant_and_off_by_default(load):
+    text = SMALL.format(changes="")
+    on, off = (load(one).runs()[0].spec["aqm"] for one in (text, text.replace("bands = true", "")))
+    assert (bands_of(on), bands_of(off)) == ("flows", "")
+    assert "bands" not in off
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "where"),
+    [
+        (CHANGES, "", "variants.one.bands"),
+        ("", "tune = true", "variants.one.bands"),
+        ("", "coupled = true", "variants.one.bands"),
+        ("", "ahead_share = 16", "ahead_share"),
+        ("", "ahead_most_bytes = 0", "ahead_most_bytes"),
+        (RETURN, "", "link.return.queue.bands"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(load, changes, more, where):
+    assert where in str(problems(load, SMALL.format(changes=changes) + more))
+
+
+def test_their_settings_need_it(load):
+    text = SMALL.format(changes="") + "ahead_share = 0.25\n"
+    assert load(text).runs()[0].spec["aqm"]["ahead_share"] == 0.25
+    assert "ahead_share" in str(problems(load, text.replace("bands = true", "")))
+
+
+def test_the_first_class_is_served_first_and_both_may_take_the_line():
+    lines = shaped_flows(10, "pfifo limit 5")
+    assert [line.split("prio ")[1] for line in lines if "prio" in line] == ["0", "1"]
+    assert all("ceil 10mbit" in line for line in lines if "classid 1:10" in line or "classid 1:20" in line)
+
+
+def test_a_change_of_the_program_repeats_its_runs_and_no_other(load):
+    text = SMALL.format(changes="")
+    on, off = (KEEPING.sources(load(one).runs()[0].spec) for one in (text, text.replace("bands = true", "")))
+    assert "xdp/src/weir_ahead.bpf.c" in on["bands"]
+    assert "bands" not in off

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Two bands of flows (docs/design/flows.md) at tc egress before an htb or prio with two classes, and the far end's
+ * counter. The program chooses a packet's class; the scheduler serves band A first. Signals veth and poll: no BTF of
+ * the kernel, no JIT.
+ */
+#define WEIR_QUEUES WEIR_BANDS
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir/arrival.h"
+#include "weir/flows.h"
+#include "weir/pairs.h"
+#include "weir/polled.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_budget);
+} budget SEC(".maps");
+
+/* Both bands. Their maps have as many entries: what is not found is missing altogether. */
+struct bands {
+	struct weir_queue *queue[WEIR_BANDS];
+	struct weir_drain *drain[WEIR_BANDS];
+};
+
+/* Result of the classifier, and of the law in band B. */
+struct outcome {
+	enum weir_kind kind;
+	enum weir_fate fate;
+};
+
+static const __u32 second = WEIR_BAND_AHEAD;
+
+WEIR_INLINE int find_bands(struct bands *b)
+{
+	b->queue[WEIR_BAND_BULK] = bpf_map_lookup_elem(&queue, &weir_first);
+	b->queue[WEIR_BAND_AHEAD] = bpf_map_lookup_elem(&queue, &second);
+	b->drain[WEIR_BAND_BULK] = bpf_map_lookup_elem(&drain, &weir_first);
+	b->drain[WEIR_BAND_AHEAD] = bpf_map_lookup_elem(&drain, &second);
+	return b->queue[WEIR_BAND_BULK] && b->queue[WEIR_BAND_AHEAD] && b->drain[WEIR_BAND_BULK] &&
+	       b->drain[WEIR_BAND_AHEAD];
+}
+
+/* Band of a packet and its flow's part in it. Without the maps all is bulk, and all flows are small. */
+WEIR_INLINE enum weir_kind classify(const struct weir_arrival *a, struct weir_budget *g, struct __sk_buff *skb,
+				    __u64 now_ns, __u32 tau_us)
+{
+	struct weir_flows *f = bpf_map_lookup_elem(&flows, &weir_first);
+	const struct weir_config *c = a->config;
+
+	if (!f)
+		return WEIR_KIND_SMALL;
+	return weir_band_arrival(weir_flow_at(f, 0, weir_skb_flow(skb, a->header)), &a->queue->share, g, &c->law,
+				 &c->flow_bands, now_ns >> 10, a->len_bytes, tau_us);
+}
+
+WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const struct bands *b, struct weir_budget *g,
+					struct __sk_buff *skb)
+{
+	struct weir_queue *bulk = b->queue[WEIR_BAND_BULK], *ahead = b->queue[WEIR_BAND_AHEAD];
+	const struct weir_config *c = a->config;
+	__u64 pair_b = weir_between(bulk, b->drain[WEIR_BAND_BULK]);
+	__u64 pair_a = weir_between(ahead, b->drain[WEIR_BAND_AHEAD]);
+	__u64 coarse_ns = bpf_ktime_get_coarse_ns(), now_ns = weir_step_time_ns(bulk, c, coarse_ns), backlog_bytes;
+	struct outcome o = {.fate = WEIR_FATE_PASS};
+	struct weir_chance chance;
+	__u32 tau_us;
+
+	if (now_ns) {
+		pair_b = weir_pair_resync(bulk, b->drain[WEIR_BAND_BULK], a->counters, pair_b, now_ns);
+		pair_a = weir_pair_resync(ahead, b->drain[WEIR_BAND_AHEAD], a->counters, pair_a, now_ns);
+	}
+	backlog_bytes = WEIR_PAIR_BYTES(pair_b);
+	tau_us = weir_tau_us(&b->drain[WEIR_BAND_BULK]->rate, &c->law, backlog_bytes);
+	if (now_ns)
+		weir_step(now_ns, tau_us, backlog_bytes);
+	if (!pair_b)
+		bulk->busy_ns = coarse_ns;
+	if (!pair_a)
+		ahead->busy_ns = coarse_ns;
+	o.kind = classify(a, g, skb, coarse_ns, tau_us);
+	if ((c->limit_packets && WEIR_PAIR_PACKETS(pair_b) + WEIR_PAIR_PACKETS(pair_a) >= c->limit_packets) ||
+	    (c->limit_bytes && backlog_bytes + WEIR_PAIR_BYTES(pair_a) + a->len_bytes > c->limit_bytes))
+		o.fate = WEIR_FATE_LIMIT;
+	else if (weir_kind_is_refused(o.kind, &c->law, tau_us))
+		o.fate = WEIR_FATE_HIT_DROP;
+	else if (o.kind != WEIR_KIND_AHEAD && weir_may_hit(&bulk->law, &bulk->spacing, c) &&
+		 weir_may_be_hit(&bulk->law, &bulk->spacing, &c->law, backlog_bytes, tau_us, weir_kind_size(o.kind),
+				 &chance))
+		o.fate = weir_draw_fate(&bulk->law, &bulk->spacing, c, tau_us,
+					weir_skb_counts_as_ect(skb, a->header, c), &chance);
+	return o;
+}
+
+WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, struct weir_budget *g, struct __sk_buff *skb)
+{
+	const struct weir_config *c = a->config;
+	struct weir_rate rate = {.dq_time_q8_us = a->queue->poll_dq_time_q8_us};
+	__u64 silent_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS;
+	__u64 now_ns = bpf_ktime_get_coarse_ns();
+	struct outcome o = {.fate = WEIR_FATE_PASS};
+	__u32 tau_us = weir_tau_us(&rate, &c->law, a->queue->backlog_bytes);
+
+	if (a->queue->poll_unusable || weir_ago(now_ns, a->queue->poll_ns, silent_ns))
+		tau_us = 0; /* of a queue that nobody has looked at */
+	o.kind = classify(a, g, skb, now_ns, tau_us);
+	if (weir_kind_is_refused(o.kind, &c->law, tau_us))
+		o.fate = WEIR_FATE_HIT_DROP;
+	else if (o.kind != WEIR_KIND_AHEAD)
+		o.fate = weir_poll_verdict(a, skb, weir_kind_size(o.kind));
+	return o;
+}
+
+SEC("tc")
+int weir_egress(struct __sk_buff *skb)
+{
+	struct weir_budget *g = bpf_map_lookup_elem(&budget, &weir_first);
+	struct weir_counters *ahead = bpf_map_lookup_elem(&counters, &second);
+	const struct weir_config *c;
+	struct weir_arrival a;
+	struct outcome o;
+	struct bands b;
+	__u32 band;
+	int marked;
+
+	if (!weir_arrival_begin(&a) || !find_bands(&b) || !g || !ahead)
+		return TC_ACT_UNSPEC;
+	c = a.config;
+	a.header = weir_skb_find_header(skb, c->l2_bytes);
+	a.len_bytes = weir_skb_len(skb);
+	o = c->signal == WEIR_SIGNAL_VETH ? veth_arrival(&a, &b, g, skb) : poll_arrival(&a, g, skb);
+	band = o.kind == WEIR_KIND_AHEAD ? WEIR_BAND_AHEAD : WEIR_BAND_BULK;
+	if (band == WEIR_BAND_AHEAD)
+		a.counters = ahead;
+	weir_arrival_see(&a, a.header, a.len_bytes);
+	marked = weir_arrival_wants_mark(&a, o.fate) && weir_skb_mark(skb, a.header);
+	if (weir_arrival_end(&a, o.fate, marked))
+		return TC_ACT_SHOT;
+	if (band == WEIR_BAND_BULK)
+		weir_bulk_passed(g, a.len_bytes);
+	/* htb and prio take a class's number as the priority. This index goes with the packet to another namespace,
+	 * where the priority is lost. */
+	skb->priority = band == WEIR_BAND_AHEAD ? c->band_class[WEIR_BAND_AHEAD] : c->band_class[WEIR_BAND_BULK];
+	if (c->signal == WEIR_SIGNAL_VETH) {
+		skb->tc_index = band == WEIR_BAND_AHEAD ? WEIR_INDEX_L : WEIR_INDEX_C;
+		__sync_fetch_and_add(band == WEIR_BAND_AHEAD ? &b.queue[WEIR_BAND_AHEAD]->in
+							     : &b.queue[WEIR_BAND_BULK]->in,
+				     WEIR_PAIR(1, a.len_bytes));
+	}
+	return TC_ACT_UNSPEC;
+}
+
+/* At the ingress of the veth's other end: the packet has left its band's queue. */
+SEC("tc")
+int weir_peer(struct __sk_buff *skb)
+{
+	const struct weir_config *c = weir_config_get();
+	int ahead = skb->tc_index == WEIR_INDEX_L, ours = ahead || skb->tc_index == WEIR_INDEX_C;
+	__u64 len_bytes = weir_skb_len(skb), pair;
+	struct weir_drain *d;
+	struct bands b;
+
+	if (!c || !find_bands(&b))
+		return TC_ACT_UNSPEC;
+	skb->tc_index = 0; /* it may go on to another attachment */
+	d = ahead ? b.drain[WEIR_BAND_AHEAD] : b.drain[WEIR_BAND_BULK];
+	pair = ahead ? weir_between(b.queue[WEIR_BAND_AHEAD], d) : weir_between(b.queue[WEIR_BAND_BULK], d);
+	if (!ours || !WEIR_PAIR_PACKETS(pair) || WEIR_PAIR_BYTES(pair) < len_bytes) {
+		/* it went in before we came, or by a way around us */
+		__sync_fetch_and_add(&d->strays, 1);
+		return TC_ACT_UNSPEC;
+	}
+	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
+	d->last_ns = bpf_ktime_get_coarse_ns();
+	/* the rate of the whole line: packets of band A do not count as a slower line */
+	pair = WEIR_PAIR_BYTES(pair) - len_bytes;
+	pair += WEIR_PAIR_BYTES(ahead ? weir_between(b.queue[WEIR_BAND_BULK], b.drain[WEIR_BAND_BULK])
+				      : weir_between(b.queue[WEIR_BAND_AHEAD], b.drain[WEIR_BAND_AHEAD]));
+	weir_pair_departure(b.drain[WEIR_BAND_BULK], c, len_bytes, pair);
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
