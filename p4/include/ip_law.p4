@@ -7,7 +7,7 @@
 #include "l3_types.p4"
 #include "aqm_types.p4"
 
-// ecn_capable: its sender is told by a mark; no meaning unless it is IP. Other packets are one flow.
+// ecn_capable: its sender reacts to marks; undefined unless it is IP. Other packets are one flow.
 control IpFlow(in headers_t hdr, in metadata_t meta, out bool is_ip, out bool ecn_capable, out aqm_flow_t flow) {
     apply {
         is_ip = hdr.ipv4.isValid() || hdr.ipv6.isValid();

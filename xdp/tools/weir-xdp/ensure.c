@@ -198,7 +198,7 @@ struct work {
 	__u32 missing;	  /* of these */
 };
 
-/* The signal that is asked for; where none is, the one that is there stays. */
+/* Requested signal; without a request the present one. */
 static __u32 wanted_signal(const struct request *r, __u32 old)
 {
 	if (request_signal(r))

@@ -24,6 +24,7 @@ fn run_scripts(name: &str, folder: &str) {
 #[test]
 fn scripts() {
     run_scripts("pid_delay.p4", "p4/tests");
+    run_scripts("pid_delay.p4", "p4/tests/flow_bands");
     run_scripts("pid_delay_l4s.p4", "p4/tests/l4s");
     run_scripts("icn.p4", "p4/tests/icn");
     run_scripts("icn.p4", "p4/tests/icn/alone");
@@ -33,6 +34,7 @@ fn scripts() {
 fn at_the_edge_names_and_ip_are_forwarded_as_in_their_own_programs() {
     run_scripts("edge.p4", "p4/tests/icn");
     run_scripts("edge.p4", "p4/tests");
+    run_scripts("edge.p4", "p4/tests/flow_bands");
 }
 
 #[test]
