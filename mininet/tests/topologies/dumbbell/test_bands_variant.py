@@ -4,7 +4,9 @@
 import pytest
 from scenario_checks import problems
 
+from weirlab import paths
 from weirlab.lab.shaping import shaped_flows
+from weirlab.run import sources
 from weirlab.topologies.dumbbell.cache_key import KEEPING
 from weirlab.topologies.dumbbell.queues.tc import bands_of
 
@@ -69,6 +71,10 @@ def test_the_first_class_is_served_first_and_both_may_take_the_line():
 
 def test_a_change_of_the_program_repeats_its_runs_and_no_other(load):
     text = SMALL.format(changes="")
-    on, off = (KEEPING.sources(load(one).runs()[0].spec) for one in (text, text.replace("bands = true", "")))
-    assert "xdp/src/weir_ahead.bpf.c" in on["bands"]
-    assert "bands" not in off
+    on, off, coupled = (
+        KEEPING.parts(load(one).runs()[0].spec)
+        for one in (text, text.replace("bands = true", ""), text.replace("bands = true", "coupled = true"))
+    )
+    program = paths.clone() / "xdp/src/weir_ahead.bpf.c"
+    assert program in sources.files(f"@{part}" for part in on)
+    assert program not in sources.files(f"@{part}" for part in off | coupled)
