@@ -111,6 +111,58 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 	return true;
 }
 
+bool weir_bands_objection(const struct weir_tree *tree, __u32 signal, __u32 *band_class, char *why, size_t size)
+{
+	static const char wanted[] = "two bands need an htb or prio as the root, with two classes that packets wait in";
+	const struct weir_leaf *leaf = tree->leaf;
+	bool prio = !strcmp(tree->kind, "prio");
+	struct weir_tree one = *tree;
+	__u32 first;
+
+	one.queues = 1;
+	if (strcmp(tree->kind, "htb") && !prio) {
+		char root[WEIR_TREE_NAME_LEN];
+
+		weir_qdisc_name(root, sizeof(root), tree->kind, tree->handle);
+		snprintf(why, size, "its root qdisc is %s; %s (weir-xdp makes them with --shape RATE --bands)", root,
+			 wanted);
+		return true;
+	}
+	if (weir_tree_objection(&one, signal, false, why, size))
+		return true;
+	if (tree->queues != 2 || *tree->unshaped) {
+		snprintf(why, size, "packets wait in %u classes; %s", *tree->unshaped ? 0 : tree->queues, wanted);
+		return true;
+	}
+	if (!prio && leaf[0].prio == leaf[1].prio) {
+		snprintf(why, size,
+			 "classes " CLASS " and " CLASS " both have prio %u; give the one that is to be served first a "
+			 "lower one (tc class change ... prio 0)",
+			 NUMBERS(leaf[0].handle), NUMBERS(leaf[1].handle), leaf[0].prio);
+		return true;
+	}
+	first = prio ? leaf[1].handle < leaf[0].handle : leaf[1].prio < leaf[0].prio;
+	band_class[WEIR_BAND_AHEAD] = leaf[first].handle;
+	band_class[WEIR_BAND_BULK] = leaf[!first].handle;
+	return false;
+}
+
+bool weir_bands_trouble(const struct weir_tree *tree, const struct weir_config *config, char *why, size_t size)
+{
+	__u32 band_class[WEIR_BANDS] = {0};
+
+	if (weir_bands_objection(tree, config->signal, band_class, why, size))
+		return true;
+	if (!memcmp(band_class, config->band_class, sizeof(band_class)))
+		return false;
+	snprintf(why, size,
+		 "its bands were classes " CLASS " and " CLASS " at attach and are " CLASS " and " CLASS " now; "
+		 "detach and attach again",
+		 NUMBERS(config->band_class[WEIR_BAND_AHEAD]), NUMBERS(config->band_class[WEIR_BAND_BULK]),
+		 NUMBERS(band_class[WEIR_BAND_AHEAD]), NUMBERS(band_class[WEIR_BAND_BULK]));
+	return true;
+}
+
 enum weir_class_objection weir_class_judge(const struct weir_qdisc *now, bool inner, const struct weir_tree *leaf,
 					   bool whole)
 {

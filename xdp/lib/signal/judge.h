@@ -25,6 +25,15 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 			    size_t size);
 
 /*
+ * The two classes of an htb or prio that is the root, that of band A the one served first. False with the reason where
+ * the tree has others.
+ */
+bool weir_bands_objection(const struct weir_tree *tree, __u32 signal, __u32 *band_class, char *why, size_t size);
+
+/* The same for the classes found at attach. */
+bool weir_bands_trouble(const struct weir_tree *tree, const struct weir_config *config, char *why, size_t size);
+
+/*
  * Whether one law can control this class, by what its qdisc in it is (weir_leaf_read). inner: there are classes below
  * it. whole: the operator wants one law over all flows of the class.
  */

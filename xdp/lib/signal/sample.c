@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "net/classes.h"
 #include "signal/bands.h"
 #include "signal/signals.h"
 
@@ -20,7 +21,7 @@ double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p)
 	return dq_time_q8_us ? (double)(1U << p->dq_shift) * 8 * 256 * 1e6 / (double)dq_time_q8_us : 0;
 }
 
-int weir_counters_read(int map, __u32 key, struct weir_counters *sum)
+static int read_counters(int map, __u32 key, struct weir_counters *sum)
 {
 	int cpus = libbpf_num_possible_cpus();
 	struct weir_counters *each;
@@ -62,7 +63,7 @@ static __u64 effective_u_q40(const struct weir_sample *s)
 	return halvings < 64 ? law.u_q40 >> halvings : 0;
 }
 
-void weir_counters_add(struct weir_counters *sum, const struct weir_counters *more)
+static void add_counters(struct weir_counters *sum, const struct weir_counters *more)
 {
 	for (size_t i = 0; i < sizeof(*sum) / sizeof(__u64); i++)
 		((__u64 *)sum)[i] += ((const __u64 *)more)[i];
@@ -77,7 +78,7 @@ static int take_bands(const struct weir_attachment *a, struct weir_sample *s)
 	struct weir_drain low_drain;
 	struct weir_queue low_queue;
 
-	if (weir_counters_read(a->counters, second, &s->band[WEIR_BAND_L].counters))
+	if (read_counters(a->counters, second, &s->band[WEIR_BAND_L].counters))
 		return -1;
 	if (bpf_map_lookup_elem(a->drain, &second, &low_drain))
 		return weir_error("can't read the departures: %s", weir_reason(errno));
@@ -103,7 +104,7 @@ static int take_bands(const struct weir_attachment *a, struct weir_sample *s)
 		if (b->tau_us > s->tau_us)
 			s->tau_us = b->tau_us;
 	}
-	weir_counters_add(&s->counters, &s->band[WEIR_BAND_L].counters);
+	add_counters(&s->counters, &s->band[WEIR_BAND_L].counters);
 	s->drain.strays += low_drain.strays;
 	s->dq_time_q8_us = low_drain.rate.dq_time_q8_us;
 	s->rate_age_ns = weir_since_ns(s->now_ns, low_drain.rate.dq_start_us * 1000);
@@ -121,6 +122,67 @@ static void set_probabilities(struct weir_sample *s)
 	s->band[WEIR_BAND_L].probability = (double)p_q32 / (double)WEIR_P_ONE_Q32;
 }
 
+/* Signal veth: the pairs of a band. 0 or an errno. */
+static int read_pair(const struct weir_attachment *a, __u32 band, struct weir_band_sample *b,
+		     const struct weir_params *p)
+{
+	struct weir_drain drain;
+	struct weir_queue queue;
+	__u64 pair;
+
+	/* departures before arrivals, or the difference could be negative */
+	if (bpf_map_lookup_elem(a->drain, &band, &drain) ||
+	    bpf_map_lookup_elem_flags(a->queue, &band, &queue, BPF_F_LOCK))
+		return errno;
+	pair = queue.in - drain.out;
+	if (pair >= WEIR_PAIR_NEGATIVE)
+		pair = 0;
+	b->backlog_bytes = WEIR_PAIR_BYTES(pair);
+	b->backlog_packets = WEIR_PAIR_PACKETS(pair);
+	b->dq_time_q8_us = drain.rate.dq_time_q8_us;
+	b->tau_us = weir_tau_us(&drain.rate, p, b->backlog_bytes);
+	return 0;
+}
+
+/* Signal poll: the class of a band. The rate of band A is nobody's to know. 0 or an errno. */
+static int read_class(const struct weir_attachment *a, int netlink, __u32 band, struct weir_band_sample *b,
+		      const struct weir_sample *s)
+{
+	struct weir_rate rate = {.dq_time_q8_us = band == WEIR_BAND_BULK ? s->queue.poll_dq_time_q8_us : 0};
+	struct weir_qdisc now = {0};
+	int error = netlink < 0 ? 0 : weir_class_read(netlink, (int)a->about.ifindex, s->config.band_class[band], &now);
+
+	b->backlog_bytes = now.backlog_bytes;
+	b->backlog_packets = now.backlog_packets;
+	b->dq_time_q8_us = rate.dq_time_q8_us;
+	b->tau_us = weir_tau_us(&rate, &s->config.law, b->backlog_bytes);
+	return error == -ENOENT ? 0 : -error;
+}
+
+/* Both bands of flows of a sample whose counters are band B's so far. 0, or -1 after one line. */
+static int take_flow_bands(const struct weir_attachment *a, int netlink, struct weir_sample *s)
+{
+	bool veth = s->config.signal == WEIR_SIGNAL_VETH;
+
+	s->band[WEIR_BAND_BULK].counters = s->counters;
+	if (read_counters(a->counters, WEIR_BAND_AHEAD, &s->band[WEIR_BAND_AHEAD].counters))
+		return -1;
+	add_counters(&s->counters, &s->band[WEIR_BAND_AHEAD].counters);
+	s->backlog_bytes = s->backlog_packets = 0;
+	for (__u32 i = 0; i < WEIR_BANDS; i++) {
+		struct weir_band_sample *b = &s->band[i];
+		int error = veth ? read_pair(a, i, b, &s->config.law) : read_class(a, netlink, i, b, s);
+
+		if (error)
+			return weir_error("%s: can't read its bands: %s", a->about.dev, weir_reason(error));
+		s->backlog_bytes += b->backlog_bytes;
+		s->backlog_packets += b->backlog_packets;
+	}
+	s->dq_time_q8_us = s->band[WEIR_BAND_BULK].dq_time_q8_us;
+	s->tau_us = s->band[WEIR_BAND_BULK].tau_us;
+	return 0;
+}
+
 int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *s)
 {
 	struct weir_rate rate = {0};
@@ -128,7 +190,7 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	__u64 measured_us;
 
 	memset(s, 0, sizeof(*s));
-	if (weir_config_read(a, &s->config) || weir_counters_read(a->counters, a->slot, &s->counters))
+	if (weir_config_read(a, &s->config) || read_counters(a->counters, a->slot, &s->counters))
 		return -1;
 	s->config_id = a->config_id;
 	/* departures before arrivals, or the difference could be negative */
@@ -153,7 +215,7 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	s->rate_age_ns = weir_since_ns(s->now_ns, measured_us * 1000);
 	rate.dq_time_q8_us = s->dq_time_q8_us;
 	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
-	if ((s->config.coupled && take_bands(a, s)) || (weir_has_bands(&s->config) && weir_bands_sample(a, netlink, s)))
+	if ((s->config.coupled && take_bands(a, s)) || (weir_has_bands(&s->config) && take_flow_bands(a, netlink, s)))
 		return -1;
 	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;
 	s->drop_probability = s->unusable ? 0 : s->config.law.squared ? s->u * s->u : s->u;

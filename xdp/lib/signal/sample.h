@@ -45,10 +45,6 @@ struct weir_sample {
  */
 int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *sample);
 
-/* Sum of one slot's counters over the CPUs. 0, or -1 after one line. */
-int weir_counters_read(int map, __u32 key, struct weir_counters *sum);
-void weir_counters_add(struct weir_counters *sum, const struct weir_counters *more);
-
 /* The rate in bit/s that an estimate means; 0 unknown. */
 double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p);
 
