@@ -104,9 +104,10 @@ class Rig:
         """By port."""
         return {one["port"]: one["gains"] for one in json.loads(self.call("gains", "--json"))}
 
-    def call(self, *words: str, fails: bool = False) -> str:
+    def call(self, *words: str, fails: int = 0) -> str:
+        """Output of a command that succeeds, or the error of one that ends with the status `fails`."""
         status, out, error = weir_forks.call(self.namespace, self.words(*words), self.config.parent)
-        assert status == (1 if fails else 0), error
+        assert status == fails, error
         return error if fails else out
 
 
@@ -191,7 +192,7 @@ def test_deploy_is_repeatable_and_follows_the_file(rig: Rig) -> None:
     ]
 
     rig.config.write_text("")
-    assert "give --empty if that is meant" in rig.call("deploy", fails=True)
+    assert "give --empty if that is meant" in rig.call("deploy", fails=2)
     rig.call("deploy", "--empty")
     shown = json.loads(rig.call("show", "--json"))
     assert not any(table["entries"] for table in shown["tables"].values())
@@ -200,7 +201,7 @@ def test_deploy_is_repeatable_and_follows_the_file(rig: Rig) -> None:
 
 
 def test_show_and_gains_say_what_is_there(rig: Rig) -> None:
-    assert "has no program yet" in rig.call("show", fails=True)
+    assert "has no program yet" in rig.call("show", fails=1)
     rig.call("deploy")
     shown = json.loads(rig.call("show", "--json"))
     routes = {entry["key"]: entry["action"] for entry in shown["tables"]["ipv4_lpm"]["entries"]}
@@ -209,7 +210,7 @@ def test_show_and_gains_say_what_is_there(rig: Rig) -> None:
     assert shown["multicast_groups"] == [{"id": 1, "ports": [1, 2]}]
     assert bool(shown["not_told"]) == (rig.kind == "bmv2")  # registers
     assert "10.0.1.0/24" in rig.call("show", "--table", "ipv4_lpm")
-    assert "no table 'ipv5_lpm'" in rig.call("show", "--table", "ipv5_lpm", fails=True)
+    assert "no table 'ipv5_lpm'" in rig.call("show", "--table", "ipv5_lpm", fails=1)
 
     assert rig.gains()["2"]["target_us"] == 5000
     rig.call("gains", "--port", "2", "--set", "target_us=6000")
@@ -217,8 +218,8 @@ def test_show_and_gains_say_what_is_there(rig: Rig) -> None:
     found = rig.gains()
     assert (found["2"]["target_us"], found["2"]["probability"]) == (6000, "squared")
     assert (found["1"]["target_us"], found["1"]["probability"]) == (15000, "linear")
-    assert "has no gains to change" in rig.call("gains", "--port", "9", "--set", "kp=1", "--expert", fails=True)
-    assert "no port 77: must be one of 1, 2" in rig.call("gains", "--port", "77", fails=True)
+    assert "has no gains to change" in rig.call("gains", "--port", "9", "--set", "kp=1", "--expert", fails=1)
+    assert "no port 77: must be one of 1, 2" in rig.call("gains", "--port", "77", fails=1)
 
 
 @pytest.fixture
@@ -337,7 +338,7 @@ def test_digests_are_printed_by_who_is_in_charge(rig: Rig, traffic: None) -> Non
 def test_watch_ends_when_told_or_replaced(rig: Rig, traffic: None) -> None:
     with rig.start(*rig.weir("digests", "--election-id", "7"), **PIPES) as watch:
         assert "delay" in watch.stdout.readline()
-        assert "election id 7 is primary" in rig.call("deploy", "--switch", rig.kind, fails=True)
+        assert "election id 7 is primary" in rig.call("deploy", "--switch", rig.kind, fails=1)
         rig.call("gains", "--port", "2", "--set", "target_us=6000", "--election-id", "9")
         assert "a controller with election id 9 is primary" in watch.communicate()[1]
         assert watch.returncode == 1
