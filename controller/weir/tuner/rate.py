@@ -89,9 +89,7 @@ class RateSettings:
                 "must be in that order"
             )
         if not TARGET_LIMITS_US[0] <= self.target_us <= TARGET_LIMITS_US[1]:
-            raise ValueError(
-                f"target_us = {self.target_us}: must be {TARGET_LIMITS_US[0]} .. {TARGET_LIMITS_US[1]}"
-            )
+            raise ValueError(f"target_us = {self.target_us}: must be {TARGET_LIMITS_US[0]} .. {TARGET_LIMITS_US[1]}")
 
 
 @dataclass(frozen=True)
@@ -199,9 +197,10 @@ class RateRule:
         least_us = baseline.least_us
         assert least_us is not None  # it has just been given one
         answer = _Answer(probe.sent_us, rtt_us - least_us, probe.total_bytes)
-        if self._answers and answer.sent_us < self._answers[-1].sent_us:
-            return True  # overtaken by another reflector's
-        self._answers.append(answer)
+        place = len(self._answers)
+        while place and self._answers[place - 1].sent_us > answer.sent_us:
+            place -= 1  # a nearer reflector has answered a later probe
+        self._answers.insert(place, answer)
         self._answered_us, self._news = now_us, True
         return True
 
