@@ -12,11 +12,13 @@ Not modelled: choice of reflectors, sleep after a minute of idle time, stalls (n
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import deque
 from dataclasses import dataclass
 
-from weir.tuner.rate import RateDecision
+from weir.tuner.rate import RateDecision, RateSettings
+from weir.tuner.rate_cli import main as follow_rate
 
 DETECTION_WINDOW, DETECTIONS = 6, 3
 BASELINE_UP, BASELINE_DOWN = 0.001, 0.9
@@ -81,9 +83,7 @@ class Autorate:
     def _thresholds_us(self) -> tuple[float, float, float]:
         packet_us = 1e6 * PACKET_BITS / self.rate_bit_s
         wanted = self.settings
-        up, middle, down = (
-            1e3 * ms + packet_us for ms in (wanted.most_up_ms, wanted.delay_ms, wanted.most_down_ms)
-        )
+        up, middle, down = (1e3 * ms + packet_us for ms in (wanted.most_up_ms, wanted.delay_ms, wanted.most_down_ms))
         return up, middle, down
 
     def _adjust(self, now_us: int) -> None:
@@ -120,3 +120,18 @@ class Autorate:
             self._loaded_us, self._loaded_bytes = now_us, total_bytes
         load = self._achieved_bit_s / self.rate_bit_s
         return RateDecision(now_us, self.rate_bit_s, self._action, self._delay_us, None, load)
+
+
+def main(words: list[str]) -> int:
+    """`weir tune --rate` with these rules in the place of its own; the first word has the settings as JSON."""
+    own = json.loads(words[0])
+
+    def rule(settings: RateSettings, now_us: int) -> Autorate:
+        bounds = settings.min_bit_s, settings.base_bit_s, settings.max_bit_s
+        return Autorate(AutorateSettings(*bounds, **own), now_us)
+
+    return follow_rate(words[1:], rule)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -28,7 +28,7 @@ from weirlab.topologies.cache_key import (
 )
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
 
-DRIVER = ("drive", "hops", "network", "topology", "traffic")
+DRIVER = ("drive", "hops", "network", "shaper", "topology", "traffic")
 SOURCES: dict[str, Patterns] = {
     "lab": LAB,
     "driver": (
@@ -53,6 +53,7 @@ SOURCES: dict[str, Patterns] = {
     "ebpf": EBPF,
     "p4": P4,
     "tuner": TUNER,
+    "autorate": ("mininet/weirlab/topologies/dumbbell/autorate.py",),
 }
 FIGURES = (
     "bands", "fairness", "hops", "metrics", "paced", "return_way", "samples", "senders", "step_response", "traffic",
@@ -77,7 +78,7 @@ class DumbbellKeeping(Keeping):
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),
     )
     kept = Kept(
-        whole=("decisions.jsonl", "digests.jsonl", "trajectories-*/*"),
+        whole=("decisions.jsonl", "digests.jsonl", "rates.jsonl", "trajectories-*/*"),
         notes=(*Keeping.kept.notes, "attached*.json", "report-*.json", "switch.toml"),
     )
 
@@ -93,7 +94,8 @@ class DumbbellKeeping(Keeping):
             "paced": bool(kinds & set(PACED_KINDS)),
             "ebpf": aqm["qdisc"] == "weir",
             "p4": aqm["qdisc"] == "p4",
-            "tuner": bool(aqm.get("tune")),
+            "tuner": bool(aqm.get("tune")) or spec.get("shaper", {}).get("rule", "fixed") != "fixed",
+            "autorate": spec.get("shaper", {}).get("rule") == "autorate",
         }
         return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)}
 
