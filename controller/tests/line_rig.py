@@ -39,6 +39,7 @@ class SimulatedLine:
         self._crossing: deque[tuple[float, int]] = deque()
         self._answers: list[tuple[int, int]] = []
         self._key = 0
+        self._dropped_share = 0.0
         self.carried_bytes = self.could_bytes = 0.0
         self.delays_ms: list[float] = []
         self.decisions: list[RateDecision] = []
@@ -56,7 +57,9 @@ class SimulatedLine:
         line, rate = self.rate_bit_s(at_s), self.rule.rate_bit_s
         sent = rate * min(self.load(at_s), 1.0) * STEP_US / 8e6
         self.sent_bytes += sent
-        self._in += min(sent, self.limit_bytes - (self._in - self._out))
+        taken = min(sent, self.limit_bytes - (self._in - self._out))
+        self._dropped_share = 1 - taken / sent if sent else 0.0
+        self._in += taken
         could = line * STEP_US / 8e6
         carried = min(could, self._in - self._out)
         self._out += carried
@@ -78,7 +81,8 @@ class SimulatedLine:
         self._key += 1
         name = self.reflectors[self._key % len(self.reflectors)]
         self.rule.sent(self._key, name, self.now_us, round(self.sent_bytes))
-        if name not in self.stopped and self.draw.random() >= self.lost_share:
+        lost = self.draw.random() < self.lost_share or self.draw.random() < self._dropped_share
+        if name not in self.stopped and not lost:
             self._crossing.append((self._in, self._key))
 
     def begin_figures(self) -> None:

@@ -20,16 +20,20 @@ LOAD_US = 250_000
 """Load is what was sent of what the rate allowed, over this time."""
 LOADED, UNLOADED = 0.8, 0.4
 """From LOADED on the shaper limits the traffic, and its rate may grow. Below UNLOADED a delay has another cause."""
-GROWTH_PER_S = 0.8
+GROWTH_PER_S = 1.5
 """At first. The delay it causes by the time that the first answer shows it is a few ms."""
-GROWTH_MOST_PER_S = 2.0
-GROWTH_DOUBLES_S = 1.0
+GROWTH_MOST_PER_S = 4.0
+GROWTH_DOUBLES_S = 0.5
+GROWTH_PER_ROUND = 0.3
+"""At most, of the time until an answer can show the growth."""
 """A line that has become much faster is found in seconds."""
 DRAIN_PER_S = 4.0
 """A delay of 1/DRAIN_PER_S above the target would stop all traffic; the queue drains in about that time. The loop of
 answer and rate is stable while answers take less than pi / 2 of it."""
 SHARE_LEAST = 0.3
 """Of the measured rate: senders that get less than that time out."""
+LINE_FRESH_US = 500_000
+"""A queue that was drained within this time after a measurement leaves a line of that rate."""
 WINDOW_US = (60_000, 250_000)
 """The rate is measured between answers at least and at most so far apart."""
 FRESH_US = 300_000
@@ -38,29 +42,29 @@ LOST_US = 10_000_000
 """A probe without an answer after so long is lost."""
 KEPT_US = 10_000_000
 """Answers and rates are kept for so long."""
-SILENT_US = 3_000_000
+SILENT_US = 5_000_000
 """No answers for so long while traffic flows: the reflectors fail, not the line."""
 JUMP_US = 1_000_000
 """A longer time between two ticks is a clock's jump, or a machine that slept."""
 BASE_BUCKET_US, BASE_BUCKETS = 5_000_000, 12
 """The least round trip of the last minute is the line's without a queue."""
-STUCK_FALL, STUCK_US, STUCK_DELAYS = 0.6, 400_000, 2.5
+STUCK_FALL, STUCK_US, STUCK_DELAYS = 0.4, 400_000, 2.5
 """A rate that has fallen to STUCK_FALL drains a queue within STUCK_DELAYS times its delay. A delay that is then still
 the same is no queue's: the path has become longer, or its delay varies by itself."""
 STUCK_SPREAD, STUCK_SPREAD_US, STUCK_LEAST = 0.1, 2_000, 4
 """The same: to within this share or time, over so many answers."""
 NOISE_LEAST, NOISE_SPREAD, NOISE_MOST_US = 24, 0.25, 30_000
-"""It varies by itself: over so many answers half of the values or more lie above or below both neighbours (noise: two
+"""It varies by itself: over so many answers TURNS_LEAST of the values lie above or below both neighbours (noise: two
 thirds; a queue rises and falls in runs), and both halves have one mean. The target is raised by the mean."""
-TURNS_LEAST = 0.5
+TURNS_LEAST = 0.6
 NOISE_HALVES_S = 30.0
 """The allowance for a delay that varies by itself halves in this time."""
 DRAIN_EVERY_US, DRAIN_SHARE, DRAIN_US = 10_000_000, 0.75, 400_000
 """A queue that was not empty for so long is drained for a moment, so that the least round trip is seen again."""
 EMPTY_SHARE = 0.15
 """Up to this share of the target the queue counts as empty."""
-START_US, START_SHARE = 1_000_000, 0.5
-"""Until the least round trip is known, a queue that stands already is drained."""
+START_US = 1_000_000
+"""So long the rate is the lowest, which drains a queue that stands already: the least round trip has to be seen."""
 MISSED_CHANCE, MISSED_GAIN = 0.01, 0.05
 """Overdue probes are evidence of a queue when the chance of losing that many in a row is at most this. Gain of the
 share of lost probes."""
@@ -75,7 +79,7 @@ class RateSettings:
     min_bit_s: float
     base_bit_s: float
     max_bit_s: float
-    target_us: int = 8_000
+    target_us: int = 30_000
 
     def __post_init__(self) -> None:
         least, most = LIMITS_BIT_S
@@ -114,6 +118,7 @@ class _Probe:
 
 @dataclass(frozen=True)
 class _Answer:
+    reflector: str
     sent_us: int
     delay_us: float
     total_bytes: int
@@ -160,7 +165,7 @@ class RateRule:
         self._now_us = now_us
         self._missed = 0.0
         self._noise_us = 0.0
-        self._start_until_us: int | None = None
+        self._is_started = False
         self._forget()
 
     def _forget(self) -> None:
@@ -173,8 +178,10 @@ class RateRule:
         self._stuck: int | None = None  # when the rate had fallen far
         self._high: deque[tuple[int, float]] = deque()  # rates of the last seconds
         self._empty_us = self._now_us
-        self._drain_until_us = 0
+        self._drain_until_us: int | None = None
         self._line_bit_s: float | None = None
+        self._start_until_us: int | None = None
+        self._line_us: int | None = None  # when it was measured, until it is used
 
     def _bounded(self, rate_bit_s: float) -> float:
         return min(max(rate_bit_s, self.settings.min_bit_s), self.settings.max_bit_s)
@@ -196,7 +203,7 @@ class RateRule:
         baseline.add(now_us, rtt_us)
         least_us = baseline.least_us
         assert least_us is not None  # it has just been given one
-        answer = _Answer(probe.sent_us, rtt_us - least_us, probe.total_bytes)
+        answer = _Answer(probe.reflector, probe.sent_us, rtt_us - least_us, probe.total_bytes)
         place = len(self._answers)
         while place and self._answers[place - 1].sent_us > answer.sent_us:
             place -= 1  # a nearer reflector has answered a later probe
@@ -251,7 +258,7 @@ class RateRule:
             if probe.sent_us > last_us and baseline is not None and baseline.least_us is not None:
                 waited_us = now_us - probe.sent_us - baseline.least_us
                 if waited_us > 0:
-                    overdue.append(_Answer(probe.sent_us, waited_us, probe.total_bytes))
+                    overdue.append(_Answer(probe.reflector, probe.sent_us, waited_us, probe.total_bytes))
         overdue.sort(key=lambda answer: -answer.delay_us)
         place = 1  # one missing answer may be a lost packet
         if self._missed > 0:
@@ -285,21 +292,25 @@ class RateRule:
             return self._without_answers(now_us, passed_us, load)
         target_us = self._target_us()
         if delay_us <= EMPTY_SHARE * target_us or load < UNLOADED:
-            self._empty_us, self._drain_until_us = now_us, 0
-        if self._start_until_us is None:
-            self._start_until_us = now_us + START_US
-        if self._start_until_us > 0:
-            is_over = now_us >= self._start_until_us
-            self.rate_bit_s = self.settings.base_bit_s * (1 if is_over else START_SHARE)
-            self._start_until_us = 0 if is_over else self._start_until_us
+            self._empty_us, self._drain_until_us = now_us, None
+        if not self._is_started:
+            if self._start_until_us is None:
+                self._start_until_us = now_us + START_US
+            self._is_started = now_us >= self._start_until_us
+            self.rate_bit_s = self.settings.base_bit_s if self._is_started else self.settings.min_bit_s
             return "start"
-        if now_us < self._drain_until_us:
+        if self._drain_until_us is not None and now_us < self._drain_until_us:
             return "drain"
         if now_us - self._empty_us > DRAIN_EVERY_US:
             self._empty_us, self._drain_until_us = now_us, now_us + DRAIN_US
             self.rate_bit_s = DRAIN_SHARE * min(self.rate_bit_s, self._line_bit_s or self.rate_bit_s)
             return "drain"
         if delay_us <= target_us:
+            if self._line_bit_s is not None and self._line_us is not None:
+                is_fresh, self._line_us = now_us - self._line_us < LINE_FRESH_US, None
+                if is_fresh and self._line_bit_s > self.rate_bit_s:
+                    self.rate_bit_s = self._line_bit_s
+                    return "follow"
             return self._below(passed_us, load, delay_us / target_us)
         self._grown_us = 0
         if load < UNLOADED:
@@ -312,7 +323,8 @@ class RateRule:
         line_bit_s = self._measured_bit_s(overdue)
         if line_bit_s is None:
             return "hold"
-        self._line_bit_s = line_bit_s
+        if overdue is None:
+            self._line_bit_s, self._line_us = line_bit_s, now_us
         wanted = line_bit_s * max(1 - DRAIN_PER_S * (delay_us - target_us) / 1e6, SHARE_LEAST)
         self.rate_bit_s = wanted if overdue is None else min(wanted, self.rate_bit_s)  # a bound, no measurement
         return "follow"
@@ -325,8 +337,15 @@ class RateRule:
             return "hold"
         self._grown_us += passed_us
         growth = min(GROWTH_PER_S * 2 ** (self._grown_us / 1e6 / GROWTH_DOUBLES_S), GROWTH_MOST_PER_S)
+        growth = min(growth, 1e6 * GROWTH_PER_ROUND / self._round_us())
         self.rate_bit_s *= 1 + growth * (1 - share) * passed_us / 1e6
         return "grow"
+
+    def _round_us(self) -> float:
+        """Time between a change of the rate and the answer that shows it: a round trip and the time between probes."""
+        nearest_us = min((base.least_us or 0.0 for base in self._baselines.values()), default=0.0)
+        answers = list(self._answers)[-2:]
+        return nearest_us + (answers[-1].sent_us - answers[0].sent_us if len(answers) == 2 else 0) + 1.0
 
     def _idle(self, passed_us: int) -> str:
         base = self.settings.base_bit_s
@@ -365,6 +384,8 @@ class RateRule:
         least_us, mean_us = min(delays), math.fsum(delays) / len(delays)
         if answers[-1].sent_us - since_us < max(STUCK_US, STUCK_DELAYS * mean_us):
             return False
+        if self._is_dropping(since_us, answers[-1].sent_us):
+            return False
         if max(delays) - least_us <= max(STUCK_SPREAD * max(delays), STUCK_SPREAD_US):
             for baseline in self._baselines.values():
                 baseline.shift(least_us)
@@ -376,6 +397,13 @@ class RateRule:
         self._stuck = None
         self._high.clear()
         return True
+
+    def _is_dropping(self, since_us: int, until_us: int) -> bool:
+        """Whether a probe to a reflector that answers is missing: a full queue has a constant delay as well."""
+        answering = {one.reflector for one in self._answers if one.sent_us >= since_us}
+        return any(
+            since_us <= probe.sent_us < until_us and probe.reflector in answering for probe in self._open.values()
+        )
 
 
 def _is_noise(delays: list[float]) -> bool:

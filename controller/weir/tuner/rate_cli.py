@@ -74,8 +74,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--reflector", action="append", default=[], metavar="HOST",
                        help=f"host that answers pings, beyond the line; give several, up to {REFLECTORS_MOST}"
     )  # fmt: skip
-    found.add_argument("--delay-ms", type=float, default=8.0, metavar="X",
-                       help="delay allowed beyond the shaper (8)")  # fmt: skip
+    found.add_argument("--delay-ms", type=float, default=30.0, metavar="X",
+                       help="delay allowed beyond the shaper (30)")  # fmt: skip
     found.add_argument("--probe-every-ms", type=float, default=50.0, metavar="X",
                        help="between probes, to the reflectors in turn (50)")  # fmt: skip
     found.add_argument("--probe-device", metavar="DEV", help="device that the probes leave by (that of --rate)")

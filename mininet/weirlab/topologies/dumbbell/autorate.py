@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A peer of `weir tune --rate`: the rules that cake-autorate documents (README, comments of its defaults), written anew.
+"""A peer of `weir tune --rate`: the rules that cake-autorate documents (README, comments of its defaults), written
+anew.
 
-Each answer is a sample of the one-way delay above a baseline: half of the round trip's with `fping`, the default, or all
-of it where one-way delays are measured (`one_way`, `tsping`). Three samples of the last six above `delay_ms` are
+Each answer is a sample of the one-way delay above a baseline: half of the round trip's with `fping`, the default, or
+all of it where one-way delays are measured (`one_way`, `tsping`). Three samples of the last six above `delay_ms` are
 bufferbloat: the rate falls by 1 % at `delay_ms` to 25 % at `most_down_ms` of mean delay, at most once in 300 ms. Else a
 rate that is used to 75 % grows with each answer, by 4 % up to `most_up_ms` of mean delay and by nothing from `delay_ms`
 on; one that is not returns to the base rate by 1 % a second.

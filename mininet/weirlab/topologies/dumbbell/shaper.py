@@ -47,7 +47,7 @@ class Follow(Bounds):
     """`weir tune --rate`; `delay_ms` is its --delay-ms."""
 
     rule: Literal["follow"]
-    delay_ms: AqmMs = 8.0
+    delay_ms: AqmMs = 30.0
 
 
 class AutorateRule(Bounds):
