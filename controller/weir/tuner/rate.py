@@ -20,6 +20,8 @@ LOAD_US = 250_000
 """Load is what was sent of what the rate allowed, over this time."""
 LOADED, UNLOADED = 0.8, 0.4
 """From LOADED on the shaper limits the traffic, and its rate may grow. Below UNLOADED a delay has another cause."""
+USED, USED_US = 0.7, 100_000
+"""Growth stops while so much of the present rate is not used over this time: the senders can't follow."""
 GROWTH_PER_S = 1.5
 """At first. The delay it causes by the time that the first answer shows it is a few ms."""
 GROWTH_MOST_PER_S = 4.0
@@ -236,6 +238,14 @@ class RateRule:
         allowed = math.fsum(bits for _, _, bits in list(self._loads)[1:])
         return 8 * (total_bytes - self._loads[0][1]) / allowed if allowed > 0 else 0.0
 
+    def _used(self) -> float:
+        """Share of the present rate that was sent lately."""
+        now_us, total_bytes, _ = self._loads[-1]
+        for at_us, sent_bytes, _ in reversed(self._loads):
+            if now_us - at_us >= USED_US:
+                return 8e6 * (total_bytes - sent_bytes) / (now_us - at_us) / self.rate_bit_s
+        return 1.0
+
     def _expire(self, now_us: int) -> None:
         lost = [key for key, probe in self._open.items() if now_us - probe.sent_us >= LOST_US]
         for key in lost:
@@ -333,7 +343,7 @@ class RateRule:
         if load < UNLOADED:
             self._grown_us = 0
             return self._idle(passed_us)
-        if load < LOADED:
+        if load < LOADED or self._used() < USED:
             return "hold"
         self._grown_us += passed_us
         growth = min(GROWTH_PER_S * 2 ** (self._grown_us / 1e6 / GROWTH_DOUBLES_S), GROWTH_MOST_PER_S)
