@@ -68,9 +68,9 @@ class Road:
 class Tuned:
     """`weir tune --rate` in the router, its decisions and its standard error."""
 
-    def __init__(self, road: Road, folder, *words: str) -> None:
+    def __init__(self, road: Road, folder, *words: str, device: str = "wan") -> None:
         self.decisions, self.said = folder / "rates.jsonl", folder / "said.txt"
-        command = [*WEIR, "tune", "--rate", "wan", "--decisions", str(self.decisions)]
+        command = [*WEIR, "tune", "--rate", device, "--decisions", str(self.decisions)]
         with open(self.said, "w") as said:
             self.process = road.router.start(*command, *words, stdout=subprocess.DEVNULL, stderr=said)
 
@@ -134,6 +134,30 @@ def test_probes_do_not_wait_in_the_shaper(road, flood, tmp_path):
     bounds = ("--min-mbit-s", "1", "--max-mbit-s", "1.5", "--reflector", FAR)
     tuned = Tuned(road, tmp_path, *bounds).begun()
     tuned.until(lambda: any(line["rate_bit_s"] > 1.2e6 for line in tuned.lines()))
+    delays_us = [line["delay_us"] for line in tuned.lines() if line["delay_us"] is not None]
+    assert sorted(delays_us)[len(delays_us) // 2] < 100_000
+    assert tuned.end() == 0
+
+
+def test_answers_do_not_wait_in_the_shaper_of_downloads(road, tmp_path):
+    """Downloads pass ifb0 at 1 Mbit/s; the answers are taken at wan, before it."""
+    road.router.sh("""
+        ip link add ifb0 type ifb
+        ip link set ifb0 up
+        tc qdisc add dev wan ingress
+        tc filter add dev wan parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev ifb0
+        tc qdisc add dev ifb0 root handle 2: htb default 1
+        tc class add dev ifb0 parent 2: classid 2:1 htb rate 1mbit burst 3000 cburst 3000 quantum 1540
+        tc qdisc add dev ifb0 parent 2:1 handle 20: pfifo limit 50
+    """)
+    flood = road.far.start(sys.executable, "-c", FLOOD.replace(FAR, "10.9.0.2"))
+    try:
+        words = ("--min-mbit-s", "1", "--max-mbit-s", "1.5", "--reflector", FAR, "--probe-device", "wan")
+        tuned = Tuned(road, tmp_path, *words, device="ifb0").begun()
+        tuned.until(lambda: any(line["rate_bit_s"] > 1.2e6 for line in tuned.lines()))
+    finally:
+        flood.kill()
+        flood.wait()
     delays_us = [line["delay_us"] for line in tuned.lines() if line["delay_us"] is not None]
     assert sorted(delays_us)[len(delays_us) // 2] < 100_000
     assert tuned.end() == 0

@@ -28,7 +28,7 @@ from weirlab.topologies.cache_key import (
 )
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
 
-DRIVER = ("drive", "hops", "network", "shaper", "topology", "traffic")
+DRIVER = ("drive", "hops", "network", "rate_rule", "topology", "traffic")
 SOURCES: dict[str, Patterns] = {
     "lab": LAB,
     "driver": (

@@ -52,7 +52,7 @@ from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, LineLink, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
 from weirlab.topologies.dumbbell.queues.tc import queue_under_test
-from weirlab.topologies.dumbbell.shaper import first_rate_mbit_s, rule_words
+from weirlab.topologies.dumbbell.rate_rule import first_rate_mbit_s, rule_words
 from weirlab.topologies.dumbbell.traffic import (
     HEADER_BYTES,
     NOQ_SERVER,
