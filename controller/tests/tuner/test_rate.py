@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rate that follows the line: bounds, loss of probes, drift of the path, clocks, and what it is for."""
+"""A rate that follows the line: use of the line, bounds, lost probes, longer paths, clocks."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ def steps(*rates: float, every_s: float = 8.0):
     return lambda at_s: rates[int(at_s / every_s) % len(rates)]
 
 
-# ---- what it is for ----
+# ---- purpose ----
 
 
 @pytest.mark.parametrize("target_us", [8_000, 30_000])

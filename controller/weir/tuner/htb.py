@@ -167,11 +167,11 @@ class Htb:
         return [one for one in found if one is not None]
 
     def read(self) -> HtbClass:
-        """The class now. Raises HtbError where it is gone."""
+        """The class now. Raises HtbError where it no longer exists."""
         for found in self._classes():
             if found.classid == self.classid:
                 return found
-        raise HtbError(f"{self.device}: htb class {self.classid >> 16:x}:{self.classid & 0xFFFF:x} is gone")
+        raise HtbError(f"{self.device}: htb class {self.classid >> 16:x}:{self.classid & 0xFFFF:x} no longer exists")
 
     def set_rate(self, rate_bytes_s: int, ceil_bytes_s: int | None = None) -> None:
         """Rate and ceil of the class; both equal without `ceil_bytes_s`."""

@@ -3,8 +3,8 @@
 
 The line's queue is beyond the shaper, so no counter of this machine shows it. Small probes that bypass the shaper wait
 there. Of each the shaper's byte counter at its departure is known: as long as that queue is never empty, the bytes
-sent between two probes left the line between their two answers. That is the line's rate, without a model of the line
-(docs/design/tuner.md).
+sent between two probes left the line between their two answers. Their quotient is the line's rate, without a model of
+the line (docs/design/tuner.md).
 """
 
 from __future__ import annotations

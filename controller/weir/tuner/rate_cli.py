@@ -55,7 +55,7 @@ class StoodDown(Exception):
 
 
 class Rule(Protocol):
-    """What a rule of the rate has: RateRule, or a peer's in the lab."""
+    """Interface of a rule: RateRule, or a peer's in the lab."""
 
     rate_bit_s: float
 
@@ -106,7 +106,7 @@ def settings_of(words: argparse.Namespace, present_bit_s: float) -> RateSettings
 
 
 def checked(words: argparse.Namespace) -> int | None:
-    """The class's number, None for the only one. Raises RateError for what is wrong without a look at the system."""
+    """The class's number, None for the only one. Raises RateError for faults of the words alone."""
     settings_of(words, words.max_mbit_s * 1e6 if words.max_mbit_s > 0 else 0.0)
     if not words.reflector:
         raise RateError("--reflector: give at least one host that answers pings")
@@ -223,7 +223,7 @@ class Shell:
 
 
 def restore(htb: Htb, before: HtbClass) -> None:
-    """The class's rate of before, unless the class is gone."""
+    """Restores the class's rate, where the class still exists."""
     try:
         htb.set_rate(before.rate_bytes_s, before.ceil_bytes_s)
     except HtbError as error:
