@@ -7,10 +7,9 @@ The orders of magnitude are those of publications; the numbers are ours, and no 
   sends for 3 s on average; all that send have equal shares.
 - lte: around 10 Mbit/s the rate's logarithm swings by 0.5 with a correlation time of 2 s, in steps of 50 ms. A handover
   comes every 20 s on average: no rate for 30 to 100 ms, then another cell's. `cellular:SEED` is Sprout's model.
-- starlink: a terminal is assigned anew every 15 s (Mohan et al.: A Multifaceted Look at Starlink Performance, WWW
-  2024). Each interval has a mean drawn around 14 Mbit/s; within it the rate swings by 12 % with a correlation time of
-  1 s. At
-  half of the changes the line is out for 50 to 150 ms.
+- starlink: a terminal is assigned anew every 15 s (Mohan et al., WWW 2024). Each interval has a mean drawn
+  around 14 Mbit/s; within it the rate swings by 12 % with a correlation time of 1 s. At half of the changes the line is
+  out for 50 to 150 ms.
 """
 
 from __future__ import annotations
