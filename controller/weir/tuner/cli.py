@@ -48,7 +48,9 @@ examples:
   weir tune --p4 10.0.0.1:9559 --rtt-ms 40                  a P4 switch, which can't measure round trips
   weir tune --fleet fleet.toml --decisions decisions.jsonl --metrics 9464
   weir tune --bpf eth0 --dry-run                            print what would be set, write nothing
-  weir tune --rate eth0 --help                              the shaper's rate follows the line behind it
+  weir tune --rate eth0 --min-mbit-s 2 --max-mbit-s 40 --reflector 9.9.9.9
+                                                            the shaper's rate follows the line behind it (--rate eth0
+                                                            --help: all its options)
 
 {FLEET_EXAMPLE}
 exit status: 0 ended by a signal, in order; 1 failed; 2 wrong call.
