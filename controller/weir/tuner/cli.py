@@ -48,6 +48,9 @@ examples:
   weir tune --p4 10.0.0.1:9559 --rtt-ms 40                  a P4 switch, which can't measure round trips
   weir tune --fleet fleet.toml --decisions decisions.jsonl --metrics 9464
   weir tune --bpf eth0 --dry-run                            print what would be set, write nothing
+  weir tune --rate eth0 --min-mbit-s 2 --max-mbit-s 40 --reflector 9.9.9.9
+                                                            the shaper's rate follows the line behind it (--rate eth0
+                                                            --help: all its options)
 
 {FLEET_EXAMPLE}
 exit status: 0 ended by a signal, in order; 1 failed; 2 wrong call.
@@ -423,6 +426,10 @@ def settings_of(words: argparse.Namespace) -> Settings:
 
 
 def main(words: Sequence[str]) -> int:
+    if any(word == "--rate" or word.startswith("--rate=") for word in words):
+        from .rate_cli import main as follow_rate
+
+        return follow_rate(words)
     given = _parser().parse_args(words)
     try:
         settings = settings_of(given)

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
+
+from weirlab.scenario.access_lines import docsis, lte, starlink
 
 STEP_MS = 20
 NOISE_PER_SQRT_S = 200.0
@@ -19,19 +22,18 @@ MOST_PER_S = 1000.0
 ESCAPES_PER_S = 1.0
 FIRST_PER_S = 500.0
 SECONDS = 30
-PREFIX = "cellular:"
 MOST_SEED_DIGITS = 18
 
 
 def text_of(folder: Path, name: str) -> str:
-    """Text of a `rate_file`: a file, by its path from `folder`, or the trace of `cellular:SEED`. Raises OSError and
-    ValueError, of which UnicodeDecodeError is one."""
-    if not name.startswith(PREFIX):
+    """Text of a `rate_file`: a file, by its path from `folder`, or a synthetic one, as `cellular:SEED`. Raises OSError
+    and ValueError, of which UnicodeDecodeError is one."""
+    kind, colon, seed = name.partition(":")
+    if not colon or kind not in SYNTHETIC:
         return (folder / name).read_text(encoding="utf-8")
-    seed = name.removeprefix(PREFIX)
     if not (seed.isascii() and seed.isdigit() and len(seed) <= MOST_SEED_DIGITS):
         raise ValueError(f"the seed is {seed!r}, not a whole number")
-    return "".join(f"{ms}\n" for ms in trace(int(seed)))
+    return SYNTHETIC[kind](int(seed))
 
 
 def trace(seed: int) -> list[int]:
@@ -57,3 +59,15 @@ def _poisson(draw: random.Random, mean: float) -> int:
     while product >= least:
         count, product = count + 1, product * draw.random()
     return max(count, 0) if mean > 0 else 0
+
+
+def _mahimahi(seed: int) -> str:
+    return "".join(f"{ms}\n" for ms in trace(seed))
+
+
+SYNTHETIC: dict[str, Callable[[int], str]] = {
+    "cellular": _mahimahi,
+    "docsis": docsis,
+    "lte": lte,
+    "starlink": starlink,
+}

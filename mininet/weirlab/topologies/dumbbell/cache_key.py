@@ -23,7 +23,7 @@ class DumbbellKeeping(Keeping):
 
     not_the_runs = (*Keeping.not_the_runs, "compares")
     kept = Kept(
-        whole=("decisions.jsonl", "digests.jsonl", "trajectories-*/*"),
+        whole=("decisions.jsonl", "digests.jsonl", "rates.jsonl", "trajectories-*/*"),
         notes=(*Keeping.kept.notes, "attached*.json", "report-*.json", "switch.toml"),
     )
 
@@ -40,7 +40,8 @@ class DumbbellKeeping(Keeping):
             "coupled": bool(aqm.get("coupled")),
             "bands": bool(aqm.get("bands")),
             "deployed": aqm["qdisc"] == "p4",
-            "tuner": bool(aqm.get("tune")),
+            "tuner": bool(aqm.get("tune")) or spec.get("shaper", {}).get("rule", "fixed") != "fixed",
+            "autorate": spec.get("shaper", {}).get("rule") == "autorate",
         }
         return {"lab", "sojourn", *parts_of_runs(spec["flows"]), *(name for name, does in wanted.items() if does)}
 

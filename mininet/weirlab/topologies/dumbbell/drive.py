@@ -49,9 +49,10 @@ from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
 from weirlab.scenario.congestion import LEARNED
 from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
-from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
+from weirlab.topologies.dumbbell.network import Dumbbell, LineLink, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
 from weirlab.topologies.dumbbell.queues.tc import bands_of, queue_under_test
+from weirlab.topologies.dumbbell.rate_rule import first_rate_mbit_s, rule_words
 from weirlab.topologies.dumbbell.traffic import (
     HEADER_BYTES,
     NOQ_SERVER,
@@ -124,6 +125,9 @@ class Drive(Programs):
         self.access = Link(**spec["link"]["access"])
         link = spec["link"]["bottleneck"]
         self.bottleneck = Link(**{field.name: link[field.name] for field in fields(Link)})
+        self.line = spec["link"].get("line")
+        if self.line:
+            self.bottleneck = replace(self.bottleneck, rate_mbit_s=first_rate_mbit_s(spec))
         self.back = spec["link"].get("return")
         self.back_aqm = spec.get("return_aqm") or (self.back and self.back["queue"])
         self.changes = self.planned_changes()
@@ -143,6 +147,9 @@ class Drive(Programs):
         if rates := self.spec["link"]["bottleneck"].get("rates"):
             for at_s, rate in followed(rates, self.spec["duration_s"]):
                 planned.append((at_s, {}, [("r1", shaped_rate("change", rate).format(dev="bn"))]))
+        if self.line:
+            for at_s, rate in followed(self.line["rates"], self.spec["duration_s"]):
+                planned.append((at_s, {}, [("r2", shaped_rate("change", rate).format(dev="out"))]))
         return sorted(planned, key=lambda change: change[0])
 
     def way_back(self) -> WayBack | None:
@@ -155,6 +162,8 @@ class Drive(Programs):
         aqm = self.spec["aqm"]
         links = {"access": self.access, "bottleneck": self.bottleneck, "extra_delays_ms": self.extra_delays_ms}
         links["way_back"] = self.way_back()
+        if self.line:
+            links["line"] = LineLink(self.line["rate_mbit_s"], self.line["queue_limit_packets"])
         if any(flow.get("ect1") for flow in self.spec["flows"]):
             links["ect1_port"] = SCALABLE_PORT
         limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
@@ -253,10 +262,10 @@ class Drive(Programs):
             self.set_dualpi2(net, "r2", self.back_aqm, self.back["queue_limit_packets"])
         hops = Dumbbell.hops(
             self.senders, self.access, self.bottleneck, self.packet_bytes, self.extra_delays_ms, spec["sample_one_in"],
-            self.back is not None,
+            self.back is not None, self.line is not None,
         )  # fmt: skip
         sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
-        if self.back is not None or "rates" in spec["link"]["bottleneck"]:
+        if self.back is not None or self.line is not None or "rates" in spec["link"]["bottleneck"]:
             sampler += ["--lost-after-ms", str(PATIENCE_MS)]
         for hop in hops:
             sampler += [
@@ -271,6 +280,8 @@ class Drive(Programs):
         self.wait_ready()
         if spec["aqm"].get("tune"):
             self.start_tuner(net)
+        if self.line is not None:
+            self.start_rule(net)
         if kind == "weir":
             self.watch_aqm(net, "r1", QUEUE_UNDER_TEST, "queue.jsonl")
         elif kind == "p4" and self.tuner is None:
@@ -323,6 +334,21 @@ class Drive(Programs):
             words += ["--bpf", "bn", "--observe-rtt", "bn"]
         command = grpc_command(*words) if p4 else weir_command(*words)
         self.tuner = self.start(node, "tune", command, ready="tuning", env=weir_variables())
+        self.wait_ready()
+
+    def start_rule(self, net: LabNet) -> None:
+        """The program that sets the shaper's rate; the sink answers its probes."""
+        shaper = self.spec["shaper"]
+        if shaper["rule"] == "fixed":
+            return
+        words = ["--rate", "bn", "--reflector", "10.0.254.2", "--decisions", str(self.out / "rates.jsonl")]
+        words += rule_words(shaper)
+        command = weir_command("tune", *words)
+        if shaper["rule"] == "autorate":
+            own = {key: shaper[key] for key in ("one_way", "most_up_ms", "delay_ms", "most_down_ms")}
+            module = "weirlab.topologies.dumbbell.autorate"
+            command = [sys.executable, "-m", module, json.dumps(own), *words]
+        self.start(net["r1"], "rate", command, ready="tuning", env=weir_variables())
         self.wait_ready()
 
     def end_tuner(self) -> None:

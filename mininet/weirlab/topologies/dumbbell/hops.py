@@ -3,3 +3,4 @@
 
 QUEUE_UNDER_TEST = "bottleneck"
 RETURN_QUEUE = "return"
+LINE_QUEUE = "line"

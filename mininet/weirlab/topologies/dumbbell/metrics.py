@@ -15,7 +15,7 @@ from weirlab.metrics.estimate import rounded
 from weirlab.metrics.samples import SamplesError
 from weirlab.topologies.dumbbell import bands, paced, return_way, senders, step_response
 from weirlab.topologies.dumbbell.fairness import jain_index, mean_rate_bit_s
-from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
+from weirlab.topologies.dumbbell.hops import LINE_QUEUE, QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.samples import (
     COUNTERS,
     RECEIVER,
@@ -88,7 +88,20 @@ CAPACITY_METRICS: dict[str, str] = {
     "capacity_mean_mbit_s": "what the link can carry: mean over the time after warm-up",
     "goodput_of_capacity_percent": "goodput of all flows, of what the link can carry",
 }
-ALL_METRICS = {**METRICS, **CAPACITY_METRICS, **return_way.METRICS, **paced.METRICS, **bands.METRICS, **senders.METRICS}
+# Where a line follows the queue under test.
+LINE_METRICS: dict[str, str] = {
+    "line_delay_mean_ms": "time a packet waited in the line's fifo, behind the queue under test: mean over packets",
+    "line_delay_p99_ms": "the same: 99th percentile",
+}
+ALL_METRICS = {
+    **METRICS,
+    **CAPACITY_METRICS,
+    **LINE_METRICS,
+    **return_way.METRICS,
+    **paced.METRICS,
+    **bands.METRICS,
+    **senders.METRICS,
+}
 DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
 # A link that nobody fills has no queue to speak of; the share of nothing that arose elsewhere says nothing.
 DELAY_OUTSIDE_FLOOR_MS = 0.25
@@ -165,7 +178,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     one_in = spec.get("sample_one_in", 1)
     found |= _loss_metrics(samples, under_test, begin_us, end_us, one_in)
     capacity_bits = step_response.capacity_bits(spec, spec["warmup_s"], spec["duration_s"])
-    if "rates" in spec["link"]["bottleneck"]:
+    if "rates" in spec["link"].get("line", spec["link"]["bottleneck"]):
         found["capacity_mean_mbit_s"] = capacity_bits / (end_us - begin_us)
         found["goodput_of_capacity_percent"] = 100 * found["goodput_total_mbit_s"] / found["capacity_mean_mbit_s"]
     found["utilisation_percent"] = 100 * float(under_test.bytes.sum()) * 8 / capacity_bits
@@ -176,7 +189,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     total_delay_us = {
         hop: float(packets.delay_us.sum()) * (1 if hop == QUEUE_UNDER_TEST else one_in)
         for hop, packets in windowed.items()
-        if hop != RETURN_QUEUE  # it has figures of its own
+        if hop not in (RETURN_QUEUE, LINE_QUEUE)  # they have figures of their own
     }
     outside_us = sum(delay_us for hop, delay_us in total_delay_us.items() if hop != QUEUE_UNDER_TEST)
     found["delay_outside_mean_ms"] = outside_us / 1e3 / len(under_test.t_us)
@@ -196,6 +209,8 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
             spec["link"]["return"]["rate_mbit_s"],
             (end_us - begin_us) / 1e6,
         )
+    if LINE_QUEUE in windowed and len(windowed[LINE_QUEUE].t_us):
+        found |= line_metrics(windowed[LINE_QUEUE].delay_us / 1e3)
     found |= paced.paced_metrics(samples.paced, spec)
     if senders.compared(spec):
         several = len(spec["flows"]) > 1
@@ -224,6 +239,11 @@ def delay_metrics(delay_ms: np.ndarray, target_ms: float) -> dict[str, float]:
         "queue_delay_max_ms": delay_ms.max(),
         "queue_delay_excess_ms": np.maximum(delay_ms - target_ms, 0.0).mean(),
     }
+
+
+def line_metrics(delay_ms: np.ndarray) -> dict[str, float]:
+    """Figures of at least one packet's delay behind the queue under test."""
+    return {"line_delay_mean_ms": delay_ms.mean(), "line_delay_p99_ms": np.quantile(delay_ms, 0.99)}
 
 
 def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "samples") -> dict[str, float | None]:

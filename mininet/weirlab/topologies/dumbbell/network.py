@@ -20,6 +20,10 @@ Where the way back is not the same ([link.return]), it is made as the way of the
     return-delay  sink:eth0  the bottleneck's propagation delay (netem)
     return        r2:bn      htb at the rate of the way back and its queue
 
+With a line behind the queue under test ([link.line]), r1:bn is its shaper, and `egress` becomes
+
+    line        r2:out     htb at the line's rate and a fifo; no delay
+
 With a switch as the bottleneck, a node `sw` stands between the routers,
 
     r1 -- p1 sw p2 -- r2
@@ -38,7 +42,7 @@ from typing import Any
 from mininet.topo import Topo
 
 from weirlab.lab.shaping import netem, says_ect1, shaped, shaped_bands, shaped_flows, shaped_rate
-from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
+from weirlab.topologies.dumbbell.hops import LINE_QUEUE, QUEUE_UNDER_TEST, RETURN_QUEUE
 
 SHAPES = {"": shaped, "coupled": shaped_bands, "flows": shaped_flows}
 SMALL_PACKET_BYTES = 300
@@ -99,6 +103,14 @@ class WayBack:
     queue: str
 
 
+@dataclass(frozen=True)
+class LineLink:
+    """The line behind the queue under test; the rate is its first."""
+
+    rate_mbit_s: float
+    queue_limit_packets: int
+
+
 class Dumbbell(Topo):
     """N senders, two routers, one sink; see the module's page. The queue under test is `queue`, a tc text, or that of
     a switch made with the parameters `switch`."""
@@ -117,6 +129,7 @@ class Dumbbell(Topo):
         extra_delays_ms: Sequence[float] = (),
         way_back: WayBack | None = None,
         ect1_port: int = 0,
+        line: LineLink | None = None,
     ) -> None:
         """`extra_delays_ms` is the delay of each sender's access link over `access`, each way; none if left out.
         Packets to the sink's `ect1_port` carry ECT(1) where their sender set ECT(0). With `bands` two classes of htb
@@ -182,7 +195,12 @@ class Dumbbell(Topo):
             sink,
             intfName1="out",
             intfName2="eth0",
-            params1={"ip": "10.0.254.1/24", "tc": netem(bottleneck.delay_ms, loss_percent=bottleneck.loss_percent)},
+            params1={
+                "ip": "10.0.254.1/24",
+                "tc": netem(bottleneck.delay_ms, loss_percent=bottleneck.loss_percent)
+                if line is None
+                else shaped(line.rate_mbit_s, f"pfifo limit {line.queue_limit_packets}"),
+            },
             params2=sink_end,
         )
 
@@ -200,6 +218,7 @@ class Dumbbell(Topo):
         extra_delays_ms: Sequence[float] = (),
         one_in: int = 1,
         way_back: bool = False,
+        line: bool = False,
     ) -> list[Hop]:
         """Every place on the way of the data and back where a packet can wait; the queue under test is `bottleneck`.
 
@@ -216,7 +235,9 @@ class Dumbbell(Topo):
                 for i, ms in enumerate(extra, start=1)
             ),
             Hop(QUEUE_UNDER_TEST, "bn", "r1", "bn", "r2", 0),
-            Hop("egress", "out", "r2", "eth0", "sink", bottleneck_us, one_in),
+            Hop(LINE_QUEUE, "out", "r2", "eth0", "sink", 0)
+            if line
+            else Hop("egress", "out", "r2", "eth0", "sink", bottleneck_us, one_in),
             *(
                 [
                     Hop("return-delay", "eth0", "sink", "out", "r2", bottleneck_us, one_in),

@@ -33,6 +33,7 @@ from weirlab.scenario.sections import (
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
+from weirlab.topologies.dumbbell.shaper import Line, shaper_of
 from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, SCALABLE, is_noq
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
@@ -49,6 +50,8 @@ FlowCount = Annotated[int, Field(ge=1, le=MOST_FLOWS)]
 LINKS = ("access", "bottleneck")
 CC_OPTIONS = ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
 RETURN = "return"  # a link that may be left out
+LINE = "line"  # another
+SHAPER = "shaper"  # a variant's table
 SENDER = "sender"  # a variant's table
 SENDER_KEYS = ("kind", "cc", "payload_bytes", "ecn", "ect1", *CC_OPTIONS)  # what it may put over a group's
 DUMBBELL_HEAD = ("topology", "duration_s", "warmup_s", "reference_target_ms", "sample_one_in")
@@ -337,7 +340,7 @@ class DumbbellSchema(Schema):
 
         def both_ways(options: dict[str, Any], path: str) -> dict[str, Any] | None:
             """A variant's queue under test, and its own queue on the way back if it has one."""
-            given = {key: value for key, value in options.items() if key != RETURN}
+            given = {key: value for key, value in options.items() if key not in (RETURN, SHAPER)}
             aqm = queue(checker, given, path, common)
             if given.get("qdisc") == "p4" and "rates" in common.get("link", {}).get("bottleneck", {}):
                 checker.problem(f"{path}.qdisc", "a P4 switch's queue can't follow rate_file; write another qdisc")
@@ -353,6 +356,9 @@ class DumbbellSchema(Schema):
             """A variant's queues, and the flows if it has senders of its own."""
             given = {key: value for key, value in options.items() if key != SENDER}
             found = both_ways(given, path)
+            if found is not None and (SHAPER in options or LINE in common.get("link", {})):
+                shaper = shaper_of(checker, options, path, common, found["aqm"])
+                found = None if shaper is None else {**found, SHAPER: shaper}
             if SENDER not in options:
                 return found
             own = self.flows_with(checker, raw, options[SENDER], f"{path}.{SENDER}")
@@ -389,7 +395,7 @@ class DumbbellSchema(Schema):
     ) -> dict[str, Any]:
         """Common part of all variants. `under` gives for each group of flows its keys that stand in another table."""
         head = checker.section(Head, raw["scenario"], "scenario")
-        tables = checker.tables(raw["link"], "link", LINKS, (RETURN,))
+        tables = checker.tables(raw["link"], "link", LINKS, (RETURN, LINE))
         access = checker.section(Link, tables["access"], "link.access") if "access" in tables else None
         bottleneck = (
             checker.section(Bottleneck, tables["bottleneck"], "link.bottleneck") if "bottleneck" in tables else None
@@ -436,7 +442,8 @@ class DumbbellSchema(Schema):
             "scenario": head.name,
             **{key: getattr(head, key) for key in DUMBBELL_HEAD},
             **({"compares": head.compares} if head.compares == "senders" else {}),
-            "link": self.links(checker, head, access, bottleneck, tables.get(RETURN)),
+            "link": self.links(checker, head, access, bottleneck, tables.get(RETURN))
+            | self.line(checker, head, bottleneck, tables),
             "flows": [
                 {
                     **flow.model_dump(exclude_none=True),
@@ -489,7 +496,7 @@ class DumbbellSchema(Schema):
         return found
 
     @staticmethod
-    def rates(checker: Checker, name: str, duration_s: float) -> Steps | None:
+    def rates(checker: Checker, name: str, duration_s: float, path: str = "link.bottleneck.rate_file") -> Steps | None:
         """Rates of a run by its `rate_file`; None if that has mistakes."""
         try:
             found = over_run(parse(text_of(checker.path.parent, name)), duration_s)
@@ -503,8 +510,25 @@ class DumbbellSchema(Schema):
         except (OSError, ValueError) as error:  # a name may hold what no path can
             why = error.strerror if isinstance(error, OSError) else error
             wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder, or cellular:SEED"
-        checker.problem("link.bottleneck.rate_file", wrong)
+        checker.problem(path, wrong)
         return None
+
+    def line(
+        self, checker: Checker, head: Head, bottleneck: Bottleneck | None, tables: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The line behind the shaper, with the rates of its file."""
+        if LINE not in tables:
+            return {}
+        line = checker.section(Line, tables[LINE], "link.line")
+        if RETURN in tables:
+            checker.problem("link.return", "the way back of a line is the bottleneck's; remove it")
+        if bottleneck is not None and bottleneck.rate_file is not None:
+            checker.problem("link.bottleneck.rate_file", "the bottleneck is the shaper before the line; write a rate")
+        rates = line and self.rates(checker, line.rate_file, head.duration_s, "link.line.rate_file")
+        if line is None or not rates:
+            return {}
+        mean = round(mean_mbit_s(rates, head.duration_s), 6)
+        return {LINE: {**line.model_dump(), "rates": rates, "rate_mbit_s": mean}}
 
     def return_queue(
         self, checker: Checker, options: Any, path: str, common: Mapping[str, Any]

@@ -105,7 +105,7 @@ def round_trip_s(spec: Mapping[str, Any], at_s: float) -> float:
 
 def capacity_bits(spec: Mapping[str, Any], begin_s: float, end_s: float) -> float:
     """Capacity of the bottleneck between two times, its rate changing as in the scenario."""
-    if rates := spec["link"]["bottleneck"].get("rates"):
+    if rates := spec["link"].get("line", spec["link"]["bottleneck"]).get("rates"):
         return Capacity(rates, spec["duration_s"]).bits(begin_s, end_s)
     rate_mbit_s, bits, at_s = spec["link"]["bottleneck"]["rate_mbit_s"], 0.0, begin_s
     for change in sorted(spec.get("changes", ()), key=lambda change: change["at_s"]):
