@@ -56,8 +56,8 @@ the same is no queue's: the path has become longer, or its delay varies by itsel
 STUCK_SPREAD, STUCK_SPREAD_US, STUCK_LEAST = 0.1, 2_000, 4
 """The same: to within this share or time, over so many answers."""
 NOISE_LEAST, NOISE_SPREAD, NOISE_MOST_US = 24, 0.25, 30_000
-"""Noise: of so many answers a share of TURNS_LEAST lies above or below both neighbours (noise has two thirds; a queue
-rises and falls in runs), and both halves have one mean. The target is raised by the mean."""
+"""Noise: of so many answers a share of TURNS_LEAST is above or below both adjacent values (noise has two thirds;
+a queue rises and falls in runs), and both halves have one mean. The target is raised by the mean."""
 TURNS_LEAST = 0.6
 NOISE_HALVES_S = 30.0
 """The allowance for a delay that varies by itself halves in this time."""
