@@ -138,6 +138,7 @@ tree_weir() {
   put bpf "$build"/xdp/weir_*.bpf.o
   put profiles "$root"/controller/profiles/*.toml
   put boards "$root"/controller/boards/*.json "$root"/controller/boards/*.yml
+  put sqm "$root"/xdp/openwrt/weir.qos "$root"/xdp/openwrt/weir.qos.help
   put bin "$here/weir"
   wheel controller
   "$build/venv/bin/python" "$here/python_folder.py" "$tree/python" "$build"/package/wheels/weir-*.whl \
