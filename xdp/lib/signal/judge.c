@@ -19,11 +19,13 @@ const char *weir_qdisc_objection(const struct weir_qdisc *qdisc)
 		       "the device below where this is a bridge, bond or VLAN; see --help";
 	if (!strcmp(qdisc->kind, "mq"))
 		return qdisc->handle
-			       ? "its root qdisc, mq, has a queue of its own for each that the interface has; give "
-				 "each a law (--class 1:, where 1: is the number that tc shows for mq)"
-			       : "its root qdisc is the kernel's own mq, with a queue for each that the interface "
-				 "has; give it a number (tc qdisc replace dev DEV root handle 1: mq), then each "
-				 "queue a law (--class 1:)";
+			       ? "its root qdisc, mq, has a queue for each of the interface, and no rate over them; "
+				 "give each a law (--class 1:, where 1: is the number that tc shows for mq), or remove "
+				 "mq (tc qdisc del dev DEV root) and shape all to one rate (--shape RATE)"
+			       : "its root qdisc is the kernel's own mq, with a queue for each of the interface, and "
+				 "no "
+				 "rate over them; shape all to one rate (--shape RATE), or give mq a number (tc qdisc "
+				 "replace dev DEV root handle 1: mq), then each queue a law (--class 1:)";
 	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
 		if (!strcmp(qdisc->kind, without_sum[i]))
 			return "its root qdisc keeps no backlog that can be read; put a shaper there (htb), see --help";

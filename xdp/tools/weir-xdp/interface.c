@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -57,6 +58,10 @@ int interface_root_is_free(const struct request *r, const struct weir_qdisc *roo
 	if (!*root->kind || !root->handle)
 		return 0;
 	weir_qdisc_name(name, sizeof(name), root->kind, root->handle);
+	if (!strcmp(root->kind, "mq")) /* no law would be on it without --shape either */
+		return weir_error("--shape %s: %s divides packets over queues without a common rate; remove it first "
+				  "(tc qdisc del dev %s root), and one shaper serves all queues",
+				  r->dev, name, r->dev);
 	return weir_error("--shape %s: it has a root qdisc already, %s: leave --shape out to put the law on that, or "
 			  "remove it first (tc qdisc del dev %s root)",
 			  r->dev, name, r->dev);
