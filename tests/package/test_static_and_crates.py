@@ -77,6 +77,34 @@ def test_one_file_for_aarch64(tmp_path):
     assert run("attach", "lo", "--shape", "nothing").returncode == 2
 
 
+def test_the_package_of_openwrt(tmp_path):
+    """Its Makefile, with the variables that the SDK gives it, builds for aarch64 and installs program and script."""
+    made("static", tmp_path, "--arch", "aarch64")  # the libraries
+    sysroot, sdk = REPO / "build" / "sysroot-aarch64", Path(__file__).parent / "openwrt"
+    clang = subprocess.run([REPO / "setup" / "llvm.sh", "clang"], capture_output=True, text=True, check=True)
+    (toolchain := tmp_path / "toolchain").mkdir()
+    (toolchain / "include").symlink_to(sysroot / "usr" / "include" / "aarch64-linux-gnu")
+    variables = {
+        "TOPDIR": sdk, "SYSROOT": sysroot, "TOOLCHAIN": toolchain, "CLANG": clang.stdout.strip(),
+        "LLD": next(REPO.glob("build/lld-*/usr/lib/llvm-*/bin/ld.lld")),
+        "MORE_OBJECTS": REPO / "build/xdp/static-aarch64/obj/static/glibc.o",
+        "PKG_BUILD_DIR": tmp_path / "build", "DESTINATION": tmp_path / "root",
+    }  # fmt: skip
+    words = [f"{name}={value}" for name, value in variables.items()]
+    make = ["make", "-s", "--no-print-directory", "-C", REPO / "xdp" / "openwrt", *words]
+    needed = subprocess.run([*make, "dependencies"], capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run([*make, "all"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    program = tmp_path / "root" / "usr" / "sbin" / "weir-xdp"
+    version = subprocess.run(
+        [emulator(tmp_path), program, "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert version.split()[:2] == ["weir-xdp", needed[0]]
+    assert {"+libelf", "+zlib", "+kmod-sched-core", "+kmod-sched-bpf"} <= set(needed)
+    installed = tmp_path / "root" / "usr" / "lib" / "sqm"
+    assert {path.name for path in installed.iterdir()} == {"weir.qos", "weir.qos.help"}
+
+
 @pytest.mark.parametrize("words", [("weir", "--arch", "aarch64"), ("static", "--arch", "vax"), ("--arch", "aarch64")])
 def test_other_processors_are_of_static_alone(words):
     assert run_package(*words).returncode == 2
