@@ -24,7 +24,7 @@ UCI_NAMES = {
 
 
 class Sqm:
-    """An installation in a folder of its own. What it logs is in `log` after each command."""
+    """An installation in its own folder. `log` has the output of the last command."""
 
     def __init__(self, rig, form: str, folder: Path):
         self.rig, self.form, self.folder, self.log = rig, form, folder, ""
@@ -60,7 +60,8 @@ class Sqm:
             cases = "".join(f"    {name}) echo '{value}' ;;\n" for name, value in of_section.items())
             (self.folder / "uci.sh").write_text(
                 f"config_load() {{ :; }}\nconfig_foreach() {{ $1 wan; }}\nconfig_get() {{ case $2 in\n{cases}"
-                f"    interface) echo {self.dev} ;;\n    enabled) echo 1 ;;\n    linklayer) echo none ;;\n    esac; }}\n"
+                f"    interface) echo {self.dev} ;;\n    enabled) echo 1 ;;\n    linklayer) echo none ;;\n"
+                "    esac; }\n"
             )
 
     def __call__(self, action: str, **environment: str) -> None:

@@ -19,7 +19,7 @@ RATES = {"UPLINK": 20000, "DOWNLINK": 50000}
 
 @pytest.fixture(scope="module")
 def router(tools):
-    """A rig whose router has a /sys of its own, where sqm-scripts look for the interface."""
+    """A rig whose router has its interfaces in /sys, where sqm-scripts find them."""
     rig = Rig()
     rig.router.sh("mount -t sysfs sysfs /sys && mount -t bpf -o mode=0755 bpf /sys/fs/bpf")
     if rig.router.run("ip", "link", "add", "name", "ifb9", "type", "ifb", check=False).returncode:
@@ -131,6 +131,16 @@ def test_settings_without_effect_are_reported(router, sqm):
     assert sqm.is_active()
     assert {"soon", "ELIMIT", "nat", "wash"} <= sqm.reported()
     assert router.status("rb")["gains"]["target_us"] == 15000
+
+
+def test_the_link_layer_of_sqm_reaches_the_shaper(router, sqm):
+    if "--overhead" not in router.weir("--help").stdout:
+        pytest.skip("weir-xdp without framing")
+    sqm.configure(**RATES, LINKLAYER="atm", OVERHEAD=44, STAB_MPU=96)
+    sqm("start")
+    assert sqm.reported() == set()
+    for dev in ("rb", IFB):
+        assert router.status(dev)["framing"] == {"line": "atm", "overhead_bytes": 44, "mpu_bytes": 96}
 
 
 @pytest.mark.parametrize(("zero", "shaped"), [("DOWNLINK", "rb"), ("UPLINK", IFB)])
