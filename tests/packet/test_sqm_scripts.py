@@ -161,6 +161,25 @@ def test_a_failed_start_leaves_nothing(router, sqm, options):
     assert left(router) == before
 
 
+@pytest.mark.parametrize(("downlink", "active"), [(50000, False), (0, True)])
+def test_an_interface_without_ethernet_frames_is_shaped_at_egress_only(router, sqm, downlink, active):
+    if router.router.run("ip", "tuntap", "add", "dev", "wan", "mode", "tun", check=False).returncode:
+        pytest.skip("this kernel has no tun")
+    try:
+        router.router.sh("ip link set wan up")
+        before = left(router)
+        sqm.dev = "wan"
+        sqm.configure(UPLINK=20000, DOWNLINK=downlink)
+        sqm("start")
+        assert sqm.is_active() is active
+        assert ("wan" in sqm.reported()) is not active
+        assert (left(router) == before) is not active
+        sqm("stop")
+        assert left(router) == before
+    finally:
+        router.router.sh("ip link del wan")
+
+
 def test_a_loader_that_is_missing(router, sqm):
     before = left(router)
     sqm.configure(**RATES)
