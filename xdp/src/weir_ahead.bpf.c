@@ -105,7 +105,7 @@ WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, struct wei
 	struct outcome o = {.fate = WEIR_FATE_PASS};
 	__u32 tau_us = weir_tau_us(&rate, &c->law, a->queue->backlog_bytes);
 
-	if (a->queue->poll_unusable || weir_ago(now_ns, a->queue->poll_ns, silent_ns))
+	if (weir_ago(now_ns, a->queue->poll_ns, silent_ns))
 		tau_us = 0; /* of a queue that nobody has looked at */
 	o.kind = classify(a, g, skb, now_ns, tau_us);
 	if (weir_kind_is_refused(o.kind, &c->law, tau_us))
@@ -131,7 +131,12 @@ int weir_egress(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	c = a.config;
 	a.header = weir_skb_find_header(skb, c->l2_bytes);
-	a.len_bytes = weir_skb_len(skb);
+	a.len_bytes = c->signal == WEIR_SIGNAL_VETH ? weir_skb_len(skb) : weir_skb_wire_len(skb);
+	if (a.queue->poll_unusable) { /* another scheduler may take the classes' numbers for its own flows or tins */
+		a.counters->unusable++;
+		weir_arrival_see(&a, a.header, a.len_bytes);
+		return TC_ACT_UNSPEC;
+	}
 	o = c->signal == WEIR_SIGNAL_VETH ? veth_arrival(&a, &b, g, skb) : poll_arrival(&a, g, skb);
 	band = o.kind == WEIR_KIND_AHEAD ? WEIR_BAND_AHEAD : WEIR_BAND_BULK;
 	if (band == WEIR_BAND_AHEAD)

@@ -46,16 +46,16 @@ SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 len_bytes = weir_skb_len(skb);
 	const struct weir_config *c;
+	__u64 now_ns, len_bytes;
 	struct weir_arrival a;
 	enum weir_fate fate;
 	int marked, may_hit;
-	__u64 now_ns;
 
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
+	len_bytes = c->signal == WEIR_SIGNAL_VETH ? weir_skb_len(skb) : weir_skb_wire_len(skb);
 	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), len_bytes);
 
 	if (c->signal == WEIR_SIGNAL_VETH) {

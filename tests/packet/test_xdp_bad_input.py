@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hash flooding, floods of spoofed flows, GSO and non-linear packets, and a scheduler that is replaced, before the eBPF
+programs on real interfaces."""
+
+import contextlib
+import math
+import select
+import socket
+import struct
+import time
+import zlib
+
+import pytest
+from flow_frames import ETHER, FOUR, LOAD
+from flow_rig import PROGRAMS, UNTOUCHED, Counting
+from packet_rig import LAST, NEARLY_ONE, PROFILES, Rig, receive, take, until
+from scapy.all import IP, TCP, UDP, Raw
+from scapy.layers.ppp import PPP, PPPoE
+from test_xdp_bands import BULK, FREE_BYTES, STEADY, kinds, udp
+from test_xdp_coupled import class_packets
+
+from weir.names import packet as names
+
+
+def _udp(i: int) -> bytes:
+    return bytes(ETHER / FOUR / UDP(sport=i, dport=9) / LOAD)
+
+
+def _named(i: int) -> bytes:
+    return names.frame(names.Header(kind=names.DATA, prefix=7, name=i), b"weir" * 50)
+
+
+@pytest.mark.parametrize(("program", "build"), [("xdp", _udp), ("tc", _named)])
+def test_each_attachment_has_its_own_hash(rig, program, build):
+    """Counters learnt on a machine of the attacker say nothing about those of another: neither where a flow is nor
+    which flows share one."""
+
+    def places() -> list[int]:
+        counting = Counting(rig, program)
+        try:
+            return [max(counting.changed([build(i)]) - counting.last, default=0) for i in range(1, 41)]
+        finally:
+            counting.close()
+
+    learnt, later = places(), places()
+    assert len({a ^ b for a, b in zip(learnt, later, strict=True)}) > 30
+
+
+@contextlib.contextmanager
+def raw_skbs(rig: Rig):
+    """A tap at a0 whose frames begin with a virtio_net_hdr."""
+    rig.sender.sh("ethtool -K a0 tx on sg on tso on gso on >/dev/null")
+    out = rig.sender.tap("a0")
+    out.setsockopt(263, 15, 1)  # SOL_PACKET, PACKET_VNET_HDR
+    try:
+        with out:
+            yield out
+    finally:
+        rig.sender.sh("ethtool -K a0 tx off sg off tso off gso off >/dev/null")
+
+
+def arrivals(back: socket.socket, count: int) -> list[bytes]:
+    came = []
+    while len(came) < count and select.select([back], [], [], 10)[0]:
+        if (frame := take(back)) is not None:
+            came.append(frame)
+    return came
+
+
+@pytest.mark.parametrize("words", [PROGRAMS["bands"][1:], ("--shape", "1gbit", "--signal", "poll"), PROGRAMS["tc"][1:]])
+def test_all_headers_of_a_gso_packet_count(rig, words):
+    """A packet of 20 segments leaves as 20 packets, and the programs count the bytes that leave."""
+    segment_bytes = 100
+    whole = bytes(ETHER / FOUR / TCP(sport=5, dport=9, flags="A") / Raw(bytes(20 * segment_bytes)))
+    # NEEDS_CSUM, GSO_TCPV4, length of the headers, segment, begin and place of the checksum
+    header = struct.pack("=BBHHHH", 1, 1, 54, segment_bytes, 34, 16)
+    rig.weir("attach", "rb", *words, *UNTOUCHED)
+    try:
+        with rig.receiver.tap("b0") as back:
+            with raw_skbs(rig) as out:
+                for _ in range(10):
+                    out.send(header + whole)
+            came = arrivals(back, 200)
+        counters = rig.status()["counters"]
+    finally:
+        rig.weir("detach", "rb")
+    assert (counters["seen_packets"], len(came)) == (10, 200)
+    assert counters["seen_bytes"] == sum(map(len, came))
+
+
+@pytest.mark.parametrize("below", [ETHER, ETHER / PPPoE(sessionid=5) / PPP()])
+@pytest.mark.parametrize("program", ["bands", "tc"])
+def test_a_header_outside_the_linear_part_is_marked(jumbo, program, below):
+    ect, ce = (bytes(below / IP(src="10.9.0.1", dst="10.9.0.2", tos=ecn) / UDP() / Raw(bytes(6000))) for ecn in (2, 3))
+    words = [
+        *PROGRAMS[program][1:],
+        "--fixed-probability",
+        NEARLY_ONE,
+        "--gains",
+        PROFILES / "paper.toml",
+        "ecn_bound=1",
+    ]
+    if program == "bands":
+        words += ["--expert", "ahead_most_bytes=1", "ahead_least_bytes=1"]
+    jumbo.weir("attach", "rb", *words)
+    try:
+        with jumbo.receiver.tap("b0") as back, raw_skbs(jumbo) as out:
+            for _ in range(4):
+                out.send(struct.pack("=BBHHHH", 0, 0, 14, 0, 0, 0) + ect)  # only Ethernet is linear
+            out.send(bytes(10) + LAST)
+            came = receive(back)
+        marked = jumbo.status()["counters"]["marked_packets"]
+    finally:
+        jumbo.weir("detach", "rb")
+    assert set(came) <= {ect, ce}
+    assert came.count(ce) == marked > 0
+
+
+SMALL, LARGE = udp(1, 64), udp(1)
+
+
+@contextlib.contextmanager
+def bands(rig: Rig, rate: str, *words: object):
+    rig.weir("attach", "rb", "--shape", rate, "--bands", *words)
+    try:
+        yield
+    finally:
+        rig.weir("detach", "rb")
+
+
+def _addressed(source: str, port: int) -> bytes:
+    """A small packet, quicker than scapy makes one."""
+    return SMALL[:26] + socket.inet_aton(source) + SMALL[30:34] + port.to_bytes(2, "big") + SMALL[36:]
+
+
+FLOODS = {
+    "spoofed sources": [_addressed(f"10.{i % 250}.{i // 250}.7", 1024 + i) for i in range(10_000)],
+    "changing ports": [_addressed("10.9.0.3", 1024 + i) for i in range(10_000)],
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_bulk_keeps_half_of_a_busy_line(rig, flood):
+    """docs/design/flows.md, "Share of bulk", with the law and its half-life at their defaults."""
+    half_life_s = 2**17 * 1024e-9
+    begin_s = time.monotonic()
+    with bands(rig, "4mbit"), rig.receiver.tap("b0") as back, rig.sender.tap("a0") as out:
+        for i, frame in enumerate(FLOODS[flood]):
+            out.send(frame)
+            if i % 4 == 0:
+                out.send(LARGE)
+        until(lambda: rig.status()["counters"]["seen_packets"] >= 12_500, "all have arrived")
+        until(lambda: not rig.backlog_bytes(), "all have left")
+        halvings = math.ceil((time.monotonic() - begin_s) / half_life_s)
+        out.send(LAST)
+        came = receive(back)
+        status = rig.status()
+    ahead, bulk, counters = status["ahead"], status["bulk"], status["counters"]
+    assert ahead["passed_bytes"] <= bulk["passed_bytes"] + FREE_BYTES * (1 + halvings / 2)
+    assert ahead["drops_aqm"] == 0
+    assert counters["seen_packets"] == counters["passed_packets"] + counters["dropped_aqm_packets"]
+    assert len(came) == counters["passed_packets"] - 1
+    assert came.count(LARGE) > 0
+
+
+def _unkeyed(port: int) -> int:
+    """A counter by CRC-32 of addresses, protocol and ports, which anybody can compute."""
+    return zlib.crc32(SMALL[26:34] + b"\x11" + port.to_bytes(2, "big") + SMALL[36:38]) & 4095
+
+
+@pytest.mark.parametrize("flood", [*FLOODS, "hash collisions"])
+def test_a_call_stays_ahead_of_a_flood(rig, flood):
+    call = udp(5, 200)
+    frames = FLOODS.get(flood) or [udp(i) for i in range(1024, 65536) if _unkeyed(i) == _unkeyed(5)] * 50
+    with bands(rig, "1gbit", "--fixed-probability", "0", *STEADY, "ahead_most_bytes=20000"):
+        kinds(rig, BULK + [call] * 10)
+        with rig.sender.tap("a0") as out:
+            for i, frame in enumerate(frames):
+                out.send(frame)
+                if i % 4 == 0:
+                    out.send(LARGE)
+        until(lambda: rig.status()["counters"]["seen_packets"] >= 200 + 10 + len(frames) * 5 / 4, "all have arrived")
+        assert kinds(rig, [call] * 40) == (40, 0)
+
+
+CLASSES = (
+    "tc qdisc add dev rb root handle 1: htb default {default};"
+    "tc class add dev rb parent 1: classid 1:10 htb rate 1gbit prio 0;"
+    "tc class add dev rb parent 1: classid 1:20 htb rate 1gbit prio 1;"
+)
+THIRD = CLASSES.format(default=30) + "tc class add dev rb parent 1: classid 1:30 htb rate 1gbit prio 1"
+
+
+def passed_unusable(rig) -> bool:
+    before = rig.status()["counters"]["unusable"]
+    rig.through([SMALL])
+    return rig.status()["counters"]["unusable"] == before + 2
+
+
+@pytest.mark.parametrize("other", ["tc qdisc add dev rb root handle 1: pfifo limit 100", THIRD, ""])
+def test_a_scheduler_replaced_beneath_the_bands(rig, other):
+    """All packets pass as if there were no bands, and are counted; with the old tree in its place the bands go on."""
+    rig.unshape()
+    rig.router.sh(CLASSES.format(default=20))
+    try:
+        with rig.attached("--signal", "poll", "--bands", *STEADY, "ahead_most_bytes=20000", "share_least=1"):
+            assert kinds(rig, [SMALL] * 5) == (5, 0)
+            rig.unshape()
+            rig.router.sh(other)
+            until(lambda: passed_unusable(rig), "the process has seen the new tree")
+            assert rig.status()["trouble"]
+            before = rig.status()
+            assert rig.through([SMALL] * 5) == [SMALL] * 5
+            after = rig.status()
+            assert after["counters"]["unusable"] - before["counters"]["unusable"] == 6
+            assert after["ahead"]["seen"] == before["ahead"]["seen"]
+            if other == THIRD:  # where packets without a class of ours go
+                assert class_packets(rig)["1:30"] >= 6
+            rig.unshape()
+            rig.router.sh(CLASSES.format(default=20))
+            until(lambda: not passed_unusable(rig), "the process has seen the old tree")
+            assert "trouble" not in rig.status()
+            assert kinds(rig, [SMALL] * 5) == (5, 0)
+    finally:
+        rig.unshape()
+
+
+def test_ensure_makes_the_shaper_anew_where_its_bands_are_gone(rig):
+    with bands(rig, "1gbit", *UNTOUCHED):
+        rig.unshape()
+        until(lambda: passed_unusable(rig), "the process has seen that")
+        rig.weir("ensure", "rb", "--shape", "1gbit", "--bands")
+        assert "trouble" not in rig.status()
+        assert kinds(rig, [SMALL] * 5) == (5, 0)
+    rig.unshape()
