@@ -21,6 +21,8 @@ from test_xdp_coupled import class_packets
 
 from weir.names import packet as names
 
+SMALL, LARGE = udp(1, 64), udp(1)
+
 
 def _udp(i: int) -> bytes:
     return bytes(ETHER / FOUR / UDP(sport=i, dport=9) / LOAD)
@@ -67,25 +69,61 @@ def arrivals(back: socket.socket, count: int) -> list[bytes]:
     return came
 
 
+CLASSES = (
+    "tc qdisc add dev rb root handle 1: htb default {default};"
+    "tc class add dev rb parent 1: classid 1:10 htb rate 1gbit prio 0;"
+    "tc class add dev rb parent 1: classid 1:20 htb rate 1gbit prio 1;"
+)
+TBF = "burst 100k limit 1m"
+SEGMENT_BYTES = 100
+
+
+def gso(count: int) -> bytes:
+    """A TCP packet of so many segments, behind its virtio_net_hdr."""
+    whole = bytes(ETHER / FOUR / TCP(sport=5, dport=9, flags="A") / Raw(bytes(count * SEGMENT_BYTES)))
+    # NEEDS_CSUM, GSO_TCPV4, length of the headers, segment, begin and place of the checksum
+    return struct.pack("=BBHHHH", 1, 1, 54, SEGMENT_BYTES, 34, 16) + whole
+
+
 @pytest.mark.parametrize("words", [PROGRAMS["bands"][1:], ("--shape", "1gbit", "--signal", "poll"), PROGRAMS["tc"][1:]])
 def test_all_headers_of_a_gso_packet_count(rig, words):
     """A packet of 20 segments leaves as 20 packets, and the programs count the bytes that leave."""
-    segment_bytes = 100
-    whole = bytes(ETHER / FOUR / TCP(sport=5, dport=9, flags="A") / Raw(bytes(20 * segment_bytes)))
-    # NEEDS_CSUM, GSO_TCPV4, length of the headers, segment, begin and place of the checksum
-    header = struct.pack("=BBHHHH", 1, 1, 54, segment_bytes, 34, 16)
     rig.weir("attach", "rb", *words, *UNTOUCHED)
     try:
         with rig.receiver.tap("b0") as back:
             with raw_skbs(rig) as out:
                 for _ in range(10):
-                    out.send(header + whole)
+                    out.send(gso(20))
             came = arrivals(back, 200)
         counters = rig.status()["counters"]
     finally:
         rig.weir("detach", "rb")
     assert (counters["seen_packets"], len(came)) == (10, 200)
     assert counters["seen_bytes"] == sum(map(len, came))
+
+
+@pytest.mark.parametrize("offload", ["off", "on"])
+@pytest.mark.parametrize("bands", [(), ("--bands",), ("--coupled", "1:10,1:20")])
+def test_a_gso_packet_leaves_the_count_of_a_veth(rig, bands, offload):
+    """Whole, or as its segments where the device has no TSO."""
+    rig.unshape()
+    rig.router.sh(CLASSES.format(default=20) if bands else "tc qdisc add dev rb root handle 1: tbf rate 1gbit " + TBF)
+    rig.router.sh(f"ethtool -K rb tx {offload} sg {offload} tso {offload} gso on >/dev/null")
+    try:
+        with rig.attached("--peer", rig.peer, *bands, "--fixed-probability", "0", "--limit-packets", 5000):
+            with rig.receiver.tap("b0") as back:
+                with raw_skbs(rig) as out:
+                    for _ in range(10):
+                        out.send(gso(20))
+                        out.send(bytes(10) + SMALL)
+                count = 210 if offload == "off" else 20
+                assert len(arrivals(back, count)) == count
+            status = rig.status()
+    finally:
+        rig.router.sh("ethtool -K rb tx off sg off tso off gso off >/dev/null")
+        rig.unshape()
+    assert (status["backlog_packets"], status["backlog_bytes"], status["counters"]["strays"]) == (0, 0, 0)
+    assert status["counters"]["seen_packets"] == 20
 
 
 @pytest.mark.parametrize("below", [ETHER, ETHER / PPPoE(sessionid=5) / PPP()])
@@ -114,9 +152,6 @@ def test_a_header_outside_the_linear_part_is_marked(jumbo, program, below):
         jumbo.weir("detach", "rb")
     assert set(came) <= {ect, ce}
     assert came.count(ce) == marked > 0
-
-
-SMALL, LARGE = udp(1, 64), udp(1)
 
 
 @contextlib.contextmanager
@@ -183,11 +218,6 @@ def test_a_call_stays_ahead_of_a_flood(rig, flood):
         assert kinds(rig, [call] * 40) == (40, 0)
 
 
-CLASSES = (
-    "tc qdisc add dev rb root handle 1: htb default {default};"
-    "tc class add dev rb parent 1: classid 1:10 htb rate 1gbit prio 0;"
-    "tc class add dev rb parent 1: classid 1:20 htb rate 1gbit prio 1;"
-)
 THIRD = CLASSES.format(default=30) + "tc class add dev rb parent 1: classid 1:30 htb rate 1gbit prio 1"
 
 
