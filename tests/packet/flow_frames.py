@@ -60,13 +60,13 @@ def _case(build, many: bool = True) -> Case:
     return Case(packets, [packets[0]] * N) if many else Case(None, packets)
 
 
-def _fragments4(i: int) -> list[bytes]:
+def fragments4(i: int) -> list[bytes]:
     """A datagram in three fragments."""
     whole = IP(src="10.9.0.1", dst="10.9.0.2", id=100 + i) / UDP(sport=1000 + i, dport=9) / Raw(bytes(1200))
     return [bytes(ETHER / part) for part in fragment(whole, 480)]
 
 
-def _fragments6(i: int) -> list[bytes]:
+def fragments6(i: int) -> list[bytes]:
     """The same of IPv6."""
     whole = SIX / IPv6ExtHdrFragment(id=100 + i) / UDP(sport=1000 + i, dport=9) / Raw(bytes(1800))
     return [bytes(ETHER / part) for part in fragment6(whole, 1280)]
@@ -133,10 +133,10 @@ def cases() -> dict[str, Case]:
         "ICMP": _case(lambda i: ETHER / FOUR / ICMP(id=i, seq=i) / LOAD, many=False),
         "ICMPv6": _case(lambda i: ETHER / SIX / ICMPv6EchoRequest(id=i, seq=i) / LOAD, many=False),
         "DSCP": _case(lambda i: ETHER / IP(src="10.9.0.1", dst="10.9.0.2", tos=i << 2, id=i) / _udp(0), many=False),
-        "fragments of many datagrams": Case(None, [part for i in range(4) for part in _fragments4(i)]),
-        "fragments of many datagrams, IPv6": Case(None, [part for i in range(4) for part in _fragments6(i)]),
+        "fragments of many datagrams": Case(None, [part for i in range(4) for part in fragments4(i)]),
+        "fragments of many datagrams, IPv6": Case(None, [part for i in range(4) for part in fragments6(i)]),
         "fragments in a tunnel": Case(
-            None, [bytes(ETHER / FOUR / part.payload) for i in range(4) for part in map(Ether, _fragments4(i))]
+            None, [bytes(ETHER / FOUR / part.payload) for i in range(4) for part in map(Ether, fragments4(i))]
         ),
         "fragments of a tunnel": _case(
             lambda i: ETHER / IP(src="10.9.0.1", dst="10.9.0.2", proto=4, flags="MF") / INNER4 / _udp(i), many=False

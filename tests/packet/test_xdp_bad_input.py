@@ -11,7 +11,7 @@ import time
 import zlib
 
 import pytest
-from flow_frames import ETHER, FOUR, LOAD
+from flow_frames import ETHER, FOUR, LOAD, fragments4
 from flow_rig import PROGRAMS, UNTOUCHED, Counting
 from packet_rig import LAST, NEARLY_ONE, PROFILES, Rig, receive, take, until
 from scapy.all import IP, TCP, UDP, Raw
@@ -244,7 +244,7 @@ def test_a_scheduler_replaced_beneath_the_bands(rig, other):
             after = rig.status()
             assert after["counters"]["unusable"] - before["counters"]["unusable"] == 6
             assert after["ahead"]["seen"] == before["ahead"]["seen"]
-            if other == THIRD:  # where packets without a class of ours go
+            if other == THIRD:  # the default class
                 assert class_packets(rig)["1:30"] >= 6
             rig.unshape()
             rig.router.sh(CLASSES.format(default=20))
@@ -263,3 +263,20 @@ def test_ensure_makes_the_shaper_anew_where_its_bands_are_gone(rig):
         assert "trouble" not in rig.status()
         assert kinds(rig, [SMALL] * 5) == (5, 0)
     rig.unshape()
+
+
+def test_fragments_keep_their_order(rig):
+    """Of datagrams in fragments, beside bulk that waits: the bands reorder none."""
+    fragments = [frame for i in range(20) for frame in fragments4(i)]
+    words = ("--fixed-probability", "0", *STEADY, "ahead_most_bytes=6056")
+    with bands(rig, "1mbit", *words), rig.receiver.tap("b0") as back, rig.sender.tap("a0") as out:
+        # htb lets each class send its burst once, also before the class with the higher priority
+        assert kinds(rig, [LARGE] * 12)[1] > 2
+        arrivals(back, 12)
+        for i in range(0, len(fragments), 3):
+            for frame in [LARGE, *fragments[i : i + 3]]:
+                out.send(frame)
+        came = arrivals(back, len(fragments) + 20)
+        ahead = rig.status()["ahead"]["seen"]
+    assert [frame for frame in came if frame != LARGE] == fragments
+    assert ahead > 2

@@ -32,7 +32,7 @@ static long store_bytes(void *skb, __u32 offset, const void *from, __u32 size, _
 	return 0;
 }
 
-/* The first value of each map, zero at first; the code looks into two. */
+/* The first value of each map, zero at first; the code reads two maps. */
 static void *lookup(const void *map, const void *key)
 {
 	static __u64 value[2][64];
