@@ -46,16 +46,18 @@ SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 len_bytes = weir_skb_len(skb);
 	const struct weir_config *c;
+	__u64 now_ns, len_bytes, pair = 0;
 	struct weir_arrival a;
 	enum weir_fate fate;
 	int marked, may_hit;
-	__u64 now_ns;
 
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
+	if (c->signal == WEIR_SIGNAL_VETH)
+		pair = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = pair ? WEIR_PAIR_BYTES(pair) : weir_skb_wire_len(skb);
 	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), len_bytes);
 
 	if (c->signal == WEIR_SIGNAL_VETH) {
@@ -76,7 +78,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (c->signal == WEIR_SIGNAL_VIRTUAL && fate != WEIR_FATE_PASS)
 		weir_virtual_join(a.queue, len_bytes);
 	if (c->signal == WEIR_SIGNAL_VETH)
-		__sync_fetch_and_add(&a.queue->in, WEIR_PAIR(1, len_bytes));
+		__sync_fetch_and_add(&a.queue->in, pair);
 	return TC_ACT_UNSPEC;
 }
 
@@ -87,18 +89,20 @@ int weir_peer(struct __sk_buff *skb)
 	const struct weir_config *c = weir_config_get();
 	const struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 len_bytes = weir_skb_len(skb), backlog_bytes, pair;
+	__u64 len_bytes, backlog_bytes, pair, out;
 
 	if (!c || !q || !d)
 		return TC_ACT_UNSPEC;
 	pair = weir_between(q, d);
-	if (!WEIR_PAIR_PACKETS(pair) || WEIR_PAIR_BYTES(pair) < len_bytes) {
+	out = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = WEIR_PAIR_BYTES(out);
+	if (WEIR_PAIR_PACKETS(pair) < WEIR_PAIR_PACKETS(out) || WEIR_PAIR_BYTES(pair) < len_bytes) {
 		/* it went in before we came, or by a way around us */
 		__sync_fetch_and_add(&d->strays, 1);
 		return TC_ACT_UNSPEC;
 	}
 	backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
-	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
+	__sync_fetch_and_add(&d->out, out);
 	d->last_ns = bpf_ktime_get_coarse_ns();
 	weir_pair_departure(d, c, len_bytes, backlog_bytes);
 	return TC_ACT_UNSPEC;

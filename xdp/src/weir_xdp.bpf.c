@@ -7,7 +7,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
-#include "weir/flows.h"
+#include "weir/xdp_flows.h"
 
 SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
