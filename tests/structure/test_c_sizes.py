@@ -27,7 +27,7 @@ LAYERS = (
     ("tools/weir-xdp/request.",),
     ("tools/weir-xdp/values.", "tools/weir-xdp/objects."),
     ("tools/weir-xdp/options.", "tools/weir-xdp/view/"),
-    ("tools/weir-xdp/interface.",),
+    ("tools/weir-xdp/interface.", "tools/weir-xdp/leaves."),
     ("tools/weir-xdp/laws.",),
     ("tools/weir-xdp/plan.",),
     ("tools/weir-xdp/ensure.",),

@@ -225,7 +225,13 @@ struct weir_shape {
 	__u64 rate_bit_s;
 	__u32 handle; /* of the root; 0: none was made */
 	__u32 limit_packets;
+	__u32 flows; /* 1: in the place of the fifo that the law controls a fq_codel without its CoDel */
+	__u32 reserved;
 };
+
+/* Queues whose sum one law controls, because the operator wants it. */
+#define WEIR_SUM_CLASSES 1 /* of all classes and flows of the tree */
+#define WEIR_SUM_FLOWS 2   /* of the flows of a qdisc */
 
 /*
  * State that the loader needs to undo and to report; programs don't read it. Each thing is written down before it is
@@ -243,7 +249,7 @@ struct weir_meta {
 	__u32 peer_prog_id;
 	__s32 poll_pid;
 	__s32 poll_errno;
-	__u32 whole_tree;	/* one law over all queues of the tree is what the operator wants */
+	__u32 whole_tree;	/* WEIR_SUM_* */
 	__u64 poll_start_ticks; /* distinguishes the process from a later one with its number */
 	__u64 netns_inum;
 	__u64 netns_cookie; /* 0 before Linux 5.14 */

@@ -21,12 +21,13 @@
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/leaves.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
 
-const char *const part_names[PARTS] = {"program", "signal", "process", "shaper", "queue",
-				       "gains",	  "limits", "class",   "marks",	 "name"};
+const char *const part_names[PARTS] = {"program", "signal", "process", "shaper",   "queue", "gains",
+				       "limits",  "class",  "marks",   "leaf_aqm", "name"};
 const char *const did_names[] = {"attached", "adopted", "replaced"};
 
 /* Checks the settings that can't be changed while the law stays on. */
@@ -60,7 +61,7 @@ static int check_ends(const struct plan *p, const struct weir_meta *old)
 static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	const struct request *r = p->r;
-	struct weir_shape wanted = weir_shape_of(r->shape_bit_s, r->bands);
+	struct weir_shape wanted = weir_shape_of(r->shape_bit_s, r->bands, r->flows);
 	struct weir_qdisc root = {0};
 	int back, netlink, is;
 
@@ -176,7 +177,7 @@ static int put_meta(const struct plan *p, const struct weir_meta *old, const cha
 
 	memset(about.dev, 0, sizeof(about.dev));
 	snprintf(about.dev, sizeof(about.dev), "%s", p->dev.place.name);
-	about.whole_tree |= p->r->whole_tree;
+	about.whole_tree |= request_sums(p->r);
 	about.kept |= p->r->kept;
 	about.by_direction = p->r->direction == WEIR_INGRESS;
 	about.shape = p->about.shape;
@@ -216,7 +217,8 @@ static int fill_in(struct work *w)
 
 	r->hook = old->hook;
 	r->hook_given = true;
-	r->whole_tree |= old->whole_tree;
+	r->sums |= old->whole_tree;
+	r->flows |= old->shape.flows != 0;
 	w->p->about.shape = old->shape;
 	if (r->classes)
 		return 0;
@@ -281,7 +283,7 @@ static int make_anew(struct work *w)
 /* The process, with what it goes by from its start. */
 static int restart(struct work *w)
 {
-	w->a.about.whole_tree |= w->own.whole_tree;
+	w->a.about.whole_tree |= request_sums(&w->own);
 	return plan_restart(w->p, w->path, &w->a.about);
 }
 
@@ -315,7 +317,7 @@ static int ensure_attachment(struct work *w, struct outcome *o, bool *had)
 				about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
 							     about->hook, plan_object(&w->own));
 	o->part[PART_PROCESS] = polls && !weir_poll_lives_at(w->path, about);
-	whole_tree = polls && w->r->whole_tree && !about->whole_tree;
+	whole_tree = polls && request_sums(w->r) & ~about->whole_tree;
 	o->part[PART_QUEUE] |= whole_tree || queues;
 	o->part[PART_CLASS] = w->missing;
 	if (w->r->look)
@@ -399,7 +401,9 @@ static int ensure_there(struct work *w, struct outcome *o)
 	bool made = o->did != DID_ADOPT, any = false, only_class = true, had = false;
 
 	if ((!w->own.classes && look_at_queue(w, &found)) || ensure_attachment(w, &found, &had) ||
-	    ensure_laws(w, &found) || put_meta(w->p, &w->a.about, w->path, &found)) {
+	    ensure_laws(w, &found) ||
+	    leaves_ensure(w->r, (int)w->a.about.ifindex, w->path, &found.part[PART_LEAF_AQM]) ||
+	    put_meta(w->p, &w->a.about, w->path, &found)) {
 		*o = found;
 		return -1;
 	}

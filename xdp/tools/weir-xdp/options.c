@@ -83,6 +83,16 @@ static bool read_leaf(char **text, __u32 *handle)
 	return weir_class_parse(text, handle) && *handle & 0xffff;
 }
 
+static int read_leaf_aqm(struct request *r, char *value)
+{
+	bool off = !strcmp(value, "off");
+
+	if (!off && strcmp(value, "on"))
+		return weir_error("--leaf-aqm %s: must be off (disabled until detach) or on (restored)", value);
+	r->leaf_aqm = off ? LEAF_AQM_OFF : LEAF_AQM_ON;
+	return 0;
+}
+
 static int read_coupled(struct request *r, char *value)
 {
 	char *rest = value;
@@ -193,6 +203,8 @@ static const struct row {
 	{"shape", "RATE", ATTACH | ENSURE, read_shape,
 	 .help = "make the shaper too, an htb of one class (--bands: two); detach takes it away, unless somebody\n"
 		 "changed it"},
+	{"flows", NULL, ATTACH | ENSURE, NULL, MEMBER(flows),
+	 "with --shape: flow queues (fq_codel without CoDel) below the law; with --bands: of bulk"},
 	{"rate", "RATE", ATTACH | ENSURE | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
 	{"hook", "tc|xdp", ATTACH | ENSURE, read_hook,
 	 .help = "at egress (default), or at ingress (virtual only, its default); tc takes\n"
@@ -202,6 +214,9 @@ static const struct row {
 	{"limit-bytes", "N", ATTACH | ENSURE | ADOPT, read_limit_bytes, .help = "veth, virtual"},
 	{"whole-tree", NULL, ATTACH | ENSURE, NULL, MEMBER(whole_tree),
 	 "one law over the sum of all classes and flows of DEV"},
+	{"leaf-aqm", "off|on", ATTACH | ENSURE, read_leaf_aqm,
+	 .help = "off: disable the AQM of the qdiscs below the law (fq_codel, codel, fq_pie, pie, cake, fq)\n"
+		 "and keep their flow queues; detach restores it; on: restore it"},
 	{"coupled", "L,C", ATTACH, read_coupled,
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},

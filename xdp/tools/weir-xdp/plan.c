@@ -23,12 +23,14 @@
 #include "net/shape.h"
 #include "pins/attachment.h"
 #include "pins/folder.h"
+#include "pins/leaf_aqm.h"
 #include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/leaves.h"
 #include "weir-xdp/options.h"
 #include "weir-xdp/values.h"
 
@@ -234,7 +236,10 @@ int plan_shape(const struct plan *p, bool replace)
 	close(netlink);
 	weir_netns_leave(back);
 	return error ? weir_error("%s: can't shape it: %s", p->r->dev,
-				  error == -ENOENT ? "this kernel lacks htb (CONFIG_NET_SCH_HTB)" : weir_reason(error))
+				  error != -ENOENT	 ? weir_reason(error)
+				  : p->about.shape.flows ? "this kernel lacks htb or fq_codel (CONFIG_NET_SCH_HTB, "
+							   "CONFIG_NET_SCH_FQ_CODEL)"
+							 : "this kernel lacks htb (CONFIG_NET_SCH_HTB)")
 		     : 0;
 }
 
@@ -249,8 +254,10 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 	const struct weir_side egress = {r->dev, p->dev.ifindex, BPF_TC_EGRESS};
 	const struct weir_side ingress = {r->peer, p->peer.ifindex, BPF_TC_INGRESS};
 	const char *program = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
-	bool polls = about->signal == WEIR_SIGNAL_POLL;
+	bool polls = about->signal == WEIR_SIGNAL_POLL, differs;
 
+	if (old && weir_leaf_aqm_carry(old_path, p->path))
+		return -1;
 	if (!old && about->shape.handle && plan_shape(p, false))
 		return -1;
 	/* the far end before the near one: what goes in has to be seen coming out */
@@ -264,6 +271,8 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 		return -1;
 	if (!old && polls && weir_poll_start(about, p->l.a.meta, p->path, r->netns, &p->locks))
 		return -1;
+	if (leaves_ensure(r, p->dev.ifindex, p->path, &differs))
+		return -1;
 	about->complete = 1;
 	return weir_meta_write(p->l.a.meta, about, r->dev);
 }
@@ -275,7 +284,7 @@ static void describe(const struct request *r, const struct interface *dev, const
 	about->hook = request_hook(r);
 	about->ifindex = (__u32)dev->ifindex;
 	about->peer_ifindex = (__u32)peer->ifindex;
-	about->whole_tree = r->whole_tree;
+	about->whole_tree = request_sums(r);
 	about->kept = r->kept;
 	about->by_direction = r->direction == WEIR_INGRESS;
 	about->netns_inum = dev->place.netns_inum;
@@ -320,7 +329,8 @@ static int configure(const struct request *r, const struct interface *dev, const
 	if (r->bands) {
 		char why[512]; /* of interface_check_queue, which says it */
 
-		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, config->band_class, why, sizeof(why));
+		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, request_sums(r), config->band_class, why,
+				     sizeof(why));
 		weir_ahead_default(&config->flow_bands);
 		if (read_bands(r, &config->flow_bands))
 			return -1;
@@ -359,7 +369,7 @@ static int foresee_shape(const struct request *r, struct interface *dev, struct 
 {
 	if (interface_root_is_free(r, &dev->qdisc))
 		return -1;
-	about->shape = weir_shape_of(r->shape_bit_s, r->bands);
+	about->shape = weir_shape_of(r->shape_bit_s, r->bands, r->flows);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
 	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle};
 	dev->tree.queues = weir_shape_leaves(&about->shape, dev->tree.leaf);
@@ -380,6 +390,8 @@ int plan_look(struct plan *p)
 		return -1;
 	p->dev.place.ingress = p->ingress;
 	if (plan_resolve(p, NULL))
+		return -1;
+	if (leaves_check(r, p->dev.ifindex))
 		return -1;
 	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(r, &p->dev, &p->about))
 		return -1;
@@ -573,12 +585,20 @@ static int add(struct plan *p, struct weir_attachment *a)
 int plan_add(struct plan *p, const char *path)
 {
 	struct weir_attachment a;
+	bool differs;
 	int result;
 
 	p->dev.ifindex = (int)p->dev.place.ifindex;
 	snprintf(p->path, sizeof(p->path), "%s", path);
 	if (weir_attachment_open(&a, path, p->r->dev))
 		return -1;
+	if (request_sums(p->r) & ~a.about.whole_tree) { /* the process has to know */
+		a.about.whole_tree |= request_sums(p->r);
+		if (plan_restart(p, path, &a.about)) {
+			weir_attachment_close(&a);
+			return -1;
+		}
+	}
 	p->about = a.about;
 	configure_law(p->r, &p->gains, 0, &p->config);
 	if (a.about.build != object_build(WEIR_SIGNAL_POLL, a.about.hook, OBJECT_CLASSES))
@@ -589,7 +609,7 @@ int plan_add(struct plan *p, const char *path)
 		result = weir_error("%s: its laws of classes are at hook %s, and can't be at another one too",
 				    p->r->dev, weir_hook_name(a.about.hook));
 	else
-		result = add(p, &a);
+		result = add(p, &a) || leaves_ensure(p->r, p->dev.ifindex, path, &differs) ? -1 : 0;
 	weir_attachment_close(&a);
 	return result;
 }

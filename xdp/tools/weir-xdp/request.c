@@ -28,6 +28,12 @@ bool request_is_ingress(const struct request *r)
 	return request_hook(r) == WEIR_HOOK_XDP;
 }
 
+__u32 request_sums(const struct request *r)
+{
+	return r->sums | (r->whole_tree ? WEIR_SUM_CLASSES : 0) |
+	       (r->flows || r->leaf_aqm == LEAF_AQM_OFF ? WEIR_SUM_FLOWS : 0);
+}
+
 void request_name(const char *dev, __u32 handle, char name[REQUEST_NAME_LEN])
 {
 	char class[WEIR_CLASS_LEN];
@@ -132,7 +138,13 @@ int request_check(const struct request *r)
 	if (r->coupled && r->whole_tree)
 		return weir_error(
 			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
+	if (r->leaf_aqm && row && row->queue_elsewhere)
+		return weir_error("--leaf-aqm: a virtual queue has no qdisc below it; leave it out");
 	if (r->limit_bytes && !(row && row->has_limit_bytes))
 		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
+	if (r->flows && !(r->shape_bit_s > 0))
+		return weir_error(
+			"--flows goes with --shape; for a shaper of your own put fq_codel into its class and take "
+			"--leaf-aqm off");
 	return r->shape_bit_s > 0 ? check_shape(r) : 0;
 }

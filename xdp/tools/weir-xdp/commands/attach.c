@@ -9,6 +9,7 @@
 #include "printable.h"
 #include "signal/signals.h"
 #include "undo.h"
+#include "weir-xdp/leaves.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
@@ -62,6 +63,7 @@ int command_attach(const struct request *r)
 	result = has_laws_of_classes(r, &p.dev.place, path) ? plan_add(&p, path) : plan_attach(&p);
 	if (!result) {
 		warn_of_bypass(r, p.path);
+		leaves_advise(r, p.dev.ifindex);
 		result = say_attached(r, &p);
 	}
 	plan_end(&p);

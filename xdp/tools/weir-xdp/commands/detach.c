@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,6 +82,7 @@ static int finish_replacements(const struct request *r)
 struct removal {
 	const struct request *r;
 	unsigned int removed, left;
+	__u32 *class; /* those removed */
 };
 
 static int remove_one(struct weir_attachment *a, const struct weir_class *class, void *context)
@@ -92,8 +94,18 @@ static int remove_one(struct weir_attachment *a, const struct weir_class *class,
 		removal->left++;
 		return 0;
 	}
-	removal->removed++;
+	removal->class[removal->removed++] = class->handle;
 	return weir_slot_remove(a, a->slot);
+}
+
+static bool leaf_goes(__u32 class, const void *context)
+{
+	const struct removal *removal = context;
+
+	for (unsigned int i = 0; i < removal->removed; i++)
+		if (removal->class[i] == class)
+			return true;
+	return false;
 }
 
 /* The laws of some classes; with the last one everything goes. 0, CHANGED of the rest, or -1. */
@@ -106,6 +118,9 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 
 	if (weir_attachment_open(&a, path, r->dev))
 		return -1;
+	removal.class = calloc(a.about.slots, sizeof(*removal.class));
+	if (!removal.class)
+		result = weir_error("out of memory");
 	for (unsigned int i = 0; !result && !r->rest && i < r->classes; i++) /* before anything is taken away */
 		if (r->class[i] & 0xffff || a.about.slots == 1)
 			result = weir_class_find(&a, r->class[i], &class);
@@ -115,6 +130,9 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 	if (!result && !removal.removed && !r->rest)
 		result = weir_error("%s: none of these classes has a law", r->dev);
 	weir_attachment_close(&a);
+	if (!result && removal.removed)
+		result = weir_undo_leaves(about, path, *r->netns ? r->netns : about->netns, leaf_goes, &removal);
+	free(removal.class);
 	if (!result && !removal.left)
 		result = weir_undo(about, path, *r->netns ? r->netns : about->netns);
 	return result ? -1 : r->rest && removal.removed ? CHANGED : 0;

@@ -137,6 +137,7 @@ static const struct {
 	bool is_switch;
 } keys[] = {
 	{"shape", "--shape", false},
+	{"flow_queues", "--flows", true},
 	{"rate", "--rate", false},
 	{"peer", "--peer", false},
 	{"signal", "--signal", false},
@@ -146,6 +147,7 @@ static const struct {
 	{"limit_packets", "--limit-packets", false},
 	{"limit_bytes", "--limit-bytes", false},
 	{"whole_tree", "--whole-tree", true},
+	{"leaf_aqm", "--leaf-aqm", false},
 	{"bands", "--bands", true},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
@@ -167,10 +169,10 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 			return weir_error("%s = %s: must be true or false", key, value);
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
-	return weir_error(
-		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, whole_tree, bands, of a class mark or others, or a key of a profile",
-		key);
+	return weir_error("%s: no key of an interface: must be shape, flow_queues, rate, peer, signal, hook, profile, "
+			  "limit_packets, "
+			  "limit_bytes, whole_tree, leaf_aqm, bands, of a class mark or others, or a key of a profile",
+			  key);
 }
 
 static int read_line(struct daemon_config *c, char *line, int number)
