@@ -97,6 +97,17 @@ struct weir_telling {
 	__u32 queues;	 /* of mq: so many that packets are spread over, and nothing else tells; 0: classes of htb */
 };
 
+/* Layer below the interface. */
+enum weir_line { WEIR_LINE_PLAIN, WEIR_LINE_ATM, WEIR_LINE_PTM };
+
+/* Bytes on the line beyond those of a packet here. All zero: as they are. */
+struct weir_framing {
+	__s32 extra_bytes; /* to be added to the packet's length here */
+	__u16 mpu_bytes;   /* after which it is at least so long */
+	__u8 line;	   /* enum weir_line */
+	__u8 counts_ip; /* 1: the operator gave the overhead of an IP packet; less the link header it is extra_bytes */
+};
+
 /*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
  * place of the old one, so that a packet sees all of it or nothing.
@@ -122,6 +133,7 @@ struct weir_config {
 	__u32 coupled;		      /* 1: two bands, by the class of a packet */
 	__u32 band_class[WEIR_BANDS]; /* of the root qdisc; 0x1000a is what tc calls 1:a */
 	__u32 target_asked_us;	      /* not 0: the law's target is a higher one, the least for the line's rate */
+	struct weir_framing framing;  /* virtual: of the line that drains the queue */
 	struct weir_bands flow_bands; /* two bands of flows, by the classes of band_class; ahead_most_bytes 0: none */
 };
 
@@ -227,6 +239,7 @@ struct weir_shape {
 	__u32 limit_packets;
 	__u32 flows; /* 1: in the place of the fifo that the law controls a fq_codel without its CoDel */
 	__u32 reserved;
+	struct weir_framing framing;
 };
 
 /* Queues whose sum one law controls, because the operator wants it. */

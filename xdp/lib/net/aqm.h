@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AQM of a queue discipline: read, and disabled in place. Below a law it would drop and mark a second time. What
- * remains of the qdisc are its queues, their order and their limits.
+ * AQM of a queue discipline: read, and disabled in place. Below a law it would drop and mark a second time. The queues
+ * of the qdisc, their order and their limits remain.
  */
 #ifndef WEIR_AQM_H
 #define WEIR_AQM_H

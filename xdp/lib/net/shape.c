@@ -11,6 +11,7 @@
 #include <linux/rtnetlink.h>
 
 #include "net/aqm.h"
+#include "net/framing.h"
 #include "net/net.h"
 #include "net/question.h"
 
@@ -42,7 +43,7 @@
 #define OWN_SHARE (1.0 / 1024)
 #define OWN_LEAST_BYTES_S 125.0
 
-struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows)
+struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows, const struct weir_framing *framing)
 {
 	double packets = ceil(rate_bit_s / 8 * LIMIT_S / FRAME_BYTES);
 
@@ -51,6 +52,7 @@ struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows)
 		.handle = bands ? ROOT_BANDS : ROOT,
 		.limit_packets = (__u32)fmin(fmax(packets, LIMIT_LEAST), LIMIT_MOST),
 		.flows = flows,
+		.framing = *framing,
 	};
 }
 
@@ -121,6 +123,18 @@ static int make_root(int netlink, int ifindex, const struct weir_shape *shape, b
 	nest = weir_question_nest(&q, TCA_OPTIONS);
 	weir_question_put(&q, TCA_HTB_INIT, &global, sizeof(global));
 	weir_question_close(&q, nest);
+	weir_framing_put(&q, &shape->framing);
+	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
+}
+
+/* Gives an existing root our size table, or takes its own away. */
+static int frame_root(int netlink, int ifindex, const struct weir_shape *shape)
+{
+	struct weir_question q;
+
+	weir_question_begin(&q, RTM_NEWQDISC, 0, ifindex, TC_H_ROOT, shape->handle);
+	weir_question_put_kind(&q, "htb");
+	weir_framing_put(&q, &shape->framing);
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
 
@@ -182,6 +196,7 @@ struct found {
 	unsigned int count;	       /* of its parts */
 	unsigned int classes, filters; /* those there */
 	__u32 leaf[CLASSES_MOST];      /* of each part, the number of the qdisc in the class; 0: the kernel's own */
+	bool root_fits;		       /* its size table is ours */
 	bool class_fits[CLASSES_MOST]; /* made as it should be, */
 	unsigned int leaves_fit;       /* and so many of the qdiscs */
 };
@@ -247,6 +262,14 @@ static void see_leaf(const struct nlmsghdr *message, void *context)
 	}
 }
 
+static void see_root(const struct nlmsghdr *message, void *context)
+{
+	struct found *found = context;
+
+	if (message->nlmsg_type == RTM_NEWQDISC)
+		found->root_fits = weir_framing_is(message, &found->shape->framing);
+}
+
 static void see_filter(const struct nlmsghdr *message, void *context)
 {
 	if (message->nlmsg_type == RTM_NEWTFILTER)
@@ -256,8 +279,11 @@ static void see_filter(const struct nlmsghdr *message, void *context)
 /* The root of a shape is there; found: its classes and filters. 0 or -errno. */
 static int find(int netlink, int ifindex, struct found *found)
 {
-	int error = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_DUMP, ifindex, 0, 0, see_class, found);
+	int error =
+		weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_ROOT, 0, see_root, found);
 
+	if (!error)
+		error = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_DUMP, ifindex, 0, 0, see_class, found);
 	return error ? error
 		     : weir_netlink_ask(netlink, RTM_GETTFILTER, NLM_F_DUMP, ifindex, found->shape->handle, 0,
 					see_filter, found);
@@ -300,7 +326,7 @@ static bool is_whole(const struct found *found, bool *begun)
 		held += found->leaf[i] != 0;
 	}
 	*begun = found->classes < found->count || held < leaves;
-	return fit == found->count && found->leaves_fit == leaves;
+	return found->root_fits && fit == found->count && found->leaves_fit == leaves;
 }
 
 int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace)
@@ -310,13 +336,15 @@ int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bo
 	int error = weir_qdisc_read(netlink, ifindex, &root);
 	bool there = !strcmp(root.kind, "htb") && root.handle == shape->handle, made;
 
-	if (!error && there && replace) {
+	if (!error && there) {
 		error = find(netlink, ifindex, &found);
-		if (!error && has_more(&found)) {
+		if (!error && replace && has_more(&found)) {
 			error = weir_shape_remove(netlink, ifindex, shape);
 			there = false;
 		}
 	}
+	if (!error && there && !found.root_fits)
+		error = frame_root(netlink, ifindex, shape);
 	if (!error && !there)
 		error = make_root(netlink, ifindex, shape, replace);
 	made = !error && !there;

@@ -13,7 +13,7 @@
 
 /* Shaper for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
 /* flows: with flow queues below the law, a fq_codel that never drops by delay. */
-struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows);
+struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows, const struct weir_framing *framing);
 
 /* The classes that packets wait in; that of band A first. Returns how many. */
 __u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WEIR_TREE_LEAVES]);

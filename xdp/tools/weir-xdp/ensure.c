@@ -21,6 +21,7 @@
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/interface.h"
 #include "weir-xdp/leaves.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
@@ -61,7 +62,8 @@ static int check_ends(const struct plan *p, const struct weir_meta *old)
 static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	const struct request *r = p->r;
-	struct weir_shape wanted = weir_shape_of(r->shape_bit_s, r->bands, r->flows);
+	struct weir_framing framing = old->shape.framing;
+	struct weir_shape wanted;
 	struct weir_qdisc root = {0};
 	int back, netlink, is;
 
@@ -70,6 +72,9 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	netlink = weir_netlink_in(r->netns, &back);
 	if (netlink < 0)
 		return -1;
+	if (request_frames(r))
+		framing = request_framing(r, interface_l2_bytes(weir_link_type(p->dev.place.name)));
+	wanted = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
 	is = weir_qdisc_read(netlink, (int)old->ifindex, &root);
 	if (!is)
 		is = weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
@@ -151,6 +156,8 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		wanted->limit_bytes = r->limit_bytes;
 	if (signal == WEIR_SIGNAL_VIRTUAL)
 		weir_virtual_set_rate(wanted, rate_bit_s);
+	if (signal == WEIR_SIGNAL_VIRTUAL && request_frames(r))
+		wanted->framing = request_framing(r, p->config.l2_bytes);
 	return 0;
 }
 
@@ -167,7 +174,8 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 			       memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
 			       memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
-				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s;
+				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s ||
+				memcmp(&old->framing, &wanted->framing, sizeof(old->framing));
 }
 
 /* Data for reporting and undoing, and the name that the interface has now. */

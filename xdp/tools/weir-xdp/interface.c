@@ -2,6 +2,7 @@
 #include "weir-xdp/interface.h"
 
 #include <errno.h>
+#include <net/if_arp.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/signals.h"
+
+#define L2_ETHERNET_BYTES 14
 
 int interface_look(const char *dev, const char *netns, bool tree, struct interface *i)
 {
@@ -31,6 +34,11 @@ int interface_look(const char *dev, const char *netns, bool tree, struct interfa
 	if (i->type < 0 || error)
 		return weir_error("%s: can't read its state: %s", dev, weir_reason(i->type < 0 ? i->type : error));
 	return 0;
+}
+
+__u32 interface_l2_bytes(int type)
+{
+	return type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK ? L2_ETHERNET_BYTES : 0;
 }
 
 int interface_check_queue(const struct request *r, const struct interface *dev, __u32 signal)

@@ -37,7 +37,6 @@
 #define LOOK_WAIT_NS 5000000000ULL
 #define TRIES_A_DOUBT 50
 
-#define L2_ETHERNET_BYTES 14
 #ifndef ARPHRD_IP6GRE
 #define ARPHRD_IP6GRE 823 /* linux/if_arp.h; net/if_arp.h of glibc has none */
 #endif
@@ -340,10 +339,12 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
 	if (r->rate_bit_s > 0)
 		weir_virtual_set_rate(config, r->rate_bit_s);
+	if (r->rate_bit_s > 0)
+		config->framing = request_framing(r, interface_l2_bytes(dev->type));
+	config->l2_bytes = interface_l2_bytes(dev->type);
 	switch (dev->type) {
 	case ARPHRD_ETHER:
 	case ARPHRD_LOOPBACK:
-		config->l2_bytes = L2_ETHERNET_BYTES;
 		break;
 	case ARPHRD_NONE:
 	case ARPHRD_PPP:
@@ -367,9 +368,12 @@ static int configure(const struct request *r, const struct interface *dev, const
 /* With --shape the law goes by what will be there by then, not by what the kernel put there itself. */
 static int foresee_shape(const struct request *r, struct interface *dev, struct weir_meta *about)
 {
+	struct weir_framing framing;
+
 	if (interface_root_is_free(r, &dev->qdisc))
 		return -1;
-	about->shape = weir_shape_of(r->shape_bit_s, r->bands, r->flows);
+	framing = request_framing(r, interface_l2_bytes(dev->type));
+	about->shape = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
 	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle};
 	dev->tree.queues = weir_shape_leaves(&about->shape, dev->tree.leaf);

@@ -28,6 +28,20 @@ bool request_is_ingress(const struct request *r)
 	return request_hook(r) == WEIR_HOOK_XDP;
 }
 
+bool request_frames(const struct request *r)
+{
+	return r->framing.counts_ip || r->mpu_given || r->framing.line != WEIR_LINE_PLAIN;
+}
+
+struct weir_framing request_framing(const struct request *r, __u32 l2_bytes)
+{
+	struct weir_framing framing = r->framing;
+
+	if (framing.counts_ip)
+		framing.extra_bytes -= (__s32)l2_bytes;
+	return framing;
+}
+
 __u32 request_sums(const struct request *r)
 {
 	return r->sums | (r->whole_tree ? WEIR_SUM_CLASSES : 0) |
@@ -142,6 +156,12 @@ int request_check(const struct request *r)
 		return weir_error("--leaf-aqm: a virtual queue has no qdisc below it; leave it out");
 	if (r->limit_bytes && !(row && row->has_limit_bytes))
 		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
+	if (request_frames(r) && !(r->shape_bit_s > 0) && !rate)
+		return weir_error("--%s goes with --shape or --rate, whose rate is that of frames on the line",
+				  r->framing.counts_ip		     ? "overhead"
+				  : r->mpu_given		     ? "mpu"
+				  : r->framing.line == WEIR_LINE_ATM ? "atm"
+								     : "ptm");
 	if (r->flows && !(r->shape_bit_s > 0))
 		return weir_error(
 			"--flows goes with --shape; for a shaper of your own put fq_codel into its class and take "

@@ -38,6 +38,8 @@ struct request {
 	bool look;	       /* ensure: say what differs, and change nothing */
 	double rate_bit_s, shape_bit_s, fixed;
 	enum leaf_aqm leaf_aqm;
+	struct weir_framing framing; /* extra_bytes as given, if counts_ip */
+	bool mpu_given;
 	__u32 sums; /* ensure: WEIR_SUM_* of what is there */
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */
@@ -52,6 +54,10 @@ __u32 request_signal(const struct request *r);
 __u32 request_hook(const struct request *r);
 /* Whether a request is about the law of packets that arrive. */
 bool request_is_ingress(const struct request *r);
+
+/* Whether there is an option of framing, and the framing on an interface whose link header has so many bytes. */
+bool request_frames(const struct request *r);
+struct weir_framing request_framing(const struct request *r, __u32 l2_bytes);
 
 /* WEIR_SUM_*: queues whose sum is to have one law. */
 __u32 request_sums(const struct request *r);

@@ -138,6 +138,10 @@ static const struct {
 } keys[] = {
 	{"shape", "--shape", false},
 	{"flow_queues", "--flows", true},
+	{"overhead", "--overhead", false},
+	{"mpu", "--mpu", false},
+	{"atm", "--atm", true},
+	{"ptm", "--ptm", true},
 	{"rate", "--rate", false},
 	{"peer", "--peer", false},
 	{"signal", "--signal", false},
@@ -169,7 +173,8 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 			return weir_error("%s = %s: must be true or false", key, value);
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
-	return weir_error("%s: no key of an interface: must be shape, flow_queues, rate, peer, signal, hook, profile, "
+	return weir_error("%s: no key of an interface: must be shape, flow_queues, overhead, mpu, atm, ptm, rate, "
+			  "peer, signal, hook, profile, "
 			  "limit_packets, "
 			  "limit_bytes, whole_tree, leaf_aqm, bands, of a class mark or others, or a key of a profile",
 			  key);

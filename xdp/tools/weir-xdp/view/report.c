@@ -82,6 +82,53 @@ static void leaf_text(__u32 handle, const struct weir_leaf_aqm *leaf, void *cont
 	weir_print(stdout, "  AQM of %s is disabled until detach (was %s)\n", name, before);
 }
 
+static const char *line_name(const struct weir_framing *f)
+{
+	return f->line == WEIR_LINE_ATM ? "atm" : f->line == WEIR_LINE_PTM ? "ptm" : "plain";
+}
+
+/* Of the line, whether the queue is here or elsewhere. */
+static const struct weir_framing *framing_of(const struct view *v, const struct weir_sample *s)
+{
+	return v->a.about.shape.handle ? &v->a.about.shape.framing : &s->config.framing;
+}
+
+static bool is_framed(const struct weir_framing *f)
+{
+	return f->counts_ip || f->extra_bytes || f->mpu_bytes || f->line != WEIR_LINE_PLAIN;
+}
+
+static int overhead_bytes(const struct weir_framing *f, const struct weir_sample *s)
+{
+	return f->extra_bytes + (f->counts_ip ? (int)s->config.l2_bytes : 0);
+}
+
+static void framing_json(const struct view *v, const struct weir_sample *s)
+{
+	const struct weir_framing *f = framing_of(v, s);
+
+	if (!is_framed(f))
+		return;
+	printf(", \"framing\": {\"line\": \"%s\", \"mpu_bytes\": %u", line_name(f), f->mpu_bytes);
+	if (f->counts_ip)
+		printf(", \"overhead_bytes\": %d", overhead_bytes(f, s));
+	putchar('}');
+}
+
+static void framing_text(const struct view *v, const struct weir_sample *s)
+{
+	const struct weir_framing *f = framing_of(v, s);
+
+	if (!is_framed(f))
+		return;
+	printf("  frames of the line: %s", line_name(f));
+	if (f->counts_ip)
+		printf(", overhead %d bytes beside an IP packet", overhead_bytes(f, s));
+	if (f->mpu_bytes)
+		printf(", at least %u bytes", f->mpu_bytes);
+	putchar('\n');
+}
+
 static void class_json(const struct view *v)
 {
 	char name[WEIR_CLASS_LEN];
@@ -119,6 +166,7 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	if (m->shape.handle)
 		printf(", \"shape_bit_s\": %llu, \"flow_queues\": %s", m->shape.rate_bit_s,
 		       m->shape.flows ? "true" : "false");
+	framing_json(v, s);
 	weir_leaf_aqm_each(v->a.path, leaf_json, &leaves);
 	fputs(leaves.count ? "]" : "", stdout);
 	if (signal->needs_rate)
@@ -186,6 +234,7 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 		weir_say_rate(rate, sizeof(rate), (double)s->config.rate_bit_s);
 		printf("  drains at %s\n", rate);
 	}
+	framing_text(v, s);
 	if (s->config.target_asked_us)
 		printf("  target raised from %u to %u us: two packets take so long at this rate\n",
 		       s->config.target_asked_us, s->config.law.target_us);

@@ -183,7 +183,8 @@ void view_count_bypassed(struct view *v, const struct weir_sample *s)
 	size_t length = strlen(v->ahead);
 	char text[128] = "";
 
-	if (!v->gone && *s->root.kind && s->root.sent_bytes >= before_bytes)
+	/* frames are larger than the packets that the law sees */
+	if (!v->gone && *s->root.kind && !s->root.framed && s->root.sent_bytes >= before_bytes)
 		say_bypassed(s->root.sent_bytes - before_bytes,
 			     n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, text, sizeof(text));
 	if (*text)
