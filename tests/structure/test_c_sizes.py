@@ -25,7 +25,7 @@ LAYERS = (
     ("lib/hooks/", "lib/signal/"),
     ("lib/undo.",),
     ("tools/weir-xdp/request.",),
-    ("tools/weir-xdp/values.", "tools/weir-xdp/objects."),
+    ("tools/weir-xdp/values.", "tools/weir-xdp/objects.", "tools/weir-xdp/directions."),
     ("tools/weir-xdp/options.", "tools/weir-xdp/view/"),
     ("tools/weir-xdp/interface.", "tools/weir-xdp/leaves."),
     ("tools/weir-xdp/laws.",),

@@ -276,10 +276,24 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 	return NULL;
 }
 
+/* One command attaches to both directions, packets that leave first. */
+static bool lacks_ingress(const char *path, const struct weir_meta *about)
+{
+	struct weir_meta other;
+	char beside[PATH_MAX];
+
+	if (!about->both || weir_place_of(about).ingress)
+		return false;
+	snprintf(beside, sizeof(beside), "%s-ingress", path);
+	return !weir_meta_read(beside, &other) || !other.complete;
+}
+
 static int clear(const char *path, const struct weir_meta *about, const char *dev, const char *netns)
 {
 	const char *why = weir_dead_reason(path, about, netns);
 
+	if (!why && lacks_ingress(path, about))
+		why = "it was cut short";
 	if (!why)
 		return 0;
 	if (weir_undo(about, path, netns))

@@ -276,6 +276,8 @@ struct weir_meta {
 	__u16 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
 	__u16 by_direction;  /* at ingress, 1: its name is DEV/ingress, not DEV */
 	__u32 slots;	     /* of queues: 1, the interface's own; with laws of classes also room for these */
+	__u32 both;	     /* 1: made with the law of the other direction by one command (--ingress) */
+	__u32 reserved;
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

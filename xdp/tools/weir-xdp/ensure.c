@@ -21,6 +21,7 @@
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/directions.h"
 #include "weir-xdp/interface.h"
 #include "weir-xdp/leaves.h"
 #include "weir-xdp/plan.h"
@@ -188,6 +189,7 @@ static int put_meta(const struct plan *p, const struct weir_meta *old, const cha
 	about.whole_tree |= request_sums(p->r);
 	about.kept |= p->r->kept;
 	about.by_direction = p->r->direction == WEIR_INGRESS;
+	about.both |= p->r->both;
 	about.shape = p->about.shape;
 	o->part[PART_NAME] = strcmp(about.dev, old->dev) != 0;
 	if (p->r->look || !memcmp(&about, old, sizeof(about)))
@@ -535,18 +537,50 @@ static int ensure(struct plan *p, struct outcome *o)
 	return result ? -1 : 0;
 }
 
-int ensure_run(const struct request *r, struct outcome *o)
+/* One direction; holder: the plan of the other one, which has the lock. The plan is begun where *begun is true then. */
+static int ensure_one(const struct request *r, struct plan *p, const struct plan *holder, bool *begun,
+		      struct outcome *o)
 {
-	struct plan p;
 	int result;
 
 	*o = (struct outcome){0};
-	if (plan_begin(&p, r))
+	*begun = !(holder ? plan_begin_beside(p, r, holder) : plan_begin(p, r));
+	if (!*begun)
 		return -1;
-	o->ingress = p.ingress;
-	result = ensure(&p, o);
-	plan_end(&p);
+	o->ingress = p->ingress;
+	result = ensure(p, o);
 	if (!result && !r->look && !(r->kept && o->did == DID_ADOPT)) /* the daemon has said it */
-		warn_of_bypass(r, p.path);
+		warn_of_bypass(r, p->path);
+	return result;
+}
+
+static void add_outcome(struct outcome *o, const struct outcome *other)
+{
+	for (int i = 0; i < PARTS; i++)
+		o->part[i] |= other->part[i];
+	o->raised |= other->raised;
+	o->did = o->did == other->did ? o->did : DID_REPLACE;
+}
+
+int ensure_run(const struct request *r, struct outcome *o)
+{
+	struct plan egress, ingress;
+	bool begun = false, begun_in = false;
+	struct outcome in;
+	struct directions d;
+	int result = directions_of(r, &d);
+
+	*o = (struct outcome){0};
+	if (!result)
+		result = ensure_one(d.has_egress ? &d.egress : &d.ingress, &egress, NULL, &begun, o);
+	if (!result && d.has_egress && d.has_ingress) {
+		result = ensure_one(&d.ingress, &ingress, &egress, &begun_in, &in);
+		add_outcome(o, &in);
+	}
+	if (begun_in)
+		plan_end(&ingress);
+	if (begun)
+		plan_end(&egress);
+	directions_free(&d);
 	return result;
 }

@@ -45,6 +45,11 @@ static int read_shape(struct request *r, char *value)
 	return parse_rate("--shape", value, &r->shape_bit_s);
 }
 
+static int read_ingress(struct request *r, char *value)
+{
+	return parse_rate("--ingress", value, &r->ingress_bit_s);
+}
+
 int read_class(struct request *r, char *value)
 {
 	__u32 *list = realloc(r->class, (r->classes + 1) * sizeof(*list));
@@ -272,6 +277,10 @@ static const struct row {
 	{"shape", "RATE", ATTACH | ENSURE, read_shape,
 	 .help = "make the shaper too, an htb of one class (--bands: two); detach takes it away, unless somebody\n"
 		 "changed it"},
+	{"ingress", "RATE", ATTACH | ENSURE, read_ingress,
+	 .help = "received packets, too: a virtual queue at RATE, slightly less than the line carries, as\n"
+		 "DEV/ingress --rate RATE makes it; without --shape or another option of sent packets\n"
+		 "these alone; detach DEV takes both away"},
 	{"flows", NULL, ATTACH | ENSURE, NULL, MEMBER(flows),
 	 "with --shape: flow queues (fq_codel without CoDel) below the law; with --bands: of bulk"},
 	{"rate", "RATE", ATTACH | ENSURE | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},

@@ -286,6 +286,7 @@ static void describe(const struct request *r, const struct interface *dev, const
 	about->whole_tree = request_sums(r);
 	about->kept = r->kept;
 	about->by_direction = r->direction == WEIR_INGRESS;
+	about->both = r->both;
 	about->netns_inum = dev->place.netns_inum;
 	about->netns_cookie = dev->place.netns_cookie;
 	about->sent_bytes = dev->qdisc.sent_bytes;
@@ -413,11 +414,12 @@ static int place_of(const char *dev, const char *netns, struct weir_place *place
 			   : missing;
 }
 
-int plan_begin(struct plan *p, const struct request *r)
+static int begin(struct plan *p, const struct request *r)
 {
 	struct weir_place *dev = &p->dev.place, *peer = &p->peer.place;
 
-	*p = (struct plan){.r = r, .ingress = request_is_ingress(r), .from = WEIR_ATTACHMENT_NONE};
+	*p = (struct plan){
+		.r = r, .ingress = request_is_ingress(r), .from = WEIR_ATTACHMENT_NONE, .locks = WEIR_LOCKS_NONE};
 	p->l.a = WEIR_ATTACHMENT_NONE;
 	p->l.a.about.slots = p->about.slots = 1;
 	if (request_check(r) || place_of(r->dev, r->netns, dev) || (r->peer && place_of(r->peer, r->peer_netns, peer)))
@@ -425,8 +427,25 @@ int plan_begin(struct plan *p, const struct request *r)
 	dev->ingress = p->ingress;
 	if (r->peer && dev->ifindex == peer->ifindex && weir_place_same_netns(dev, peer))
 		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev);
-	return weir_locks_take(&p->locks, r->pins, dev, r->netns, r->peer ? peer : NULL, r->peer_netns,
-			       WEIR_LOCK_WAIT_MS);
+	return 0;
+}
+
+int plan_begin(struct plan *p, const struct request *r)
+{
+	return begin(p, r) || weir_locks_take(&p->locks, r->pins, &p->dev.place, r->netns,
+					      r->peer ? &p->peer.place : NULL, r->peer_netns, WEIR_LOCK_WAIT_MS)
+		       ? -1
+		       : 0;
+}
+
+int plan_begin_beside(struct plan *p, const struct request *r, const struct plan *holder)
+{
+	if (begin(p, r))
+		return -1;
+	return p->dev.place.ifindex == holder->dev.place.ifindex &&
+			       weir_place_same_netns(&p->dev.place, &holder->dev.place)
+		       ? 0
+		       : weir_error("%s: it was replaced just now", r->dev);
 }
 
 int plan_resolve(struct plan *p, struct weir_attachment *there)

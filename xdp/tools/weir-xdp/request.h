@@ -36,7 +36,8 @@ struct request {
 	unsigned int excepts;  /* tables are about them */
 	bool rest;	       /* detach: the laws that the daemon keeps, but those of `class` */
 	bool look;	       /* ensure: say what differs, and change nothing */
-	double rate_bit_s, shape_bit_s, fixed;
+	bool both;	       /* one of the two requests of --ingress */
+	double rate_bit_s, shape_bit_s, ingress_bit_s, fixed;
 	enum leaf_aqm leaf_aqm;
 	struct weir_framing framing; /* extra_bytes as given, if counts_ip */
 	bool mpu_given;
