@@ -28,11 +28,11 @@ static void run(enum command_bit command, int argc, char **argv)
 		PROMISE(optind <= argc);
 		r.word = words + optind;
 		r.words = argc - optind;
-		plan_check(&r);
+		request_check(&r);
 		if (!read_gains(&r, &gains, &coupling))
 			PROMISE(!weir_gains_check(&gains));
 		for (int i = 0; i < r.words; i++)
-			apply_pair(r.word[i], &gains, &config, &r.rate_bit_s);
+			apply_pair(&r, r.word[i], &gains, &config, &r.rate_bit_s);
 	}
 	free((char *)r.peer);
 	free(r.class);

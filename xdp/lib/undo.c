@@ -102,7 +102,7 @@ static int detach_end(const struct weir_meta *about, const struct weir_place *pl
 	if (*reached)
 		return *reached < 0 ? -1 : 0;
 	if (row && !row->by_link) {
-		struct weir_side side = {name, (int)place->ifindex, point};
+		struct weir_side side = {name, (int)place->ifindex, point, false};
 
 		result = row->detach(&side, about, path);
 	}
@@ -201,8 +201,8 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 	struct ends ends = {
 		.about = about,
 		.path = path,
-		.near = {about->dev, (int)about->ifindex, BPF_TC_EGRESS},
-		.far = {about->peer, (int)about->peer_ifindex, BPF_TC_INGRESS},
+		.near = {about->dev, (int)about->ifindex, BPF_TC_EGRESS, false},
+		.far = {about->peer, (int)about->peer_ifindex, BPF_TC_INGRESS, false},
 	};
 	int result, reached = 0;
 

@@ -32,7 +32,14 @@ enum weir_hook {
 	WEIR_HOOK_TCX = 1,    /* tc's hooks, by links (Linux 6.6) */
 	WEIR_HOOK_CLSACT = 2, /* the same hooks, by filters */
 	WEIR_HOOK_XDP = 3,
+	WEIR_HOOK_TC_INGRESS = 4, /* a filter at tc's ingress: interfaces without a link header have no XDP */
 };
+
+/* Whether a hook is that of received packets. */
+WEIR_INLINE int weir_hook_is_ingress(__u32 hook)
+{
+	return hook == WEIR_HOOK_XDP || hook == WEIR_HOOK_TC_INGRESS;
+}
 
 /*
  * The bands of a coupled attachment (docs/design/coupled.md), each at its place in the maps `queue`, `drain` and

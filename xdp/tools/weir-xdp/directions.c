@@ -23,7 +23,7 @@ static int check(const struct request *r)
 		return weir_error("--ingress and --%s: attach the law of received packets by a command of its own "
 				  "(%s/ingress --rate RATE)",
 				  r->coupled ? "coupled" : "class", r->dev);
-	if (r->rate_bit_s > 0 && request_hook(r) == WEIR_HOOK_XDP)
+	if (r->rate_bit_s > 0 && request_is_ingress(r))
 		return weir_error(
 			"--ingress and --rate: both are of received packets; leave one of them out (--rate of sent "
 			"packets needs --hook tc)");

@@ -104,7 +104,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 static int choose_hook(const struct request *r, const struct loaded *l, struct weir_meta *about)
 {
 	const char *name = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
-	const struct weir_side side = {r->dev, (int)about->ifindex, BPF_TC_EGRESS};
+	const struct weir_side side = {r->dev, (int)about->ifindex, BPF_TC_EGRESS, false};
 	int back, result;
 
 	if (weir_hook_choose(about->hook, bpf_program__fd(bpf_object__find_program_by_name(l->object, name)), r->dev,
@@ -250,8 +250,8 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 {
 	const struct request *r = p->r;
 	struct weir_meta *about = &p->about;
-	const struct weir_side egress = {r->dev, p->dev.ifindex, BPF_TC_EGRESS};
-	const struct weir_side ingress = {r->peer, p->peer.ifindex, BPF_TC_INGRESS};
+	const struct weir_side egress = {r->dev, p->dev.ifindex, BPF_TC_EGRESS, false};
+	const struct weir_side ingress = {r->peer, p->peer.ifindex, BPF_TC_INGRESS, false};
 	const char *program = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
 	bool polls = about->signal == WEIR_SIGNAL_POLL, differs;
 
@@ -281,6 +281,8 @@ static void describe(const struct request *r, const struct interface *dev, const
 		     struct weir_meta *about)
 {
 	about->hook = request_hook(r);
+	if (about->hook == WEIR_HOOK_XDP && !r->hook_given && !interface_l2_bytes(dev->type))
+		about->hook = WEIR_HOOK_TC_INGRESS;
 	about->ifindex = (__u32)dev->ifindex;
 	about->peer_ifindex = (__u32)peer->ifindex;
 	about->whole_tree = request_sums(r);
@@ -360,7 +362,7 @@ static int configure(const struct request *r, const struct interface *dev, const
 		/* fall through */
 	default:
 		return weir_error("%s: its link layer (type %d) is not supported; %s", r->dev, dev->type,
-				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only"
+				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only; leave --hook out"
 							: "Ethernet and plain IP (tun, ppp, tunnels) are");
 	}
 	return 0;

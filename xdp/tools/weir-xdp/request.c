@@ -25,7 +25,7 @@ __u32 request_hook(const struct request *r)
 
 bool request_is_ingress(const struct request *r)
 {
-	return request_hook(r) == WEIR_HOOK_XDP;
+	return weir_hook_is_ingress(request_hook(r));
 }
 
 bool request_frames(const struct request *r)
@@ -69,9 +69,9 @@ bool wants_class(const struct request *r, __u32 handle)
 /* A direction after DEV beside the options. */
 static int check_direction(const struct request *r, bool rate)
 {
-	if (r->direction == WEIR_INGRESS && r->hook_given && r->hook != WEIR_HOOK_XDP)
+	if (r->direction == WEIR_INGRESS && r->hook_given && !weir_hook_is_ingress(r->hook))
 		return weir_error("%s/ingress: only --hook xdp is at ingress: leave one of them out", r->dev);
-	if (r->direction == WEIR_EGRESS && r->hook_given && r->hook == WEIR_HOOK_XDP)
+	if (r->direction == WEIR_EGRESS && r->hook_given && weir_hook_is_ingress(r->hook))
 		return weir_error("%s/egress: --hook xdp is at ingress: leave one of them out", r->dev);
 	if (r->direction == WEIR_INGRESS && (r->signal || r->peer || r->shape_bit_s > 0) && !rate)
 		return weir_error("%s/ingress: signal virtual alone (--rate) is for packets that arrive", r->dev);
@@ -111,7 +111,7 @@ static int check_classes(const struct request *r)
 		return weir_error(
 			"--class: a law of a class takes neither --peer, --rate, --shape, --coupled nor --bands, and "
 			"no limit: the class's qdisc has its own");
-	if (r->hook == WEIR_HOOK_XDP)
+	if (weir_hook_is_ingress(r->hook))
 		return weir_error("--hook xdp: a law of a class is at tc egress");
 	if ((r->by_mark || r->others) && (r->classes != 1 || !(r->class[0] & 0xffff)))
 		return weir_error("--%s goes with one --class, which those packets are of",
@@ -138,7 +138,7 @@ int request_check(const struct request *r)
 		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
 	if (r->rate_bit_s > 0 && !rate)
 		return weir_error("--rate goes with signal virtual only");
-	if (r->hook == WEIR_HOOK_XDP && !rate)
+	if (weir_hook_is_ingress(r->hook) && !rate)
 		return weir_error("--hook xdp goes with signal virtual only; the others are at tc egress");
 	if (r->limit_packets && !(row && row->has_limit_packets))
 		return weir_error(

@@ -52,7 +52,7 @@ void label(const struct request *r, const struct weir_meta *about, char *text, s
 	char now[IF_NAMESIZE];
 	const char *name = weir_place_name_now(about, r->netns, now) > 0 ? now : about->dev;
 
-	snprintf(text, size, "%s%s%s%s", name, about->hook == WEIR_HOOK_XDP ? WEIR_INGRESS_SUFFIX : "",
+	snprintf(text, size, "%s%s%s%s", name, weir_hook_is_ingress(about->hook) ? WEIR_INGRESS_SUFFIX : "",
 		 plain ? "" : "@", plain ? "" : about->netns);
 }
 
