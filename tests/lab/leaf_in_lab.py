@@ -3,6 +3,7 @@
 detach restores. Prints one JSON line a case."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -171,6 +172,19 @@ def shaped() -> None:
              later=later, detached=detached, after=qdiscs())  # fmt: skip
 
 
+def advised() -> None:
+    """A line for people, where standard error is a terminal."""
+    tree(HTB + LEAF + "codel")
+    for case, words in {"advised": [], "not advised": ["--leaf-aqm", "off"]}.items():
+        ours, terminal = os.openpty()
+        subprocess.run([WEIR, "attach", "va", *words], stdout=subprocess.PIPE, stderr=terminal, check=True)
+        os.write(terminal, b".")
+        tell(case, text=os.read(ours, 65536).decode())
+        weir("detach", "va")
+        os.close(ours)
+        os.close(terminal)
+
+
 def killed() -> None:
     """attach and detach, each killed at one system call after another; then detach again."""
     tree(HTB + LEAF + KINDS["fq_codel with a threshold"])
@@ -193,7 +207,7 @@ def main() -> None:
     run("ip", "link", "add", "va", "type", "veth", "peer", "name", "vb")
     run("ip", "link", "set", "va", "up")
     run("ip", "link", "set", "vb", "up")
-    for part in (kinds, changed, ensured, replaced_program, classes, refused, shaped, killed):
+    for part in (kinds, changed, ensured, replaced_program, classes, refused, shaped, advised, killed):
         if len(sys.argv) == 1 or part.__name__ in sys.argv[1:]:
             part()
 

@@ -34,7 +34,7 @@ def told_by(folder, *parts: str) -> dict[str, list[dict]]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    parts = ("kinds", "changed", "ensured", "replaced_program", "classes", "refused", "shaped")
+    parts = ("kinds", "changed", "ensured", "replaced_program", "classes", "refused", "shaped", "advised")
     return told_by(tmp_path_factory.mktemp("leaf"), *parts)
 
 
@@ -145,6 +145,11 @@ def test_a_shaper_with_flow_queues(told, case):
     assert json.loads(case["mended"]["stdout"])["what"] == ["shaper"]
     assert [line for line in case["later"] if "fq_codel" in line] == [leaf]
     assert case["after"] == case["before"]
+
+
+def test_a_terminal_gets_the_advice(told):
+    assert "--leaf-aqm off" in told["advised"][0]["text"]
+    assert "--leaf-aqm off" not in told["not advised"][0]["text"]
 
 
 def test_killed_at_any_system_call_it_leaves_nothing_that_detach_does_not_restore(tmp_path):

@@ -12,6 +12,7 @@
 
 #include "error.h"
 #include "pins/slots.h"
+#include "pins/leaf_aqm.h"
 #include "pins/lock.h"
 #include "pins/place.h"
 #include "signal/poll/process.h"
@@ -228,6 +229,8 @@ static int detach(const struct request *r, bool *pair)
 		if (weir_meta_read(path, &about) && leave_ingress(r, &about))
 			return 1;
 		weir_poll_end(&about);
+		if (weir_leaf_aqm_any(path))
+			weir_note("%s: the AQMs that attach disabled stay disabled", r->dev);
 		result = weir_remove_pins(path);
 	} else {
 		if (lock_pinned(r, path, &locks))
