@@ -68,6 +68,17 @@ def test_framing_and_bands_with_it(rig):
     assert names(rig) == []
 
 
+def test_options_of_one_direction_alone(rig):
+    rig.weir("attach", "rb", *BOTH, "--limit-bytes", 100_000)
+    assert (rig.status("rb")["limit_bytes"], rig.status(INGRESS)["limit_bytes"]) == (0, 100_000)
+    rig.weir("detach", "rb")
+    rig.weir("attach", "rb", "--peer", rig.peer, "--ingress", "47mbit", "--overhead", "docsis")
+    assert "framing" not in rig.status("rb")
+    assert rig.status(INGRESS)["framing"]["overhead_bytes"] == 18
+    rig.weir("detach", "rb")
+    assert names(rig) == []
+
+
 def test_of_a_failure_nothing_is_left(rig):
     before = left(rig)
     rig.weir("attach", INGRESS, "--rate", "10mbit")

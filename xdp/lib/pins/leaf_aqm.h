@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AQMs below a law that attach disabled. A pinned map of the attachment keeps their earlier values. It is written before
- * the qdisc is changed, so that a killed command can be undone.
+ * AQMs below a law that attach disabled. A pinned map of the attachment keeps their earlier values. It is written
+ * before the qdisc is changed, so that a killed command can be undone.
  */
 #ifndef WEIR_LEAF_AQM_H
 #define WEIR_LEAF_AQM_H

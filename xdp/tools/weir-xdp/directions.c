@@ -53,6 +53,13 @@ int directions_of(const struct request *r, struct directions *d)
 	d->has_egress = asks_egress(r);
 	d->egress.ingress_bit_s = 0;
 	d->egress.both = true;
+	/* options of a virtual queue, and of a rate, are of received packets where sent ones have no such */
+	if (!(r->rate_bit_s > 0) && !r->peer)
+		d->egress.limit_bytes = 0;
+	if (!(r->rate_bit_s > 0) && !(r->shape_bit_s > 0)) {
+		d->egress.framing = (struct weir_framing){0};
+		d->egress.mpu_given = false;
+	}
 	*in = (struct request){
 		.dev = r->dev,
 		.peer_netns = "",
