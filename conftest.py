@@ -45,6 +45,7 @@ TABLE = (
     ("long", "tests/packet/test_controller_faults.py"),
     ("long", "tests/packet/test_p4_robustness.py::test_(a_controller_that_dies|strangers)"),
     ("long", "tests/packet/test_xdp_.*kill"),
+    ("long", "tests/lab/test_leaf_lab.py::test_killed"),
     ("long", "tests/packet/test_xdp_ensure.py::test_no_packet_passes_the_law_by"),
     ("long", "tests/packet/test_xdp_loader.py::test_(a_set_cut_short|attach_and_detach_at_the_same_time)"),
     # Mobility.

@@ -14,6 +14,9 @@ int weir_reach(const struct weir_place *place, const char *netns, int *back, cha
 /* Takes away everything `about` says there is; netns: where the interface is. 0, or -1 after one line. */
 int weir_undo(const struct weir_meta *about, const char *path, const char *netns);
 int weir_remove_pins(const char *path);
+/* Restores AQMs that attach disabled; wanted: of these classes, NULL: all. 0, or -1 after one line. */
+int weir_undo_leaves(const struct weir_meta *about, const char *path, const char *netns,
+		     bool (*wanted)(__u32 class, const void *context), const void *context);
 
 /*
  * Why what is pinned there works no more and never will again ("its interface is gone"), or NULL if it is alive or

@@ -48,7 +48,7 @@ struct Qdisc {
 struct sk_buff {
 	struct sk_buff *next;
 	struct net_device *dev;
-	unsigned int len;
+	char cb[48]; /* begins with the length that qdiscs count: with a size table (stab), that of the frame */
 };
 #pragma clang attribute pop
 
@@ -146,7 +146,7 @@ int BPF_PROG(weir_departures, struct Qdisc *qdisc, const struct netdev_queue *tx
 	if (dev->ifindex != (int)c->ifindex || dev->nd_net.net->ns.inum != c->netns_inum)
 		return 0;
 	for (int i = 0; i < WEIR_LIST_MAX && skb; i++) {
-		len_bytes += skb->len;
+		len_bytes += *(const __u32 *)skb->cb;
 		skb = skb->next;
 	}
 	backlog_bytes = qdisc->qstats.backlog;

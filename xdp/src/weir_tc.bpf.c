@@ -10,6 +10,7 @@
 
 #include "weir/arrival.h"
 #include "weir/flows.h"
+#include "weir/framing.h"
 #include "weir/pairs.h"
 #include "weir/polled.h"
 
@@ -42,12 +43,21 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	return weir_draw_fate(&q->law, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, header, c), &chance);
 }
 
+/* Each segment of a packet that will be segmented has its own frame. */
+WEIR_INLINE __u64 weir_pair_framed_bytes(const struct weir_config *c, __u64 pair)
+{
+	__u64 segments = WEIR_PAIR_PACKETS(pair), len_bytes = WEIR_PAIR_BYTES(pair);
+
+	return segments > 1 ? segments * weir_framed_bytes(&c->framing, len_bytes / segments)
+			    : weir_framed_bytes(&c->framing, len_bytes);
+}
+
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
 	const struct weir_config *c;
-	__u64 now_ns, len_bytes, pair = 0;
+	__u64 now_ns, len_bytes, framed_bytes = 0, pair = 0;
 	struct weir_arrival a;
 	enum weir_fate fate;
 	int marked, may_hit;
@@ -55,7 +65,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
-	if (c->signal == WEIR_SIGNAL_VETH)
+	if (c->signal == WEIR_SIGNAL_VETH || c->signal == WEIR_SIGNAL_VIRTUAL)
 		pair = weir_skb_pair(skb, c->l2_bytes);
 	len_bytes = pair ? WEIR_PAIR_BYTES(pair) : weir_skb_wire_len(skb);
 	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), len_bytes);
@@ -65,7 +75,8 @@ int weir_egress(struct __sk_buff *skb)
 	} else if (c->signal == WEIR_SIGNAL_VIRTUAL) {
 		now_ns = bpf_ktime_get_ns();
 		may_hit = weir_virtual_may_hit(a.queue, c, now_ns);
-		fate = weir_virtual_arrival(a.queue, c, now_ns, len_bytes, may_hit,
+		framed_bytes = weir_pair_framed_bytes(c, pair);
+		fate = weir_virtual_arrival(a.queue, c, now_ns, framed_bytes, may_hit,
 					    !may_hit || weir_skb_counts_as_ect(skb, a.header, c),
 					    weir_skb_flow_size(a.queue, skb, c, a.header, now_ns, len_bytes));
 	} else {
@@ -76,7 +87,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;
 	if (c->signal == WEIR_SIGNAL_VIRTUAL && fate != WEIR_FATE_PASS)
-		weir_virtual_join(a.queue, len_bytes);
+		weir_virtual_join(a.queue, framed_bytes);
 	if (c->signal == WEIR_SIGNAL_VETH)
 		__sync_fetch_and_add(&a.queue->in, pair);
 	return TC_ACT_UNSPEC;

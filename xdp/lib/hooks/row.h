@@ -20,6 +20,7 @@ struct weir_side {
 	const char *name; /* of the interface */
 	int ifindex;
 	enum bpf_tc_attach_point point; /* BPF_TC_EGRESS: the near end; BPF_TC_INGRESS: the peer's */
+	bool received;			/* the near end, at tc's ingress */
 };
 
 /* A loaded program, and where to write down what becomes of it. */

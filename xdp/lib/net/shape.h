@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shaper that weir-xdp makes itself: an htb as the root, with one class or two bands, a fifo in each. */
+/* The shaper that weir-xdp makes itself: an htb as the root, with one class or two bands, a fifo in each, or
+ * flow queues in that of the law. */
 #ifndef WEIR_SHAPE_H
 #define WEIR_SHAPE_H
 
@@ -11,7 +12,8 @@
 #include "weir/maps.h"
 
 /* Shaper for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
-struct weir_shape weir_shape_of(double rate_bit_s, bool bands);
+/* flows: with flow queues below the law, a fq_codel that never drops by delay. */
+struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows, const struct weir_framing *framing);
 
 /* The classes that packets wait in; that of band A first. Returns how many. */
 __u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WEIR_TREE_LEAVES]);

@@ -21,12 +21,15 @@
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/directions.h"
+#include "weir-xdp/interface.h"
+#include "weir-xdp/leaves.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
 
-const char *const part_names[PARTS] = {"program", "signal", "process", "shaper", "queue",
-				       "gains",	  "limits", "class",   "marks",	 "name"};
+const char *const part_names[PARTS] = {"program", "signal", "process", "shaper",   "queue", "gains",
+				       "limits",  "class",  "marks",   "leaf_aqm", "name"};
 const char *const did_names[] = {"attached", "adopted", "replaced"};
 
 /* Checks the settings that can't be changed while the law stays on. */
@@ -60,7 +63,8 @@ static int check_ends(const struct plan *p, const struct weir_meta *old)
 static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	const struct request *r = p->r;
-	struct weir_shape wanted = weir_shape_of(r->shape_bit_s, r->bands);
+	struct weir_framing framing = old->shape.framing;
+	struct weir_shape wanted;
 	struct weir_qdisc root = {0};
 	int back, netlink, is;
 
@@ -69,6 +73,9 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	netlink = weir_netlink_in(r->netns, &back);
 	if (netlink < 0)
 		return -1;
+	if (request_frames(r))
+		framing = request_framing(r, interface_l2_bytes(weir_link_type(p->dev.place.name)));
+	wanted = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
 	is = weir_qdisc_read(netlink, (int)old->ifindex, &root);
 	if (!is)
 		is = weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
@@ -150,6 +157,8 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		wanted->limit_bytes = r->limit_bytes;
 	if (signal == WEIR_SIGNAL_VIRTUAL)
 		weir_virtual_set_rate(wanted, rate_bit_s);
+	if (signal == WEIR_SIGNAL_VIRTUAL && request_frames(r))
+		wanted->framing = request_framing(r, p->config.l2_bytes);
 	return 0;
 }
 
@@ -166,7 +175,8 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 			       memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
 			       memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
-				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s;
+				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s ||
+				memcmp(&old->framing, &wanted->framing, sizeof(old->framing));
 }
 
 /* Data for reporting and undoing, and the name that the interface has now. */
@@ -176,9 +186,10 @@ static int put_meta(const struct plan *p, const struct weir_meta *old, const cha
 
 	memset(about.dev, 0, sizeof(about.dev));
 	snprintf(about.dev, sizeof(about.dev), "%s", p->dev.place.name);
-	about.whole_tree |= p->r->whole_tree;
+	about.whole_tree |= request_sums(p->r);
 	about.kept |= p->r->kept;
 	about.by_direction = p->r->direction == WEIR_INGRESS;
+	about.both |= p->r->both;
 	about.shape = p->about.shape;
 	o->part[PART_NAME] = strcmp(about.dev, old->dev) != 0;
 	if (p->r->look || !memcmp(&about, old, sizeof(about)))
@@ -216,7 +227,8 @@ static int fill_in(struct work *w)
 
 	r->hook = old->hook;
 	r->hook_given = true;
-	r->whole_tree |= old->whole_tree;
+	r->sums |= old->whole_tree;
+	r->flows |= old->shape.flows != 0;
 	w->p->about.shape = old->shape;
 	if (r->classes)
 		return 0;
@@ -281,7 +293,7 @@ static int make_anew(struct work *w)
 /* The process, with what it goes by from its start. */
 static int restart(struct work *w)
 {
-	w->a.about.whole_tree |= w->own.whole_tree;
+	w->a.about.whole_tree |= request_sums(&w->own);
 	return plan_restart(w->p, w->path, &w->a.about);
 }
 
@@ -315,7 +327,7 @@ static int ensure_attachment(struct work *w, struct outcome *o, bool *had)
 				about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
 							     about->hook, plan_object(&w->own));
 	o->part[PART_PROCESS] = polls && !weir_poll_lives_at(w->path, about);
-	whole_tree = polls && w->r->whole_tree && !about->whole_tree;
+	whole_tree = polls && request_sums(w->r) & ~about->whole_tree;
 	o->part[PART_QUEUE] |= whole_tree || queues;
 	o->part[PART_CLASS] = w->missing;
 	if (w->r->look)
@@ -399,7 +411,9 @@ static int ensure_there(struct work *w, struct outcome *o)
 	bool made = o->did != DID_ADOPT, any = false, only_class = true, had = false;
 
 	if ((!w->own.classes && look_at_queue(w, &found)) || ensure_attachment(w, &found, &had) ||
-	    ensure_laws(w, &found) || put_meta(w->p, &w->a.about, w->path, &found)) {
+	    ensure_laws(w, &found) ||
+	    leaves_ensure(w->r, (int)w->a.about.ifindex, w->path, &found.part[PART_LEAF_AQM]) ||
+	    put_meta(w->p, &w->a.about, w->path, &found)) {
 		*o = found;
 		return -1;
 	}
@@ -523,18 +537,50 @@ static int ensure(struct plan *p, struct outcome *o)
 	return result ? -1 : 0;
 }
 
-int ensure_run(const struct request *r, struct outcome *o)
+/* One direction; holder: the plan of the other one, which has the lock. The plan is begun where *begun is true then. */
+static int ensure_one(const struct request *r, struct plan *p, const struct plan *holder, bool *begun,
+		      struct outcome *o)
 {
-	struct plan p;
 	int result;
 
 	*o = (struct outcome){0};
-	if (plan_begin(&p, r))
+	*begun = !(holder ? plan_begin_beside(p, r, holder) : plan_begin(p, r));
+	if (!*begun)
 		return -1;
-	o->ingress = p.ingress;
-	result = ensure(&p, o);
-	plan_end(&p);
+	o->ingress = p->ingress;
+	result = ensure(p, o);
 	if (!result && !r->look && !(r->kept && o->did == DID_ADOPT)) /* the daemon has said it */
-		warn_of_bypass(r, p.path);
+		warn_of_bypass(r, p->path);
+	return result;
+}
+
+static void add_outcome(struct outcome *o, const struct outcome *other)
+{
+	for (int i = 0; i < PARTS; i++)
+		o->part[i] |= other->part[i];
+	o->raised |= other->raised;
+	o->did = o->did == other->did ? o->did : DID_REPLACE;
+}
+
+int ensure_run(const struct request *r, struct outcome *o)
+{
+	struct plan egress, ingress;
+	bool begun = false, begun_in = false;
+	struct outcome in;
+	struct directions d;
+	int result = directions_of(r, &d);
+
+	*o = (struct outcome){0};
+	if (!result)
+		result = ensure_one(d.has_egress ? &d.egress : &d.ingress, &egress, NULL, &begun, o);
+	if (!result && d.has_egress && d.has_ingress) {
+		result = ensure_one(&d.ingress, &ingress, &egress, &begun_in, &in);
+		add_outcome(o, &in);
+	}
+	if (begun_in)
+		plan_end(&ingress);
+	if (begun)
+		plan_end(&egress);
+	directions_free(&d);
 	return result;
 }

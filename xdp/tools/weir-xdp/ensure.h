@@ -18,6 +18,7 @@ enum part {
 	PART_LIMITS,
 	PART_CLASS, /* of those asked for, one that had no law */
 	PART_MARKS, /* how a class's packets are told apart */
+	PART_LEAF_AQM,
 	PART_NAME,
 	PARTS
 };

@@ -35,6 +35,8 @@ enum object_kind plan_object(const struct request *r);
 
 /* Checks the request; its interfaces are there, and are locked until plan_end; nothing is held after -1. */
 int plan_begin(struct plan *p, const struct request *r);
+/* The same for the other direction of an interface whose lock `holder` has. */
+int plan_begin_beside(struct plan *p, const struct request *r, const struct plan *holder);
 void plan_end(struct plan *p);
 
 /*

@@ -205,9 +205,10 @@ static bool root_fits(const struct server *server, struct served *s, const struc
 	if ((!s->tree_ns || now_ns - s->tree_ns >= TREE_CHECK_NS) &&
 	    !weir_tree_read(server->netlink, (int)about->ifindex, &s->in_it)) {
 		s->tree_ns = now_ns;
-		s->objection = weir_has_bands(&s->config) ? weir_bands_trouble(&s->in_it, &s->config, why, sizeof(why))
-							  : weir_tree_objection(&s->in_it, s->config.signal,
-										about->whole_tree, why, sizeof(why));
+		s->objection =
+			weir_has_bands(&s->config)
+				? weir_bands_trouble(&s->in_it, &s->config, about->whole_tree, why, sizeof(why))
+				: weir_tree_objection(&s->in_it, s->config.signal, about->whole_tree, why, sizeof(why));
 	}
 	return !s->objection;
 }

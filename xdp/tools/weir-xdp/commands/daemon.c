@@ -293,7 +293,8 @@ static int sweep_one(const char *path, void *context)
 		removal = (struct removal){name, of_classes};
 		for (size_t i = 0; i < k->config.count; i++)
 			if (if_nametoindex(k->config.list[i].dev) == about.ifindex &&
-			    k->config.list[i].ingress == place.ingress && !of_classes) /* by any of its names */
+			    (k->config.list[i].ingress == place.ingress || k->config.list[i].both) &&
+			    !of_classes) /* by any of its names */
 				return 0;
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s",
 			 place.ingress ? WEIR_INGRESS_SUFFIX : WEIR_EGRESS_SUFFIX);
