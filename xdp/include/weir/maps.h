@@ -123,6 +123,8 @@ struct weir_config {
 	__u32 band_class[WEIR_BANDS]; /* of the root qdisc; 0x1000a is what tc calls 1:a */
 	__u32 target_asked_us;	      /* not 0: the law's target is a higher one, the least for the line's rate */
 	struct weir_bands flow_bands; /* two bands of flows, by the classes of band_class; ahead_most_bytes 0: none */
+	__u32 flow_records;	      /* 1: packets are sampled into records of flows (records.h) */
+	__u32 reserved;
 };
 
 /*

@@ -147,6 +147,7 @@ static const struct {
 	{"limit_bytes", "--limit-bytes", false},
 	{"whole_tree", "--whole-tree", true},
 	{"bands", "--bands", true},
+	{"flow_records", "--flow-records", true},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
 };
@@ -169,7 +170,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	}
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, whole_tree, bands, of a class mark or others, or a key of a profile",
+		"limit_bytes, whole_tree, bands, flow_records, of a class mark or others, or a key of a profile",
 		key);
 }
 
