@@ -17,13 +17,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..dataplane.base import DataPlaneError, Device
-from ..dataplane.bpf import NONSENSE, BpfDevice
+from ..dataplane.bpf import BpfDevice
 from ..dataplane.fleet import FleetError
 from ..options.devices import fleet_of
 from ..text import printable
-from .conntrack import host_of
-from .flow_records import UNRESPONSIVE, FlowKey, Reading, Row, Window, reading_of
+from .flow_readings import FlowReadings
+from .flow_records import UNRESPONSIVE, Row
 from .keys import Keys, typed
 
 SORTS: dict[str, Callable[[Row], float]] = {
@@ -34,41 +33,6 @@ SORTS: dict[str, Callable[[Row], float]] = {
 }
 _ONCE_S = 2.0
 _WIDE, _NARROW = 100, 60  # columns of the terminal
-
-
-class FlowReadings:
-    """Readings of each queue of eBPF devices. why: by port without flow records, or by device that can't be read."""
-
-    def __init__(self, devices: list[Device]) -> None:
-        self._devices = [device for device in devices if isinstance(device, BpfDevice)]
-        self.windows: dict[tuple[str, str], Window] = {}
-        self.why: dict[str, str] = {}
-
-    def read(self) -> None:
-        self.why = {}
-        there = set()
-        for device in self._devices:
-            try:
-                for port, answer in device.read_flows().items():
-                    reading = reading_of(answer)
-                    there.add((device.name, port))
-                    self.windows.setdefault((device.name, port), Window()).take(reading)
-                    if reading.flows is None:
-                        self.why[port] = f"no flow records; `weir-xdp ensure {port} --flow-records` adds them"
-            except DataPlaneError as error:
-                self.why[device.name] = str(error)
-            except NONSENSE as error:
-                self.why[device.name] = f"invalid output of weir-xdp flows: {error}"
-        for gone in self.windows.keys() - there:
-            del self.windows[gone]
-
-    def local(self, reading: Reading, end: str | None) -> Callable[[FlowKey], str]:
-        if end is not None:
-            return lambda key: key.source if end == "source" else key.destination
-        here = [device for device in self._devices if device.netns is None]
-        if here:
-            return host_of(reading)
-        return lambda key: key.source if reading.local_is_source else key.destination
 
 
 def _rows(readings: FlowReadings, args: argparse.Namespace) -> Iterator[tuple[tuple[str, str], Row]]:
