@@ -32,7 +32,10 @@ SORTS: dict[str, Callable[[Row], float]] = {
     "marks": lambda row: row.mark_share,
 }
 _ONCE_S = 2.0
-_WIDE, _NARROW = 100, 60  # columns of the terminal
+_WIDE, _NARROW = 110, 64  # columns of the terminal
+_FIGURES = {name: name for name in ("bit/s", "share %", "delay ms", "peak ms", "drops %", "marks %")}
+_FIGURES_SHORT = {"bit/s": "bit/s", "delay ms": "ms", "peak ms": "peak", "drops %": "drop%"}
+_FIGURES_NARROW = {"bit/s": "bit/s", "delay ms": "ms", "drops %": "drop%"}
 
 
 def _rows(readings: FlowReadings, args: argparse.Namespace) -> Iterator[tuple[tuple[str, str], Row]]:
@@ -118,25 +121,32 @@ class FlowScreen:
         return Group(*parts)
 
     def _table(self, readings: FlowReadings, rows: list[tuple[tuple[str, str], Row]], width: int) -> Table:
-        hidden = {"share %", "marks %"} if width < _NARROW else set()
+        """A narrow terminal has fewer columns, and the names of unresponsive flows and their hosts begin with "!"."""
+        narrow, several = width < _NARROW, len(readings.windows) > 1
+        figures = _FIGURES_NARROW if narrow else _FIGURES if width >= _WIDE else _FIGURES_SHORT
+        has_kinds = self._args.by != "kind" and not narrow
+        kind_width = 0 if not has_kinds else 12 if self._args.by == "flow" else max(12, width // 4)
+        port_width = 8 if narrow else 12
+        taken = (
+            sum(max(5, len(head)) + 2 for head in figures.values())
+            + has_kinds * (kind_width + 2)
+            + several * (port_width + 2)
+        )
         table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-        several = len(readings.windows) > 1
         if several:
-            table.add_column("port", no_wrap=True, overflow="ellipsis", max_width=16)
-        longest = width if width >= _WIDE else max(16, width // 2 - 4)
-        table.add_column(self._args.by, no_wrap=True, overflow="ellipsis", max_width=longest)
-        for name in ("bit/s", "share %", "delay ms", "peak ms", "drops %", "marks %"):
-            if name not in hidden:
-                table.add_column(name, justify="right", no_wrap=True)
-        if self._args.by != "kind":
-            table.add_column("kind", no_wrap=True, overflow="ellipsis")
+            table.add_column("port", no_wrap=True, overflow="ellipsis", max_width=port_width)
+        table.add_column(self._args.by, no_wrap=True, overflow="ellipsis", max_width=max(8, width - taken))
+        for name in figures:
+            table.add_column(figures[name], justify="right", no_wrap=True, min_width=5)
+        if has_kinds:
+            table.add_column("kind", no_wrap=True, overflow="ellipsis", max_width=kind_width)
         for (_, port), row in rows:
+            style = "bold red" if UNRESPONSIVE in row.flows else ""
+            found = _cells(row)
             cells: list[RenderableType] = [printable(port)] if several else []
-            cells.append(Text(printable(row.name)))
-            cells += [text for name, text in _cells(row).items() if name not in hidden]
-            if self._args.by != "kind":
-                cells.append(Text(row.kind, style="bold red" if UNRESPONSIVE in row.flows else ""))
-            table.add_row(*cells)
+            cells.append(Text(("!" if narrow and style else "") + printable(row.name), style=style))
+            cells += [found[name] for name in figures]
+            table.add_row(*cells, *([Text(row.kind, style=style)] if has_kinds else []))
         return table
 
 
