@@ -4,6 +4,7 @@ and `weir top --by`."""
 
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 
@@ -53,14 +54,14 @@ def attach(rig) -> Iterator[Callable]:
     rig.unshape()
 
 
-@pytest.mark.parametrize("signal", [BACKLOG if name == "backlog" else name for name in SIGNALS])
-def test_hosts_have_their_parts(rig, attach, signal):
+@pytest.mark.parametrize("by", [BACKLOG if name == "backlog" else name for name in SIGNALS])
+def test_hosts_have_their_parts(rig, attach, by):
     """Each packet of two is another host's, so a sample at a fixed distance would miss one of them."""
     hosts = {"10.9.0.7": 2, "10.9.0.9": 1, "fd00::8": 1}
     frames = {host: udp(host, 7) for host in hosts}
     sent = [frames[host] for host in ("10.9.0.7", "10.9.0.9", "10.9.0.7", "fd00::8")] * 160
-    dev = "ra" if signal == "xdp" else "rb"
-    with attach(*SIGNALS[signal], *PASSING, dev=dev):
+    dev = "ra" if by == "xdp" else "rb"
+    with attach(*SIGNALS[by], *PASSING, dev=dev):
         through_both(rig, sent)
         found = flows(rig, dev)
     records = by_source(found)
@@ -72,7 +73,7 @@ def test_hosts_have_their_parts(rig, attach, signal):
         assert (record["protocol"], record["destination_port"]) == (17, 9)
         assert sum(record["kinds"].values()) == record["sampled_packets"]
     kinds = {kind for kind, record in found["kinds"].items() if record["sampled_packets"]}
-    assert kinds <= {"ahead", "small", "large", "spilled"} if signal == "bands" else kinds == {"queue"}
+    assert kinds <= {"ahead", "small", "large", "spilled"} if by == "bands" else kinds == {"queue"}
 
 
 PORTS = {
@@ -88,11 +89,11 @@ PORTS = {
 
 
 @pytest.mark.parametrize("name", PORTS)
-@pytest.mark.parametrize("signal", ["virtual", "xdp"])
-def test_ports_are_read_where_they_are(rig, attach, signal, name):
+@pytest.mark.parametrize("by", ["virtual", "xdp"])
+def test_ports_are_read_where_they_are(rig, attach, by, name):
     frame, ports = PORTS[name]
-    dev = "ra" if signal == "xdp" else "rb"
-    with attach(*SIGNALS[signal], *PASSING, dev=dev):
+    dev = "ra" if by == "xdp" else "rb"
+    with attach(*SIGNALS[by], *PASSING, dev=dev):
         through_both(rig, [frame] * 40)
         found = flows(rig, dev)["flows"]
     assert [(flow["source_port"], flow["destination_port"]) for flow in found] == [ports]
@@ -174,6 +175,10 @@ def test_addresses_are_recorded_where_asked_for(rig, attach):
             assert set(by_source(flows(rig))) == {("10.9.0.7", 7)}
         modes = rig.router.run("stat", "-c", "%a", rig.pins(), f"{rig.pins()}/flow_records").stdout.split()
         assert modes == ["700", "600"]
+        assert rig.status()["flow_records"] is True
+        assert json.loads(rig.weir("ensure", "rb", "--no-flow-records", "--json").stdout)["did"] == "replaced"
+        assert "flows" not in flows(rig)
+        assert "flow_records" not in rig.status()
 
 
 def test_the_daemon_keeps_them(rig, daemon):
@@ -184,6 +189,9 @@ def test_the_daemon_keeps_them(rig, daemon):
     assert flows(rig)["flows"] == []
     daemon.looked()
     assert daemon.metric("attaches_total", dev="rb") == 1
+    daemon.configure('[rb]\nshape = "1gbit"\nflow_records = false\n')
+    daemon.process.send_signal(signal.SIGHUP)
+    until(lambda: "flows" not in flows(rig), "no records")
     daemon.stop()
     rig.weir("detach", "rb")
 
@@ -274,7 +282,7 @@ def test_top_finds_the_flow_that_does_not_respond(rig, attach):
         hosts: dict[str, dict] = {}
 
         def found() -> bool:
-            hosts.update(top(rig, "--by", "host", "--host", "source", "--seconds", "3"))
+            hosts.update(top(rig, "--by", "host", "--host", "source", "--seconds", "2"))
             return "unresponsive" in hosts.get("10.9.0.8", {"flows": {}})["flows"]
 
         until(found, "the flood is called unresponsive")

@@ -228,16 +228,19 @@ class BpfDevice(Device):
 
     def read_flows(self) -> dict[str, Mapping[str, Any]]:
         found: dict[str, Mapping[str, Any]] = {}
+        said = ""
         for interface in (None,) if self.interfaces is None else self.interfaces:
             done = self._ask("flows", "--json", *(() if interface is None else (interface,)))
+            if done.returncode:
+                said = _last_line(done.stderr) or f"exit status {done.returncode}"
             try:
                 answer: Any = json.loads(done.stdout) if done.stdout.strip() else []
                 for one in answer if interface is None or not answer else [answer]:
                     found[_words(one, "dev") if interface is None else interface] = one
             except NONSENSE as error:
                 raise self._error(f"invalid output of {self._command} flows: {error}") from None
-            if done.returncode and interface is not None:
-                raise self._error(_last_line(done.stderr) or f"exit status {done.returncode}")
+        if said and not found:
+            raise self._error(said)
         return found
 
     def _port_status(self, port: str, one: dict[str, Any]) -> PortStatus:

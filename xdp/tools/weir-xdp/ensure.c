@@ -144,7 +144,7 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		wanted->coupled = 1;
 		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
 	}
-	wanted->flow_records |= r->flow_records;
+	wanted->flow_records = r->flow_records;
 	if (r->limit_packets)
 		wanted->limit_packets = r->limit_packets;
 	if (r->limit_bytes)
@@ -225,7 +225,7 @@ static int fill_in(struct work *w)
 		return -1;
 	r->coupled |= config.coupled;
 	r->bands |= weir_has_bands(&config);
-	r->flow_records |= config.flow_records;
+	r->flow_records = (r->flow_records || config.flow_records) && !r->no_flow_records;
 	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));

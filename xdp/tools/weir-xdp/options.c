@@ -211,6 +211,7 @@ static const struct row {
 	{"flow-records", NULL, ATTACH | ENSURE, NULL, MEMBER(flow_records),
 	 "record each flow's addresses, packets, delay, drops and marks, for `flows` and `weir top --by`:\n"
 	 "4096 flows, one packet in 16; addresses are personal data, and only the owner of the pins reads them"},
+	{"no-flow-records", NULL, ENSURE, NULL, MEMBER(no_flow_records), "ensure: no records any more"},
 	{"class", "CLASS", ATTACH | ENSURE | DETACH | STATUS | SET, read_class,
 	 .help = "the law of one class of htb or queue of mq (1:10), or of each that packets wait in (1:);\n"
 		 "any number of times; DEV/1:10 is the same; takes signal poll"},

@@ -166,6 +166,8 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 			return add_word(w, keys[i].option, "", "") || add_word(w, value, "", "") ? -1 : 0;
 		if (!yes && strcmp(value, "false"))
 			return weir_error("%s = %s: must be true or false", key, value);
+		if (!yes && !strcmp(key, "flow_records"))
+			return add_word(w, "--no-flow-records", "", "");
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
 	return weir_error(
