@@ -138,9 +138,10 @@ WEIR_INLINE void weir_record_sample(struct weir_record *r, __u32 len_bytes, __u3
 
 static const struct weir_flow_record weir_no_record = {}; /* a program's stack is too small for one */
 
-/* A function of numbers alone: the kernel verifies it once, by itself. A drop or mark of a flow without a record makes
- * none, so that a flood of addresses costs one search at most. */
-__attribute__((noinline)) int weir_record(WEIR_PACKET *packet, __u32 offset, __u32 proto, __u32 len_bytes, __u32 event)
+/* Static: a kernel without BTF rejects a global function that takes the context. A drop or mark of a flow without a
+ * record makes none, so that a flood of addresses costs one search at most. */
+static __attribute__((noinline)) int weir_record(WEIR_PACKET *packet, __u32 offset, __u32 proto, __u32 len_bytes,
+						 __u32 event)
 {
 	const struct weir_config *c = weir_config_get();
 	__u32 kind = event & WEIR_EVENT_KIND, delay_us = 0, epoch;
