@@ -58,6 +58,15 @@ def window(*rounds: dict[FlowKey, Record], step_s: float = 5.0) -> Window:
 FLOOD, TCP, CALL = key("10.0.0.8"), key("10.0.0.7"), key("10.0.0.1")
 
 
+def few(samples: int) -> Window:
+    """The same with so many sampled packets, half of them dropped."""
+    flows = [
+        {FLOOD: record(i * samples // 2, i * samples * 4), TCP: record(i), CALL: record(i, 0, "ahead")}
+        for i in range(3)
+    ]
+    return window(*flows)
+
+
 def rounds(late: int = 2000, hits: int = 8000, others: int = 200) -> Window:
     """A flow that sends 1000 sampled packets in 5 s and then as many as `late` less these, beside a bulk flow and a
     call."""
@@ -72,11 +81,12 @@ def rounds(late: int = 2000, hits: int = 8000, others: int = 200) -> Window:
     ("found", "expected"),
     [
         (rounds(), UNRESPONSIVE),
+        (few(32), UNRESPONSIVE),
+        (few(30), BULK),
         (rounds(late=1760), UNRESPONSIVE),
         (rounds(late=1740), BULK),  # it slows down
         (rounds(hits=0), BULK),
         (rounds(hits=3000), BULK),  # fewer than one packet in ten
-        (rounds(hits=19), BULK),
         (rounds(others=2000), BULK),  # no more than its share
     ],
 )

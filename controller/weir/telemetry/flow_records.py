@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rates, delays, drops and marks of hosts, flows and kinds of packets, from two readings of `weir-xdp flows`; pure.
 
-A flow is unresponsive if, over the window, at least 20 of its packets and a tenth of them were dropped or marked, it
-sent at least 1.5 times the passed rate divided by the number of bulk flows, and its rate in the second half of the
-window was at least 0.75 of its rate in the first. (After Floyd and Fall, Promoting the Use of End-to-End Congestion
-Control in the Internet, 1999: a flow is unresponsive if its rate does not fall while its packets are dropped.)
+A flow is unresponsive if, over the window, at least 32 of its packets were sampled, a tenth of its packets were dropped
+or marked, it sent at least 1.5 times the passed rate divided by the number of bulk flows, and its rate in the second
+half of the window was at least 0.75 of its rate in the first. (After Floyd and Fall, Promoting the Use of End-to-End
+Congestion Control in the Internet, 1999: a flow is unresponsive if its rate does not fall while its packets are
+dropped.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SPARSE, BULK, UNRESPONSIVE = CLASSES = ("sparse", "bulk", "unresponsive")
 OTHER = "other"
 """Name of the sum of all hosts without a name of their own."""
 
-_HITS_LEAST = 20
+_SAMPLES_LEAST = 32  # fewer give no rate: their standard error is a sixth or more
 _HIT_SHARE_LEAST = 0.1
 _FAIR_SHARES_LEAST = 1.5
 _KEPT_LEAST = 0.75
@@ -206,8 +207,8 @@ class Window:
         middle = min(self._readings, key=lambda reading: abs(reading.t_us - middle_us))
         early, late = _rates(first, middle), _rates(middle, last)
         for key in bulk:
-            hits = _hits(flows[key])
-            enough = hits >= _HITS_LEAST and sum(_shares(flows[key], last.one_in)) >= _HIT_SHARE_LEAST
+            hit = sum(_shares(flows[key], last.one_in)) >= _HIT_SHARE_LEAST
+            enough = hit and flows[key].sampled_packets >= _SAMPLES_LEAST
             kept = key in early and late.get(key, 0.0) >= _KEPT_LEAST * early[key]
             if enough and kept and rates[key] >= _FAIR_SHARES_LEAST * fair:
                 found[key] = UNRESPONSIVE

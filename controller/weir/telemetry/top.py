@@ -43,8 +43,8 @@ the reason.
 `weir-xdp attach --flow-records`. Delay is that of the queue or band which a packet joined; peaks are of the last 9 to
 17 s. A host is local: the source of packets that leave by an interface with a default route, else the destination;
 --host overrides. Sources behind NAT are found where /proc/net/nf_conntrack is readable. A flow is sparse, bulk, or
-unresponsive: at least 20 of its packets and a tenth of them dropped or marked, at least 1.5 times the rate of an equal
-share, and no less than 0.75 of its rate kept from the first 5 s to the last.
+unresponsive: at least 500 packets, a tenth of them dropped or marked, at least 1.5 times the rate of an equal share,
+and no less than 0.75 of its rate kept from the first 5 s to the last.
 
 {FLEET_EXAMPLE}
 {P4_NOTE}
