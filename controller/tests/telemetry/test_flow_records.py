@@ -291,3 +291,14 @@ def test_json_of_an_update(capsys, monkeypatch):
     assert main(("--by", "host", "--once", "--json", "--seconds", "0.01")) == 0
     [row] = json.loads(capsys.readouterr().out)["rows"]
     assert (row["name"], row["bit_s"]) == ("10.0.0.1", 10 * 16 * 800 / 2)
+
+
+def test_keys_sort_and_quit():
+    screen = FlowScreen(argparse.Namespace(by="flow", sort="port", filter="", host=None))
+    sorts = [screen.sort]
+    for _ in range(4):
+        screen.keys(b"s")
+        sorts.append(screen.sort)
+    assert sorts == ["rate", "delay", "drops", "marks", "rate"]
+    screen.keys(b"rq")
+    assert (screen.reverse, screen.quit) == (True, True)
