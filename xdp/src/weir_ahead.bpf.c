@@ -13,6 +13,7 @@
 #include "weir/flows.h"
 #include "weir/pairs.h"
 #include "weir/polled.h"
+#include "weir/sampling.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -146,6 +147,7 @@ int weir_egress(struct __sk_buff *skb)
 		a.counters = ahead;
 	weir_arrival_see(&a, a.header, a.len_bytes);
 	marked = weir_arrival_wants_mark(&a, o.fate) && weir_skb_mark(skb, a.header);
+	weir_sample(skb, &a, o.kind, o.fate, marked);
 	if (weir_arrival_end(&a, o.fate, marked))
 		return TC_ACT_SHOT;
 	if (band == WEIR_BAND_BULK)

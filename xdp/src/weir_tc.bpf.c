@@ -13,6 +13,7 @@
 #include "weir/framing.h"
 #include "weir/pairs.h"
 #include "weir/polled.h"
+#include "weir/sampling.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
 					     struct weir_counters *n, __u64 len_bytes, struct __sk_buff *skb,
@@ -84,6 +85,7 @@ int weir_egress(struct __sk_buff *skb)
 	}
 
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.header);
+	weir_sample(skb, &a, WEIR_KIND_QUEUE, fate, marked);
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;
 	if (c->signal == WEIR_SIGNAL_VIRTUAL && fate != WEIR_FATE_PASS)

@@ -3,11 +3,13 @@
  * The law where only arrivals are seen: XDP at ingress, before a queue that is elsewhere (behind a modem, in a switch),
  * modelled by one that drains at the configured rate.
  */
+#define WEIR_SAMPLES_XDP
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
 #include "weir/framing.h"
+#include "weir/sampling.h"
 #include "weir/xdp_flows.h"
 
 SEC("xdp")
@@ -32,6 +34,7 @@ int weir_ingress(struct xdp_md *ctx)
 		size = weir_flow_size(a.queue, a.config, weir_xdp_flow(ctx, a.header), now_ns, len_bytes);
 	fate = weir_virtual_arrival(a.queue, a.config, now_ns, framed_bytes, may_hit, ect, size);
 	marked = weir_arrival_wants_mark(&a, fate) && weir_xdp_mark(ctx, a.header);
+	weir_sample(ctx, &a, WEIR_KIND_QUEUE, fate, marked);
 	if (weir_arrival_end(&a, fate, marked))
 		return XDP_DROP;
 	if (fate != WEIR_FATE_PASS)

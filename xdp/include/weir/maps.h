@@ -142,6 +142,8 @@ struct weir_config {
 	__u32 target_asked_us;	      /* not 0: the law's target is a higher one, the least for the line's rate */
 	struct weir_framing framing;  /* virtual: of the line that drains the queue */
 	struct weir_bands flow_bands; /* two bands of flows, by the classes of band_class; ahead_most_bytes 0: none */
+	__u32 flow_records;	      /* 1: packets are sampled into records of flows (records.h) */
+	__u32 reserved;
 };
 
 /*

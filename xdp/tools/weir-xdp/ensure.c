@@ -151,6 +151,7 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		wanted->coupled = 1;
 		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
 	}
+	wanted->flow_records = r->flow_records;
 	if (r->limit_packets)
 		wanted->limit_packets = r->limit_packets;
 	if (r->limit_bytes)
@@ -236,6 +237,7 @@ static int fill_in(struct work *w)
 		return -1;
 	r->coupled |= config.coupled;
 	r->bands |= weir_has_bands(&config);
+	r->flow_records = (r->flow_records || config.flow_records) && !r->no_flow_records;
 	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
@@ -310,6 +312,7 @@ static int look_at_queue(struct work *w, struct outcome *o)
 	compare(&config, &wanted, o);
 	o->part[PART_SIGNAL] = p->r->signal != w->old.signal || wanted.coupled != config.coupled ||
 			       weir_has_bands(&wanted) != weir_has_bands(&config);
+	o->part[PART_PROGRAM] |= wanted.flow_records != config.flow_records;
 	p->config = wanted;
 	return 0;
 }
@@ -323,9 +326,9 @@ static int ensure_attachment(struct work *w, struct outcome *o, bool *had)
 	if (find_laws(w) || has_room(w, &has) || laws_tell_queues(&w->a, w->laws.queues, w->r->look, &queues))
 		return -1;
 	*had = w->missing < w->laws.count;
-	o->part[PART_PROGRAM] = about->owner != WEIR_OWNER_OTHER &&
-				about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
-							     about->hook, plan_object(&w->own));
+	o->part[PART_PROGRAM] |= about->owner != WEIR_OWNER_OTHER &&
+				 about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
+							      about->hook, plan_object(&w->own));
 	o->part[PART_PROCESS] = polls && !weir_poll_lives_at(w->path, about);
 	whole_tree = polls && request_sums(w->r) & ~about->whole_tree;
 	o->part[PART_QUEUE] |= whole_tree || queues;

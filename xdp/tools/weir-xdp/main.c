@@ -44,6 +44,8 @@ static const struct command {
 	 .help = "remove the law, and all that attach made"},
 	{"status", STATUS, command_status, .classes = true, .usage = "[DEV[/CLASS|/ingress]] [--json]",
 	 .help = "what is attached, its queue, counters and gains"},
+	{"flows", FLOWS, command_flows, .classes = true, .usage = "[DEV[/ingress]] [--json]",
+	 .help = "delay, drops and marks by kind of packet, and by flow with --flow-records"},
 	{"set", SET, command_set, .needs_dev = true, .words = true, .classes = true,
 	 .usage = "DEV[/CLASS|/ingress] KEY=VALUE ...", .help = "change gains, all of them at once"},
 	{"watch", WATCH, command_watch, .words = true, .many_devs = true,

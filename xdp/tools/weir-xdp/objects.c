@@ -66,6 +66,7 @@ static int give_room(const struct loaded *l, __u32 slots)
 
 int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, struct loaded *l)
 {
+	struct bpf_map *records;
 	int error;
 
 	l->bytes = object_bytes(signal, hook, kind, &l->size);
@@ -74,6 +75,9 @@ int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, st
 	if (!l->object)
 		return -errno;
 	error = slots > 1 ? give_room(l, slots) : 0;
+	records = bpf_object__find_map_by_name(l->object, "flow_records");
+	if (!error && records && !l->flow_records)
+		error = bpf_map__set_max_entries(records, 1);
 	if (!error)
 		error = bpf_object__load(l->object);
 	if (error) {

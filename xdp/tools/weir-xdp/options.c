@@ -308,6 +308,10 @@ static const struct row {
 	{"bands", NULL, ATTACH | ENSURE, NULL, MEMBER(bands),
 	 "two bands: sparse and young flows ahead of bulk, by the two classes of an htb or prio\n"
 	 "(with --shape: made here); takes signal poll or veth"},
+	{"flow-records", NULL, ATTACH | ENSURE, NULL, MEMBER(flow_records),
+	 "record each flow's addresses, packets, delay, drops and marks, for `flows` and `weir top --by`:\n"
+	 "4096 flows, one packet in 16; addresses are personal data, and only the owner of the pins reads them"},
+	{"no-flow-records", NULL, ENSURE, NULL, MEMBER(no_flow_records), "ensure: no records any more"},
 	{"class", "CLASS", ATTACH | ENSURE | DETACH | STATUS | SET, read_class,
 	 .help = "the law of one class of htb or queue of mq (1:10), or of each that packets wait in (1:);\n"
 		 "any number of times; DEV/1:10 is the same; takes signal poll"},
@@ -321,8 +325,8 @@ static const struct row {
 	{"look", NULL, ENSURE, NULL, MEMBER(look),
 	 "ensure: say what would be done, change nothing; exit status 3 if there is something"},
 	{.help = "Options of other commands (adopt takes --profile, --rate and --limit-bytes of those above):"},
-	{"json", NULL, ATTACH | ENSURE | ADOPT | STATUS | SET | WATCH, NULL, MEMBER(json),
-	 "attach, ensure, adopt, status, set: one JSON document on standard output; watch: a line a sample"},
+	{"json", NULL, ATTACH | ENSURE | ADOPT | STATUS | SET | WATCH | FLOWS, NULL, MEMBER(json),
+	 "attach, ensure, adopt, status, set, flows: one JSON document on standard output; watch: a line a sample"},
 	{"expect", "ID", SET, read_expect,
 	 .help = "set: only if this configuration (config_id) is in force; else exit status 3"},
 	{"text", NULL, WATCH, NULL, MEMBER(text), "watch: a table for people, as on a terminal"},

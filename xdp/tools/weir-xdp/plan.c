@@ -66,6 +66,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	const struct weir_signal_row *row;
 	int error;
 
+	l->flow_records = r->flow_records;
 	about->signal = r->classes ? WEIR_SIGNAL_POLL : request_signal(r);
 	row = weir_signal_of(about->signal);
 	snprintf(about->why, sizeof(about->why), "%s",
@@ -327,6 +328,7 @@ static int configure(const struct request *r, const struct interface *dev, const
 		memcpy(config->root_kind, dev->qdisc.kind, sizeof(config->root_kind));
 	}
 	config->coupled = r->coupled;
+	config->flow_records = r->flow_records;
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
 	if (r->bands) {
 		char why[512]; /* of interface_check_queue, which says it */

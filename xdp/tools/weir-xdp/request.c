@@ -126,6 +126,10 @@ int request_check(const struct request *r)
 
 	if (check_direction(r, rate))
 		return -1;
+	if (r->flow_records && r->no_flow_records)
+		return weir_error("--flow-records and --no-flow-records: leave one of them out");
+	if (r->flow_records && (r->classes || r->coupled))
+		return weir_error("--flow-records: neither laws of classes nor coupled bands have them");
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
 	if (r->bands && check_bands(r, request_signal(r)))

@@ -23,8 +23,9 @@ struct request {
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
-	bool flows;   /* --shape: flow queues below the law */
-	bool bands;   /* two bands of flows */
+	bool flows; /* --shape: flow queues below the law */
+	bool bands; /* two bands of flows */
+	bool flow_records, no_flow_records;
 	bool expert;  /* KEY=VALUE may have any key of a profile */
 	__u32 *class; /* the classes whose laws are meant; 0x10000 is all of htb 1: */
 	unsigned int classes;

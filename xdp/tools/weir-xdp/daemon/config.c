@@ -155,6 +155,7 @@ static const struct {
 	{"whole_tree", "--whole-tree", true},
 	{"leaf_aqm", "--leaf-aqm", false},
 	{"bands", "--bands", true},
+	{"flow_records", "--flow-records", true},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
 };
@@ -173,12 +174,15 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 			return add_word(w, keys[i].option, "", "") || add_word(w, value, "", "") ? -1 : 0;
 		if (!yes && strcmp(value, "false"))
 			return weir_error("%s = %s: must be true or false", key, value);
+		if (!yes && !strcmp(key, "flow_records"))
+			return add_word(w, "--no-flow-records", "", "");
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, flow_queues, of a class "
-		"mark or others, or a key of a profile",
+		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, flow_queues, "
+		"flow_records, "
+		"of a class mark or others, or a key of a profile",
 		key);
 }
 

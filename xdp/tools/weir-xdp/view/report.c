@@ -188,6 +188,8 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 		json_flow_bands(stdout, " ", &s->config);
 		json_bands(stdout, s, " ");
 	}
+	if (s->config.flow_records)
+		printf(", \"flow_records\": true");
 	printf(", \"backlog_bytes\": %llu", s->backlog_bytes);
 	if (s->has_packets)
 		printf(", \"backlog_packets\": %llu", s->backlog_packets);
@@ -310,6 +312,8 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 		printf("  decided while the poll process was silent: %llu\n", n->stale);
 	if (n->unusable)
 		printf("  reads of a queue that the law can't use: %llu\n", n->unusable);
+	if (s->config.flow_records)
+		printf("  flows are recorded (--flow-records): weir-xdp flows\n");
 	if (s->config.limit_packets)
 		printf("  limit_packets = %llu\n", s->config.limit_packets);
 	if (s->config.limit_bytes)
