@@ -14,6 +14,7 @@
 
 #include "error.h"
 #include "hooks/hooks.h"
+#include "pins/attachment.h"
 #include "pins/lock.h"
 #include "net/net.h"
 #include "net/shape.h"
@@ -243,6 +244,8 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 		return "its program was taken off";
 	if (far_is_off(path, about))
 		return "the program at its other end was taken off";
+	if (weir_attachment_lacks_map(path, about))
+		return "the pin of one of its maps was removed";
 	if (about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
 		return "its poll process is dead";
 	return NULL;

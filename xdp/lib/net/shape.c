@@ -213,6 +213,7 @@ struct found {
 	__u32 leaf[CLASSES_MOST];      /* of each part, the number of the qdisc in the class; 0: the kernel's own */
 	bool class_fits[CLASSES_MOST]; /* made as it should be, */
 	unsigned int leaves_fit;       /* and so many of the qdiscs */
+	__u64 line_bytes_s;	       /* rate of the first class */
 };
 
 static bool is_kind(const struct nlmsghdr *message, const char *kind)
@@ -247,8 +248,11 @@ static void see_class(const struct nlmsghdr *message, void *context)
 	if (found->parts[part].leaf)
 		found->leaf[part] = tc->tcm_info;
 	wanted = class_options(found->shape, &found->parts[part]);
-	if (weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
-		found->class_fits[part] = same_options(&wanted, &is);
+	if (!weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
+		return;
+	found->class_fits[part] = same_options(&wanted, &is);
+	if (!part && !weir_payload(weir_nested(options, TCA_HTB_RATE64), &found->line_bytes_s, sizeof(__u64)))
+		found->line_bytes_s = is.rate.rate;
 }
 
 static void see_leaf(const struct nlmsghdr *message, void *context)
@@ -362,6 +366,31 @@ int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool
 		return 0;
 	fits = is_whole(&found, &begun);
 	return fits || (!whole && begun);
+}
+
+bool weir_shape_is_root(const struct weir_qdisc *root)
+{
+	return !strcmp(root->kind, "htb") && (root->handle == ROOT || root->handle == ROOT_BANDS);
+}
+
+int weir_shape_find(int netlink, int ifindex, struct weir_shape *shape)
+{
+	struct found found;
+	struct weir_qdisc root;
+	int error = weir_qdisc_read(netlink, ifindex, &root), is = 0;
+
+	if (error || !weir_shape_is_root(&root))
+		return error;
+	*shape = (struct weir_shape){.handle = root.handle};
+	found = parts_wanted(shape);
+	error = find(netlink, ifindex, &found);
+	if (error || !found.line_bytes_s)
+		return error;
+	for (__u64 bits = 0; !is && bits < 8; bits++) { /* the kernel has whole bytes a second */
+		*shape = weir_shape_of((double)(8 * found.line_bytes_s + bits), has_bands(shape));
+		is = weir_shape_is(netlink, ifindex, shape, true);
+	}
+	return is;
 }
 
 int weir_shape_remove(int netlink, int ifindex, const struct weir_shape *shape)
