@@ -331,3 +331,23 @@ def test_a_poll_process_that_nobody_waits_for_is_dead(rig):
         assert "weir-xdp ensure rb" in rig.weir("status", "rb", *PINS).stdout
         assert ensure(rig)["what"] == ["process"]
         parent.stdin.close()
+
+
+def test_a_poll_process_keeps_the_words_that_it_was_started_with(rig):
+    rig.router.sh("tc qdisc add dev rb parent 1:1 pfifo limit 1000")
+    rig.weir("attach", "rb/1:1", *PINS, "--signal", "poll")
+    pid = json.loads(rig.weir("status", "rb/1:1", *PINS, "--json").stdout)["poll"]["pid"]
+    assert "rb/1:1" in rig.router.sh(f"cat /proc/{pid}/cmdline").split("\0")
+
+
+@pytest.mark.parametrize("table", ['["rb/ingress"]\n', '["rb/ingress"]\ntarget = "5ms"\n'])
+def test_a_table_of_received_packets_without_a_rate_is_a_wrong_configuration(rig, tmp_path, table):
+    (tmp_path / "xdp.toml").write_text(table)
+    done = rig.router.run("timeout", "10", WEIR, "daemon", "--config", tmp_path / "xdp.toml", *PINS, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+
+
+@pytest.mark.parametrize("word", ["target=5", "kp=fast", "nothing=1", "target", "rate=5"])
+@pytest.mark.parametrize("command", ["attach", "ensure", "set"])
+def test_a_wrong_word_is_a_wrong_call(rig, command, word):
+    assert rig.weir("--expert", command, "rb", word, *PINS, check=False).returncode == 2

@@ -53,9 +53,11 @@ int command_attach(const struct request *r)
 	struct weir_gains gains;
 	struct plan p;
 	char path[PATH_MAX];
-	int result;
+	int result = read_gains(r, &gains, &coupling);
 
-	if (read_gains(r, &gains, &coupling) || plan_begin(&p, r))
+	if (result)
+		return result < 0 ? 1 : result;
+	if (plan_begin(&p, r))
 		return 1;
 	p.gains = gains;
 	p.config.coupling = coupling;

@@ -67,9 +67,9 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 	weir_gains_asked(&gains, config);
 	for (int i = 0; i < r->words; i++)
 		if (apply_pair(r, r->word[i], &gains, config, &rate_bit_s))
-			return 1;
+			return USAGE_ERROR;
 	if (weir_gains_check(&gains) || (config->coupled && check_coupled(&gains)))
-		return 1;
+		return USAGE_ERROR;
 	weir_gains_apply(&gains, rate_bit_s, config);
 	if (config->signal == WEIR_SIGNAL_VIRTUAL)
 		weir_virtual_set_rate(config, rate_bit_s);
