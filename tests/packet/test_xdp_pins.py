@@ -236,6 +236,15 @@ def test_a_missing_pin_comes_back_and_the_law_goes_on(rig, kind):
         assert shown["gains"]["target_us"] == 7000, pin
 
 
+@pytest.mark.parametrize("kind", ["clsact", "xdp"])
+def test_detach_without_its_record_leaves_nothing(rig, kind):
+    before = there(rig)
+    rig.weir("attach", "rb", *PINS, *KINDS[kind])
+    rig.router.sh(f"rm {LOST}/weir/[0-9]*/meta")
+    rig.weir("detach", "rb", *PINS)
+    assert there(rig) == before
+
+
 def test_a_missing_pin_is_no_obstacle_to_attach_with_few_capabilities(rig):
     rig.weir("attach", "rb", *PINS, "--signal", "poll")
     rig.router.sh(f"rm {LOST}/weir/[0-9]*/queue")

@@ -223,7 +223,8 @@ static int detach(const struct request *r, char *nothing, size_t size)
 		if (lock_pinned(r, path, &locks))
 			return 1;
 		/* not before: the process that had the lock may have changed everything */
-		known = weir_meta_read(path, &about);
+		known = weir_meta_read(path, &about) ||
+			(weir_pins_restore(path, false) && weir_meta_read(path, &about));
 		if (access(path, F_OK))
 			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
 		else if (known && leave_ingress(r, &about))
