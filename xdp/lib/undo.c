@@ -224,7 +224,7 @@ static bool far_is_off(const char *path, const struct weir_meta *about)
 	return off;
 }
 
-const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
+const char *weir_off_reason(const char *path, const struct weir_meta *about, const char *netns)
 {
 	struct weir_place place = weir_place_of(about);
 	char name[IF_NAMESIZE], why[256];
@@ -246,9 +246,16 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 		return "the program at its other end was taken off";
 	if (weir_attachment_lacks_map(path, about))
 		return "the pin of one of its maps was removed";
-	if (about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
-		return "its poll process is dead";
 	return NULL;
+}
+
+const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
+{
+	const char *why = weir_off_reason(path, about, netns);
+
+	if (!why && about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
+		why = "its poll process is dead";
+	return why;
 }
 
 static int clear(const char *path, const struct weir_meta *about, const char *dev, const char *netns)

@@ -489,12 +489,7 @@ static int ensure_all(struct work *w, bool works, struct outcome *o)
 /* A poll process alone that died is no reason to take everything off. */
 static bool works(const struct weir_meta *about, const char *path, const char *netns)
 {
-	struct weir_meta without = *about;
-
-	if (!about->complete)
-		return false;
-	without.signal = about->signal == WEIR_SIGNAL_POLL ? WEIR_SIGNAL_BACKLOG : about->signal;
-	return !weir_dead_reason(path, &without, netns);
+	return !weir_off_reason(path, about, netns);
 }
 
 struct restoring {

@@ -82,11 +82,8 @@ static int check_on(const struct request *r, const struct weir_attachment *a)
 {
 	const char *netns = *r->netns ? r->netns : a->about.netns, *why;
 	const struct weir_hook_row *row = weir_hook_of(&a->about);
-	struct weir_meta without_process = a->about;
 
-	if (a->about.signal == WEIR_SIGNAL_POLL)
-		without_process.signal = WEIR_SIGNAL_BACKLOG;
-	why = weir_dead_reason(a->path, &without_process, netns);
+	why = weir_off_reason(a->path, &a->about, netns);
 	if (!why && row && row->by_link && !weir_hook_is_on(&a->about, a->path, "")) /* in any namespace */
 		why = "its interface is gone";
 	return why ? (weir_error("%s: %s; `weir-xdp ensure` attaches again, `weir-xdp detach` cleans up", r->dev, why),
