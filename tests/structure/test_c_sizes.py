@@ -24,6 +24,7 @@ LAYERS = (
     ("lib/pins/",),
     ("lib/hooks/", "lib/signal/"),
     ("lib/undo.",),
+    ("lib/remains.",),
     ("tools/weir-xdp/request.",),
     ("tools/weir-xdp/values.", "tools/weir-xdp/objects.", "tools/weir-xdp/directions."),
     ("tools/weir-xdp/options.", "tools/weir-xdp/view/"),

@@ -14,6 +14,7 @@
 
 #include "error.h"
 #include "hooks/hooks.h"
+#include "pins/attachment.h"
 #include "pins/leaf_aqm.h"
 #include "pins/lock.h"
 #include "net/net.h"
@@ -251,7 +252,7 @@ static bool far_is_off(const char *path, const struct weir_meta *about)
 	return off;
 }
 
-const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
+const char *weir_off_reason(const char *path, const struct weir_meta *about, const char *netns)
 {
 	struct weir_place place = weir_place_of(about);
 	char name[IF_NAMESIZE], why[256];
@@ -271,9 +272,18 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 		return "its program was taken off";
 	if (far_is_off(path, about))
 		return "the program at its other end was taken off";
-	if (about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
-		return "its poll process is dead";
+	if (weir_attachment_lacks_map(path, about))
+		return "the pin of one of its maps was removed";
 	return NULL;
+}
+
+const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
+{
+	const char *why = weir_off_reason(path, about, netns);
+
+	if (!why && about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
+		why = "its poll process is dead";
+	return why;
 }
 
 /* One command attaches to both directions, packets that leave first. */

@@ -23,6 +23,8 @@ int weir_undo_leaves(const struct weir_meta *about, const char *path, const char
  * that can't be determined. The caller holds the interface's lock, so no attach is under way.
  */
 const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns);
+/* The same without its poll process, which can be started again. */
+const char *weir_off_reason(const char *path, const struct weir_meta *about, const char *netns);
 
 /*
  * Takes away what is dead of earlier attachments to this interface and to others of its name in its namespace, and says

@@ -16,8 +16,6 @@
 #include "net/net.h"
 #include "pins/place.h"
 
-#define TC_HANDLE 1
-
 /* The kernel's name of the side. */
 static enum bpf_tc_attach_point point_of(const struct weir_side *side)
 {
@@ -28,7 +26,7 @@ static enum bpf_tc_attach_point point_of(const struct weir_side *side)
 static bool has_filter_at(const struct weir_side *side, enum bpf_tc_attach_point point, __u32 prog_id)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = point);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = WEIR_TC_HANDLE, .priority = WEIR_TC_PRIORITY);
 
 	return prog_id && !bpf_tc_query(&hook, &opts) && opts.prog_id == prog_id;
 }
@@ -62,7 +60,7 @@ static int check(const struct weir_side *side)
 static int add_filter(const struct weir_side *side, int prog, __u32 *made_clsact)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY, .prog_fd = prog);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = WEIR_TC_HANDLE, .priority = WEIR_TC_PRIORITY, .prog_fd = prog);
 	int error = bpf_tc_hook_create(&hook);
 
 	if (error && error != -EEXIST)
@@ -84,7 +82,7 @@ static int add_filter(const struct weir_side *side, int prog, __u32 *made_clsact
 				  error == -ENOENT ? "this kernel lacks the bpf filter (CONFIG_NET_CLS_BPF)"
 						   : weir_reason(error));
 	if (is_misplaced(side, weir_prog_id(prog))) {
-		LIBBPF_OPTS(bpf_tc_opts, ours, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
+		LIBBPF_OPTS(bpf_tc_opts, ours, .handle = WEIR_TC_HANDLE, .priority = WEIR_TC_PRIORITY);
 
 		bpf_tc_detach(&hook, &ours);
 		return reject_ingress(side);
@@ -139,7 +137,7 @@ static void hand_clsact_on(const char *own, __u32 ifindex)
 static int remove_filter(const struct weir_side *side, __u32 prog_id, bool made_clsact, const char *own)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = point_of(side));
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = WEIR_TC_HANDLE, .priority = WEIR_TC_PRIORITY);
 	int error, netlink, filters;
 
 	if (has_filter(side, prog_id)) {
@@ -178,6 +176,9 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	__u32 *made_clsact = is_near(side) ? &about->made_clsact : &about->peer_made_clsact;
 	int there = weir_filter_qdisc_of(side->ifindex);
 
+	if (weir_tcx_has(is_near(side) ? "weir_egress" : "weir_peer", side->ifindex, side->point))
+		return weir_error("%s: a program of ours is at %s already, pinned elsewhere; `bpftool link` shows it",
+				  side->name, weir_point_name(side->point));
 	*prog_id = weir_prog_id(program->prog);
 	*made_clsact = !there; /* before it is made, so that nobody has to guess whose it is */
 	if (there < 0)
@@ -191,7 +192,7 @@ static int swap(const struct weir_side *side, const struct weir_program *program
 		const char *old_path, struct weir_meta *about)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = point_of(side));
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY, .prog_fd = program->prog,
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = WEIR_TC_HANDLE, .priority = WEIR_TC_PRIORITY, .prog_fd = program->prog,
 		    .flags = BPF_TC_F_REPLACE);
 	__u32 *prog_id = is_near(side) ? &about->prog_id : &about->peer_prog_id;
 	int error;

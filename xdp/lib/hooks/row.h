@@ -14,6 +14,7 @@
 #include "weir/maps.h"
 
 #define WEIR_TC_PRIORITY 100 /* after filters an operator puts first, before the thousands tc hands out itself */
+#define WEIR_TC_HANDLE 1
 
 /* One end of an attachment: an interface, and a direction. XDP is at the ingress of the one it calls egress. */
 struct weir_side {

@@ -49,6 +49,22 @@ void weir_framing_put(struct weir_question *q, const struct weir_framing *framin
 	weir_question_close(q, nest);
 }
 
+struct weir_framing weir_framing_of(const struct nlmsghdr *message)
+{
+	const struct rtattr *stab = weir_tc_attribute(message, TCA_STAB);
+	struct weir_framing framing = {0};
+	struct tc_sizespec is;
+
+	if (!stab || !weir_payload(weir_nested(stab, TCA_STAB_BASE), &is, sizeof(is)))
+		return framing;
+	framing.extra_bytes = is.overhead;
+	framing.mpu_bytes = (__u16)is.mpu;
+	framing.line = is.linklayer == TC_LINKLAYER_ATM ? WEIR_LINE_ATM
+		       : is.mtu == ENTRIES		? WEIR_LINE_PTM
+							: WEIR_LINE_PLAIN;
+	return framing;
+}
+
 bool weir_framing_is(const struct nlmsghdr *message, const struct weir_framing *framing)
 {
 	const struct rtattr *stab = weir_tc_attribute(message, TCA_STAB);

@@ -15,4 +15,7 @@ void weir_framing_put(struct weir_question *q, const struct weir_framing *framin
 /* Whether a message about a qdisc has this size table. */
 bool weir_framing_is(const struct nlmsghdr *message, const struct weir_framing *framing);
 
+/* Framing of the size table in a message about a qdisc. */
+struct weir_framing weir_framing_of(const struct nlmsghdr *message);
+
 #endif /* WEIR_NET_FRAMING_H */

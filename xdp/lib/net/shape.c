@@ -192,6 +192,7 @@ static int make_leaf(int netlink, int ifindex, const struct weir_shape *shape, c
 /* Existing parts of a shaper. */
 struct found {
 	const struct weir_shape *shape;
+	struct weir_framing framing; /* of the root's size table */
 	struct part parts[CLASSES_MOST];
 	unsigned int count;	       /* of its parts */
 	unsigned int classes, filters; /* those there */
@@ -199,6 +200,7 @@ struct found {
 	bool root_fits;		       /* its size table is ours */
 	bool class_fits[CLASSES_MOST]; /* made as it should be, */
 	unsigned int leaves_fit;       /* and so many of the qdiscs */
+	__u64 line_bytes_s;	       /* rate of the first class */
 };
 
 static bool is_kind(const struct nlmsghdr *message, const char *kind)
@@ -233,8 +235,11 @@ static void see_class(const struct nlmsghdr *message, void *context)
 	if (found->parts[part].leaf)
 		found->leaf[part] = tc->tcm_info;
 	wanted = class_options(found->shape, &found->parts[part]);
-	if (weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
-		found->class_fits[part] = same_options(&wanted, &is);
+	if (!weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
+		return;
+	found->class_fits[part] = same_options(&wanted, &is);
+	if (!part && !weir_payload(weir_nested(options, TCA_HTB_RATE64), &found->line_bytes_s, sizeof(__u64)))
+		found->line_bytes_s = is.rate.rate;
 }
 
 static void see_leaf(const struct nlmsghdr *message, void *context)
@@ -266,8 +271,10 @@ static void see_root(const struct nlmsghdr *message, void *context)
 {
 	struct found *found = context;
 
-	if (message->nlmsg_type == RTM_NEWQDISC)
-		found->root_fits = weir_framing_is(message, &found->shape->framing);
+	if (message->nlmsg_type != RTM_NEWQDISC)
+		return;
+	found->root_fits = weir_framing_is(message, &found->shape->framing);
+	found->framing = weir_framing_of(message);
 }
 
 static void see_filter(const struct nlmsghdr *message, void *context)
@@ -376,6 +383,32 @@ int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool
 		return 0;
 	fits = is_whole(&found, &begun);
 	return fits || (!whole && begun);
+}
+
+bool weir_shape_is_root(const struct weir_qdisc *root)
+{
+	return !strcmp(root->kind, "htb") && (root->handle == ROOT || root->handle == ROOT_BANDS);
+}
+
+int weir_shape_find(int netlink, int ifindex, struct weir_shape *shape)
+{
+	struct found found;
+	struct weir_qdisc root;
+	int error = weir_qdisc_read(netlink, ifindex, &root), is = 0;
+
+	if (error || !weir_shape_is_root(&root))
+		return error;
+	*shape = (struct weir_shape){.handle = root.handle};
+	found = parts_wanted(shape);
+	error = find(netlink, ifindex, &found);
+	if (error || !found.line_bytes_s)
+		return error;
+	for (__u64 i = 0; !is && i < 16; i++) { /* the kernel has whole bytes a second */
+		*shape = weir_shape_of((double)(8 * found.line_bytes_s + i / 2), has_bands(shape), i % 2,
+				       &found.framing);
+		is = weir_shape_is(netlink, ifindex, shape, true);
+	}
+	return is;
 }
 
 int weir_shape_remove(int netlink, int ifindex, const struct weir_shape *shape)

@@ -31,6 +31,11 @@ int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bo
  */
 int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool whole);
 
+/* Whether a root has a number that only weir-xdp gives. */
+bool weir_shape_is_root(const struct weir_qdisc *root);
+/* A shaper as weir-xdp makes them, of any rate: 1, with the shape; 0 if there is none, or -errno. */
+int weir_shape_find(int netlink, int ifindex, struct weir_shape *shape);
+
 /* Takes its root away; the kernel puts its default back. 0 or -errno. */
 int weir_shape_remove(int netlink, int ifindex, const struct weir_shape *shape);
 

@@ -71,6 +71,8 @@ int directions_of(const struct request *r, struct directions *d)
 		.limit_bytes = r->limit_bytes,
 		.framing = r->framing,
 		.mpu_given = r->mpu_given,
+		.flow_records = r->flow_records,
+		.no_flow_records = r->no_flow_records,
 		.fixed = r->fixed,
 		.fixed_given = r->fixed_given,
 		.json = r->json,

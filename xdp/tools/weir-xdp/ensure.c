@@ -16,6 +16,7 @@
 #include "hooks/hooks.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
+#include "remains.h"
 #include "signal/bands.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
@@ -29,7 +30,7 @@
 #include "weir-xdp/view/report.h"
 
 const char *const part_names[PARTS] = {"program", "signal", "process", "shaper",   "queue", "gains",
-				       "limits",  "class",  "marks",   "leaf_aqm", "name"};
+				       "limits",  "class",  "marks",   "leaf_aqm", "name",  "pins"};
 const char *const did_names[] = {"attached", "adopted", "replaced"};
 
 /* Checks the settings that can't be changed while the law stays on. */
@@ -67,6 +68,7 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	struct weir_shape wanted;
 	struct weir_qdisc root = {0};
 	int back, netlink, is;
+	bool regains;
 
 	if (!(r->shape_bit_s > 0))
 		return 0;
@@ -83,7 +85,8 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	weir_netns_leave(back);
 	if (is < 0)
 		return weir_error("%s: can't read its shaper: %s", r->dev, weir_reason(is));
-	if (!old->shape.handle && interface_root_is_free(r, &root))
+	regains = !old->shape.handle && weir_remains_is_root(&p->dev.place, &root);
+	if (!old->shape.handle && !regains && interface_root_is_free(r, &root))
 		return -1;
 	if (is && old->shape.handle && !memcmp(&wanted, &old->shape, sizeof(wanted)))
 		return 0;
@@ -94,7 +97,7 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 		p->about.shape = about.shape = wanted;
 		if (weir_meta_store(path, &about))
 			return -1;
-		if (plan_shape(p, old->shape.handle != 0)) { /* nobody may take for ours what was not made */
+		if (plan_shape(p, old->shape.handle || regains)) { /* nobody may take for ours what was not made */
 			weir_meta_store(path, old);
 			return -1;
 		}
@@ -329,6 +332,7 @@ static int ensure_attachment(struct work *w, struct outcome *o, bool *had)
 	o->part[PART_PROGRAM] |= about->owner != WEIR_OWNER_OTHER &&
 				 about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
 							      about->hook, plan_object(&w->own));
+	o->part[PART_PROGRAM] |= weir_attachment_lacks_departures(w->path, about);
 	o->part[PART_PROCESS] = polls && !weir_poll_lives_at(w->path, about);
 	whole_tree = polls && request_sums(w->r) & ~about->whole_tree;
 	o->part[PART_QUEUE] |= whole_tree || queues;
@@ -410,7 +414,7 @@ static int ensure_laws(struct work *w, struct outcome *o)
 /* The attachment works, and has been found, or was made just now. */
 static int ensure_there(struct work *w, struct outcome *o)
 {
-	struct outcome found = {.did = DID_ADOPT, .ingress = o->ingress};
+	struct outcome found = {.did = DID_ADOPT, .ingress = o->ingress, .part[PART_PINS] = o->part[PART_PINS]};
 	bool made = o->did != DID_ADOPT, any = false, only_class = true, had = false;
 
 	if ((!w->own.classes && look_at_queue(w, &found)) || ensure_attachment(w, &found, &had) ||
@@ -458,7 +462,9 @@ static int attach(struct work *w, struct outcome *o)
 		return 0;
 	if (!w->own.classes && read_gains(w->r, &p->gains, &p->config.coupling))
 		return -1;
-	if ((w->old.complete && w->old.slots > 1 && plan_carry(p, w->path)) || plan_attach(p))
+	if ((w->old.complete && w->old.slots > 1 && !weir_attachment_lacks_map(w->path, &w->old) &&
+	     plan_carry(p, w->path)) ||
+	    plan_attach(p))
 		return -1;
 	o->raised = p->config.target_asked_us != 0;
 	return 0;
@@ -500,12 +506,49 @@ static int ensure_all(struct work *w, bool works, struct outcome *o)
 /* A poll process alone that died is no reason to take everything off. */
 static bool works(const struct weir_meta *about, const char *path, const char *netns)
 {
-	struct weir_meta without = *about;
+	return !weir_off_reason(path, about, netns);
+}
 
-	if (!about->complete)
-		return false;
-	without.signal = about->signal == WEIR_SIGNAL_POLL ? WEIR_SIGNAL_BACKLOG : about->signal;
-	return !weir_dead_reason(path, &without, netns);
+struct restoring {
+	bool look;
+	unsigned int count;
+};
+
+static int restore_config(struct weir_attachment *a, const struct weir_class *class, void *context)
+{
+	struct restoring *restoring = context;
+	struct weir_config config;
+
+	if (weir_config_read(a, &config))
+		return -1;
+	restoring->count += weir_config_restore(a, &config, restoring->look);
+	return 0;
+}
+
+/* Missing pins, and remains. */
+static int put_pins(const struct plan *p, const char *path, struct outcome *o)
+{
+	const struct request *r = p->r;
+	struct restoring restoring = {.look = r->look};
+	struct weir_attachment a;
+	char why[512];
+	int remains = plan_clear_remains(p, r->look);
+
+	if (remains < 0)
+		return -1;
+	o->part[PART_PINS] = remains > 0;
+	if (access(path, F_OK))
+		return 0;
+	restoring.count = weir_pins_restore(path, r->look);
+	weir_error_into(why, sizeof(why)); /* later steps report what is wrong with it */
+	if (!weir_attachment_open(&a, path, r->dev)) {
+		if (!restore_config(&a, NULL, &restoring))
+			weir_law_each(&a, restore_config, &restoring);
+		weir_attachment_close(&a);
+	}
+	weir_error_into(NULL, 0);
+	o->part[PART_PINS] |= restoring.count > 0;
+	return 0;
 }
 
 static int ensure(struct plan *p, struct outcome *o)
@@ -522,7 +565,15 @@ static int ensure(struct plan *p, struct outcome *o)
 		return -1;
 	if (weir_meta_is_foreign(path))
 		return weir_foreign_error(r->dev);
-	there = weir_meta_read(path, &w.old) && works(&w.old, path, r->netns);
+	if (put_pins(p, path, o))
+		return -1;
+	there = weir_meta_read(path, &w.old);
+	if (r->look && o->part[PART_PINS] && !access(path, F_OK) &&
+	    (!there || weir_attachment_lacks_map(path, &w.old))) { /* no more can be compared */
+		o->did = DID_REPLACE;
+		return 0;
+	}
+	there = there && works(&w.old, path, r->netns);
 	if (!r->classes && w.old.slots > 1)
 		return weir_error("%s has laws of classes: say which one, %s/1:10, or all of htb 1: by --class 1:; "
 				  "`detach` takes them off",

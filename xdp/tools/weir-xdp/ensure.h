@@ -20,6 +20,7 @@ enum part {
 	PART_MARKS, /* how a class's packets are told apart */
 	PART_LEAF_AQM,
 	PART_NAME,
+	PART_PINS, /* a pin was missing, or a program had no pins */
 	PARTS
 };
 extern const char *const part_names[PARTS];

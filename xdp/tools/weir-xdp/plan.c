@@ -24,6 +24,7 @@
 #include "pins/attachment.h"
 #include "pins/folder.h"
 #include "pins/leaf_aqm.h"
+#include "remains.h"
 #include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/poll/process.h"
@@ -258,7 +259,7 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 
 	if (old && weir_leaf_aqm_carry(old_path, p->path))
 		return -1;
-	if (!old && about->shape.handle && plan_shape(p, false))
+	if (!old && about->shape.handle && plan_shape(p, p->regains))
 		return -1;
 	/* the far end before the near one: what goes in has to be seen coming out */
 	if (r->peer && put_at_hook(p, r->peer_netns, &ingress, "weir_peer", about, old, old_path))
@@ -286,7 +287,7 @@ static void describe(const struct request *r, const struct interface *dev, const
 		about->hook = WEIR_HOOK_TC_INGRESS;
 	about->ifindex = (__u32)dev->ifindex;
 	about->peer_ifindex = (__u32)peer->ifindex;
-	about->whole_tree = request_sums(r);
+	about->whole_tree = request_sums(r) | (about->shape.flows ? WEIR_SUM_FLOWS : 0);
 	about->kept = r->kept;
 	about->by_direction = r->direction == WEIR_INGRESS;
 	about->both = r->both;
@@ -371,11 +372,15 @@ static int configure(const struct request *r, const struct interface *dev, const
 }
 
 /* With --shape the law goes by what will be there by then, not by what the kernel put there itself. */
-static int foresee_shape(const struct request *r, struct interface *dev, struct weir_meta *about)
+static int foresee_shape(struct plan *p)
 {
+	const struct request *r = p->r;
+	struct interface *dev = &p->dev;
+	struct weir_meta *about = &p->about;
 	struct weir_framing framing;
 
-	if (interface_root_is_free(r, &dev->qdisc))
+	p->regains = weir_remains_is_root(&dev->place, &dev->qdisc);
+	if (!p->regains && interface_root_is_free(r, &dev->qdisc))
 		return -1;
 	framing = request_framing(r, interface_l2_bytes(dev->type));
 	about->shape = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
@@ -402,7 +407,7 @@ int plan_look(struct plan *p)
 		return -1;
 	if (leaves_check(r, p->dev.ifindex))
 		return -1;
-	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(r, &p->dev, &p->about))
+	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(p))
 		return -1;
 	describe(r, &p->dev, &p->peer, &p->about);
 	if (p->filtered && !r->hook_given)
@@ -515,6 +520,16 @@ static int gather(struct plan *p)
 	return result;
 }
 
+int plan_clear_remains(const struct plan *p, bool dry)
+{
+	const struct request *r = p->r;
+	int near = weir_remains_clear(r->pins, &p->dev.place, r->netns,
+				      p->ingress ? WEIR_REMAINS_XDP : WEIR_REMAINS_EGRESS, dry);
+	int far = r->peer ? weir_remains_clear(r->pins, &p->peer.place, r->peer_netns, WEIR_REMAINS_PEER, dry) : 0;
+
+	return near < 0 || far < 0 ? -1 : near + far;
+}
+
 int plan_attach(struct plan *p)
 {
 	char path[PATH_MAX];
@@ -526,8 +541,14 @@ int plan_attach(struct plan *p)
 			p->dev.place.name);
 	if (weir_place_path(p->r->pins, &p->dev.place, path) ||
 	    weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns) ||
-	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || claim(p, path))
+	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || plan_clear_remains(p, false) < 0 ||
+	    claim(p, path))
 		return -1;
+	if (!p->ingress && !p->r->classes && !(p->r->shape_bit_s > 0) && !(p->r->rate_bit_s > 0) &&
+	    weir_remains_shape(&p->dev.place, p->r->netns, &p->about.shape))
+		p->regains = true;
+	else
+		p->about.shape = (struct weir_shape){0};
 	if (!plan_look(p) && !gather(p) && !prepare(p) && !attach_all(p, NULL, ""))
 		return 0;
 	weir_undo(&p->about, p->path, p->r->netns);

@@ -15,13 +15,32 @@
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
 
-/* Whether the interface has laws of classes that work, to which others can be added; then path is that of its pins. */
+/* Whether the request is about single classes without a law: those that have one go on, by another poll process. */
+static bool is_about_others(const struct request *r, const char *path)
+{
+	struct weir_attachment a;
+	struct weir_class class;
+	bool others = true;
+	__u32 slot;
+
+	if (weir_attachment_open(&a, path, r->dev))
+		return false;
+	for (unsigned int i = 0; others && i < r->classes; i++)
+		others = r->class[i] & 0xffff && !weir_class_look(&a, r->class[i], &slot, &class) &&
+			 slot == WEIR_SLOT_NONE;
+	weir_attachment_close(&a);
+	return others;
+}
+
+/* Whether the interface has laws of classes, to which others can be added; then path is that of its pins. */
 static bool has_laws_of_classes(const struct request *r, const struct weir_place *place, char *path)
 {
 	struct weir_meta about;
 
-	return r->classes && !weir_place_path(r->pins, place, path) && weir_meta_read(path, &about) && about.complete &&
-	       about.slots > 1 && !weir_dead_reason(path, &about, r->netns);
+	if (!r->classes || weir_place_path(r->pins, place, path) || !weir_meta_read(path, &about) || about.slots == 1 ||
+	    weir_off_reason(path, &about, r->netns))
+		return false;
+	return !weir_dead_reason(path, &about, r->netns) || is_about_others(r, path);
 }
 
 static int say_attached(const struct request *r, const struct plan *p, unsigned int *printed)
@@ -48,16 +67,21 @@ static int say_attached(const struct request *r, const struct plan *p, unsigned 
 	return 0;
 }
 
-/* holder: the plan of the other direction, which has the lock, or NULL. Begins the plan where *begun is true then. */
+/*
+ * holder: the plan of the other direction, which has the lock, or NULL. Begins the plan where *begun is true then.
+ * 0, -1, or the exit status of a wrong KEY=VALUE.
+ */
 static int attach(const struct request *r, struct plan *p, const struct plan *holder, bool *begun)
 {
 	struct weir_coupling coupling;
 	struct weir_gains gains;
 	char path[PATH_MAX];
-	int result;
+	int result = read_gains(r, &gains, &coupling);
 
 	*begun = false;
-	if (read_gains(r, &gains, &coupling) || (holder ? plan_begin_beside(p, r, holder) : plan_begin(p, r)))
+	if (result)
+		return result;
+	if (holder ? plan_begin_beside(p, r, holder) : plan_begin(p, r))
 		return -1;
 	*begun = true;
 	p->gains = gains;
@@ -118,5 +142,5 @@ int command_attach(const struct request *r)
 		result = d.has_egress && d.has_ingress ? attach_both(&d)
 						       : attach_one(d.has_egress ? &d.egress : &d.ingress);
 	directions_free(&d);
-	return result ? 1 : 0;
+	return result < 0 ? 1 : result;
 }

@@ -12,9 +12,11 @@
 
 #include "error.h"
 #include "pins/slots.h"
+#include "pins/folder.h"
 #include "pins/leaf_aqm.h"
 #include "pins/lock.h"
 #include "pins/place.h"
+#include "remains.h"
 #include "signal/poll/process.h"
 #include "undo.h"
 #include "weir-xdp/view/view.h"
@@ -202,18 +204,57 @@ static bool has_pair(const struct request *r, const struct weir_meta *about)
 	return (read_other(r, about, path, &other) && other.both) || (about->both && !access(path, F_OK));
 }
 
-/* *pair: the law of received packets is to go as well. */
-static int detach(const struct request *r, bool *pair)
+/* Remains at DEV. Returns their number, or -1 after one line. */
+static int clear_remains(const struct request *r)
+{
+	enum weir_direction direction;
+	struct weir_locks locks = WEIR_LOCKS_NONE;
+	struct weir_place place;
+	char dev[VIEW_LABEL_LEN], why[512];
+	unsigned int what = WEIR_REMAINS_EGRESS | WEIR_REMAINS_PEER | WEIR_REMAINS_SHAPER;
+	bool has_pins;
+	int count;
+
+	snprintf(dev, sizeof(dev), "%s", r->dev);
+	direction = weir_direction_split(dev);
+	if (r->pins_only || r->classes || r->rest || weir_place_look(r->dev, r->netns, &place))
+		return 0;
+	place.ingress = false;
+	what = direction == WEIR_INGRESS ? WEIR_REMAINS_XDP : direction ? what : what | WEIR_REMAINS_XDP_UNNAMED;
+	weir_error_into(why, sizeof(why));
+	has_pins = !weir_pins_check(r->pins);
+	weir_error_into(NULL, 0);
+	/* without a BPF file system nobody can attach meanwhile */
+	if (has_pins && weir_locks_take(&locks, r->pins, &place, r->netns, NULL, "", WEIR_LOCK_WAIT_MS))
+		return -1;
+	count = weir_remains_clear(r->pins, &place, r->netns, what, false);
+	weir_locks_drop(&locks);
+	return count;
+}
+
+/* The attachment. 0, an exit status, or NO_PINS with the line in `nothing`. *pair: that of received packets is to go as
+ * well. */
+#define NO_PINS (-1)
+static int detach(const struct request *r, bool *pair, char *nothing, size_t size)
 {
 	struct weir_locks locks;
 	struct weir_meta about;
 	char path[PATH_MAX], name[PATH_MAX + 32];
-	int meta, result;
+	int meta, result, found;
 	bool known;
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
-	if (finish_replacements(r) || find_asked(r, path) || check_name(r, path))
+	if (finish_replacements(r))
+		return 1;
+	weir_error_into(nothing, size);
+	found = find_asked(r, path);
+	weir_error_into(NULL, 0);
+	if (found == WEIR_NOTHING)
+		return NO_PINS;
+	if (found)
+		return weir_error("%s", nothing), 1;
+	if (check_name(r, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);
@@ -236,7 +277,8 @@ static int detach(const struct request *r, bool *pair)
 		if (lock_pinned(r, path, &locks))
 			return 1;
 		/* not before: the process that had the lock may have changed everything */
-		known = weir_meta_read(path, &about);
+		known = weir_meta_read(path, &about) ||
+			(weir_pins_restore(path, false) && weir_meta_read(path, &about));
 		if (access(path, F_OK))
 			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
 		else if (known && (leave_ingress(r, &about) || leave_egress(r, &about)))
@@ -258,14 +300,20 @@ static int detach(const struct request *r, bool *pair)
 int command_detach(const struct request *r)
 {
 	bool pair = false;
-	char dev[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
+	char nothing[512] = "", dev[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
 	struct request other = *r;
-	int result = detach(r, &pair);
+	int result = detach(r, &pair, nothing, sizeof(nothing)), remains;
 
 	if (!result && pair) {
 		snprintf(dev, sizeof(dev), "%.*s" WEIR_INGRESS_SUFFIX, IF_NAMESIZE, r->dev);
 		other.dev = dev;
-		result = detach(&other, &pair);
+		result = detach(&other, &pair, nothing, sizeof(nothing));
+	}
+	if (result == NO_PINS || !result) {
+		remains = clear_remains(r);
+		if (result == NO_PINS && !remains)
+			weir_error("%s", nothing);
+		result = remains < 0 || (result == NO_PINS && !remains);
 	}
 	weir_pins_tidy(r->pins);
 	return result;

@@ -51,11 +51,11 @@ static void print_beside(const struct request *r)
 	int missing;
 
 	snprintf(dev, sizeof(dev), "%s", r->dev);
-	if (r->json || weir_direction_split(dev) || weir_place_find(r->pins, r->dev, r->netns, path))
+	if (r->json || weir_direction_split(dev))
 		return;
 	snprintf(dev, sizeof(dev), "%.*s" WEIR_INGRESS_SUFFIX, IF_NAMESIZE, r->dev);
-	weir_error_into(why, sizeof(why));
-	missing = weir_place_find(r->pins, dev, r->netns, beside);
+	weir_error_into(why, sizeof(why)); /* it may have been detached since it was printed */
+	missing = weir_place_find(r->pins, r->dev, r->netns, path) || weir_place_find(r->pins, dev, r->netns, beside);
 	weir_error_into(NULL, 0);
 	if (!missing && strcmp(path, beside) && weir_meta_read(beside, &about) && about.both)
 		print_status(r, dev, beside, &printed);

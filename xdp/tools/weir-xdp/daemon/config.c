@@ -318,6 +318,9 @@ static int check_tables(const struct daemon_config *c, const char *path)
 		c->list[i].others = r.others;
 		c->list[i].mark = r.mark;
 		c->list[i].mark_mask = r.mark_mask;
+		if (!result && c->list[i].ingress && !(r.rate_bit_s > 0))
+			result = weir_error("packets that arrive wait in no queue here: give rate, slightly less than "
+					    "the line carries");
 		result = result || check_tells(c, i) || check_direction(c, i);
 		directions_free(&d);
 		daemon_request_free(&r);

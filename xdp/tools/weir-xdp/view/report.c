@@ -16,6 +16,7 @@
 #include "hooks/hooks.h"
 #include "net/tree.h"
 #include "pins/leaf_aqm.h"
+#include "pins/lock.h"
 #include "printable.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
@@ -243,9 +244,13 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 	if (m->signal == WEIR_SIGNAL_POLL) {
 		bool alive = weir_poll_lives(m, &s->config, s->silent_ns);
 
-		printf("  poll process %d %s%s%s\n", m->poll_pid,
-		       alive ? "runs" : "is DEAD, U decays; detach and attach again", m->poll_errno ? ": " : "",
-		       m->poll_errno ? weir_reason(m->poll_errno) : "");
+		printf("  poll process %d %s%s%s", m->poll_pid, alive ? "runs" : "is DEAD, U decays",
+		       m->poll_errno ? ": " : "", m->poll_errno ? weir_reason(m->poll_errno) : "");
+		if (alive)
+			putchar('\n');
+		else
+			weir_print(stdout, "; `weir-xdp ensure %s%s` starts another\n", v->label,
+				   m->slots > 1 && !v->class.handle ? "/CLASS" : "");
 	}
 }
 
@@ -432,11 +437,21 @@ static int print_laws(struct view *v, const struct request *r, unsigned int *pri
 
 int print_status(const struct request *r, const char *dev, const char *path, unsigned int *printed)
 {
+	const char *name = dev ? dev : strrchr(path, '/') + 1;
+	struct weir_meta about;
+	char why[1024];
 	struct view v;
 	int result;
 
-	if (view_open(&v, r, dev, path))
+	if (!dev && weir_meta_read(path, &about))
+		name = about.dev;
+	if (weir_lock_await(path, name))
 		return -1;
+	weir_error_into(why, sizeof(why));
+	result = view_open(&v, r, dev, path);
+	weir_error_into(NULL, 0);
+	if (result)
+		return strstr(why, name) ? weir_error("%s", why) : weir_error("%s: %s", name, why);
 	result = print_laws(&v, r, printed);
 	view_close(&v);
 	return result;
