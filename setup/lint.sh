@@ -11,7 +11,7 @@ cd "$root"
 tracked() { git -c safe.directory="$root" ls-files -z "$@"; }
 
 step "shellcheck"
-tracked '*.sh' run .ci/run | xargs -0 shellcheck -x
+tracked '*.sh' '*.qos' run .ci/run | xargs -0 shellcheck -x
 step "ruff"
 ruff check --quiet .
 ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin/ruff format ." >&2; exit 1; }

@@ -7,9 +7,10 @@ beside an eBPF queue has no use for gRPC, and start-up is time.
 
 import gc
 import importlib
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 GROUPS = {
@@ -90,13 +91,33 @@ def main(words: Sequence[str] | None = None) -> int:
     return status
 
 
+def _with_output(work: Callable[[], int]) -> Any:
+    """The exit status of a command, and of what it wrote to standard output: the end of the interpreter is too late to
+    report that."""
+    status: Any = 0
+    if sys.stdout is None:  # closed: to write there is to be the error that it is for other programs
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    try:
+        try:
+            status = work()
+        except SystemExit as stop:
+            status = stop.code
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        pass  # its reader has seen enough
+    except OSError as error:
+        if not status:
+            print(f"weir: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        status = status or 1
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
 def run() -> Any:
     """The installed command."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        status: Any = main()
-    except SystemExit as stop:
-        status = stop.code
+    status = _with_output(main)
     # A gRPC stream takes a lock as it is collected. At the end of the interpreter the thread that may hold it is dead
     # already, and the program would wait for it for ever.
     gc.collect()

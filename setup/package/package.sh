@@ -17,7 +17,7 @@ ALL="$DEBS static crates wheels"
 
 usage() {
   cat <<'TEXT'
-usage: ./run package [NAME ... | --oci] [--out FOLDER] [--version VERSION]
+usage: ./run package [NAME ... | static --arch ARCH | --oci] [--out FOLDER] [--version VERSION]
 
 Make packages of this clone's programs, for Debian 12 on x86-64, and print their paths. The same commit gives the same
 bytes. Without a NAME all are made:
@@ -30,6 +30,7 @@ bytes. Without a NAME all are made:
   crates        weir-p4, the P4 compiler and machine, for cargo
   wheels        the controller and the lab, for pip
 
+  --arch ARCH         of static: x86_64 or aarch64 [x86_64]; downloads libraries of Debian for another processor
   --oci               only a container image, as an OCI archive that podman, docker and others load; needs root
   --out FOLDER        where packages go [build/package]
   --version VERSION   their version, digits first [that of CHANGELOG.md, with date and commit if it is not that release]
@@ -38,18 +39,18 @@ To install one: apt install ./weir_*.deb (docs/use/install.md)
 TEXT
 }
 
-# Sets names, out, version and needs_only.
+# Sets names, out, version, arch, oci and needs_only.
 read_words() {
-  names="" out=$build/package version="" needs_only="" oci=""
+  names="" out=$build/package version="" arch="" needs_only="" oci=""
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) usage; exit 0 ;;
       --needs) needs_only=1 ;;
       --oci) oci=1 ;;
-      --out=* | --version=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
-      --out | --version)
+      --out=* | --version=* | --arch=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
+      --out | --version | --arch)
         [ -n "${2:-}" ] || status=2 die "$1 needs a value; --help shows all options"
-        if [ "$1" = --out ]; then out=$2; else version=$2; fi
+        case $1 in --out) out=$2 ;; --version) version=$2 ;; --arch) arch=$2 ;; esac
         shift ;;
       -*) status=2 die "unknown option '$1'; --help shows all" ;;
       *)
@@ -58,6 +59,8 @@ read_words() {
     shift
   done
   [ -z "$oci" ] || [ -z "$names" ] || status=2 die "--oci makes an image of all programs; leave out:$names"
+  [ -z "$arch" ] || [ "$names" = " static" ] || status=2 die "--arch goes with the name static alone"
+  case ${arch:=x86_64} in x86_64 | aarch64) ;; *) status=2 die "--arch $arch: must be x86_64 or aarch64" ;; esac
   names=${names:- $ALL}
   case $version in
     "" | [0-9]*) ;;
@@ -138,6 +141,7 @@ tree_weir() {
   put bpf "$build"/xdp/weir_*.bpf.o
   put profiles "$root"/controller/profiles/*.toml
   put boards "$root"/controller/boards/*.json "$root"/controller/boards/*.yml
+  put sqm "$root"/xdp/openwrt/weir.qos "$root"/xdp/openwrt/weir.qos.help
   put bin "$here/weir"
   wheel controller
   "$build/venv/bin/python" "$here/python_folder.py" "$tree/python" "$build"/package/wheels/weir-*.whl \
@@ -250,12 +254,28 @@ into_out() {
   done
 }
 
+# Sets other: words of make for weir-xdp of another processor. What it is compiled with stays in $build.
+other_processor() {
+  local gcc llvm log=$build/package/static.log sysroot=$build/sysroot-$arch
+  gcc=$(gcc -dumpversion) llvm=$("$root/setup/llvm.sh" clang) || exit 1
+  llvm=$("$llvm" --version | sed -nE 's/.*version ([0-9]+)\..*/\1/p' | head -n 1)
+  say "libraries for $arch, lld-$llvm"
+  [ -d "$sysroot" ] || "$root/setup/unpack.sh" "$sysroot" --arch arm64 \
+    musl-dev libbpf-dev libelf-dev zlib1g-dev linux-libc-dev "libgcc-${gcc%%.*}-dev" >"$log" 2>&1 \
+    || { tail -n 20 "$log" >&2; die "no libraries for $arch; the whole of it: $log"; }
+  [ -d "$build/lld-$llvm" ] || "$root/setup/unpack.sh" "$build/lld-$llvm" "lld-$llvm" >"$log" 2>&1 \
+    || { tail -n 20 "$log" >&2; die "no lld-$llvm; the whole of it: $log"; }
+  other=(ARCH="$arch" SYSROOT="$sysroot" LLD="$build/lld-$llvm/usr/lib/llvm-$llvm/bin/ld.lld")
+}
+
 static() {
-  local log=$build/package/static.log file=$build/package/weir-xdp-$version-x86_64
-  say "weir-xdp $version, static"
-  make --no-print-directory -C "$root/xdp" OUT="$build/xdp" WEIR_BUILD="$(build_version xdp controller/profiles)" static >"$log" 2>&1 \
+  local log=$build/package/static.log file=$build/package/weir-xdp-$version-$arch other=()
+  [ "$arch" = x86_64 ] || other_processor
+  say "weir-xdp $version, static, $arch"
+  make --no-print-directory -C "$root/xdp" OUT="$build/xdp" WEIR_BUILD="$(build_version xdp controller/profiles)" "${other[@]}" \
+    static >"$log" 2>&1 \
     || { tail -n 20 "$log" >&2; die "the static weir-xdp could not be built; the whole of it: $log"; }
-  strip -o "$file" "$build/xdp/static/weir-xdp"
+  if [ "$arch" = x86_64 ]; then strip -o "$file" "$build/xdp/static/weir-xdp"; else cp "$build/xdp/static-$arch/weir-xdp" "$file"; fi
   no_trace_of_the_clone "$file"
   into_out "$file"
 }

@@ -3,7 +3,10 @@
 
 from dataclasses import dataclass
 
-from scapy.all import ARP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPOption_Router_Alert, IPv6, Raw
+from scapy.all import ARP, GRE, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPOption_Router_Alert, IPv6, Raw
+from scapy.contrib.mpls import MPLS
+from scapy.layers.ppp import PPP, PPPoE, PPPoED
+from scapy.layers.vxlan import VXLAN
 
 from weir.names import packet as names
 
@@ -62,6 +65,16 @@ def _builders() -> dict:
             _ether() / Dot1Q(vlan=7) / IP(**_IP4, tos=ecn) / UDP(sport=1, dport=2) / Raw(bytes(1472))
         ),
         "qinq_ipv4": lambda ecn: _ether() / Dot1AD(vlan=3) / Dot1Q(vlan=7) / _udp4(ecn),
+        "pppoe_ipv4": lambda ecn: _ether() / PPPoE(sessionid=5) / PPP() / _udp4(ecn),
+        "pppoe_ipv6": lambda ecn: _ether() / PPPoE(sessionid=5) / PPP() / _udp6(ecn),
+        "vlan_pppoe_ipv4": lambda ecn: _ether() / Dot1Q(vlan=7) / PPPoE(sessionid=5) / PPP() / _udp4(ecn),
+        # the outer header has the mark (RFC 6040)
+        "ipip": lambda ecn: _ether() / IP(**_IP4, tos=ecn) / _udp4(ECT0),
+        "6in4": lambda ecn: _ether() / IP(**_IP4, tos=ecn) / _udp6(ECT1),
+        "gre": lambda ecn: _ether() / IP(**_IP4, tos=ecn) / GRE() / _udp4(ECT0),
+        "vxlan": lambda ecn: (
+            _ether() / IPv6(**_IP6, tc=ecn) / UDP(sport=5, dport=4789) / VXLAN(vni=7) / _ether() / _udp4(ECT0)
+        ),
         "qinq_ipv6": lambda ecn: _ether() / Dot1AD(vlan=3) / Dot1Q(vlan=7) / _udp6(ecn),
     }
 
@@ -109,6 +122,14 @@ def _fixed() -> dict[str, Packet]:
         "llc": Packet(bytes(_ether(type=60)) + bytes(60), False, None),
         "triple_tag": Packet(
             bytes(_ether() / Dot1AD(vlan=1) / Dot1AD(vlan=2) / Dot1Q(vlan=3) / _udp4(ECT0)), False, None
+        ),
+        "mpls": Packet(bytes(_ether() / MPLS(label=9, s=1) / _udp4(ECT0)), False, None),
+        "pppoe_discovery": Packet(bytes(_ether() / PPPoED(code=9) / _LOAD), False, None),
+        "pppoe_lcp": Packet(bytes(_ether() / PPPoE(sessionid=5) / PPP(proto=0xC021) / _LOAD), False, None),
+        "pppoe_code": Packet(bytes(_ether() / PPPoE(sessionid=5, code=1) / PPP() / _udp4(ECT0)), False, None),
+        "pppoe_version": Packet(bytes(_ether() / PPPoE(sessionid=5, version=2) / PPP() / _udp4(ECT0)), False, None),
+        "pppoe_truncated_ipv4": Packet(
+            bytes(_ether() / PPPoE(sessionid=5) / PPP() / _udp4(ECT0))[: 22 + 19], True, None, test_run=False
         ),
         "truncated_ipv4": Packet(ip4[: 14 + 19], True, None, test_run=False),
         "truncated_ipv4_1": Packet(ip4[:15], True, None, test_run=False),

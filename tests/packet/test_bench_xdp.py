@@ -2,6 +2,7 @@
 """Output of `./run bench xdp`: ratios to an empty program with their spread, and the machine of the nanoseconds."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -51,3 +52,15 @@ def test_laws_of_classes_beside_one_law(tools):
     process = told["process"]
     assert set(process["cpu_share"]) == {"idle", "loaded"}
     assert process["resident_bytes"] > 0 < process["map_bytes"]
+
+
+def test_a_shaper_on_one_and_on_more_cores(tools):
+    command = [sys.executable, REPO / "xdp" / "bench" / "bench_cores.py", "--build", BUILD, "--json"]
+    done = subprocess.run([*command, "--rounds", "2", "--seconds", "0.02"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert {"mq", "--shape", "--shape --bands"} <= {row["shaper"] for row in rows}
+    assert {1, min(2, len(os.sched_getaffinity(0)))} <= {row["cores"] for row in rows}
+    for row in rows:
+        assert 0 < row["cpu_ns"]["least"] <= row["cpu_ns"]["median"]
+        assert row["packets_per_s"] > 0

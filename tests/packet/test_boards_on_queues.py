@@ -28,6 +28,7 @@ metrics = "{folder}/xdp.prom"
 
 [rb]
 shape = "10mbit"
+flow_records = true
 [ppp7]                     # never comes
 shape = "10mbit"
 """
@@ -114,7 +115,7 @@ def site(rig, tmp_path_factory) -> Iterator[Site]:
         until(lambda: rig.weir("status", "rb", "--json", check=False).returncode == 0, "the law on rb", PATIENCE_S)
         site.start(
             running, "tune", "env", f"PYTHONPATH={REPO / 'controller'}", "PYTHONDONTWRITEBYTECODE=1",
-            sys.executable, "-m", "weir.cli", "tune", "--bpf", "rb", "--metrics", "9464",
+            sys.executable, "-m", "weir.cli", "tune", "--bpf", "rb", "--metrics", "9464", "--metrics-hosts", "3",
         )  # fmt: skip
         site.start(
             running, "node-exporter", exporter, "--web.listen-address=127.0.0.1:9100", "--collector.disable-defaults",

@@ -156,7 +156,7 @@ def test_the_coupling_is_run_time_data(rig, bands):
             "probability=linear": 'two coupled bands need "squared"',
         }.items():
             failed = rig.weir("set", "rb", pair, check=False)
-            assert failed.returncode == 1
+            assert failed.returncode == 2
             assert why in failed.stderr
         assert rig.status()["coupled"] == said["coupled"]
 

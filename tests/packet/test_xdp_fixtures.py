@@ -86,6 +86,16 @@ def test_below_the_bound_ect_is_marked_and_the_rest_dropped(program):
     assert counters["marked_packets"] == sum(p.marked is not None for p in taken.values())
 
 
+def test_a_session_header_that_is_cut_passes(program):
+    """The kernel does not forward such a frame over a bridge, so this is not in `packets`."""
+    rig, attach, _, passed, dropped = program
+    frame = PACKETS["pppoe_ipv4-ect0"].frame
+    with attach("--fixed-probability", "1") as pin:
+        for size in range(14, 22):
+            assert rig.program_run(pin, frame[:size]) == (passed, frame[:size]), size
+        assert rig.program_run(pin, frame) == (dropped, frame)
+
+
 @pytest.mark.parametrize(("bound", "is_dropped"), [(0, True), (0.99, True), (1, False)])
 def test_beyond_the_bound_ect_is_dropped(program, bound, is_dropped):
     """At a probability of 1. A bound of 0 marks nothing, and a bound of 1 drops nothing that can be marked."""

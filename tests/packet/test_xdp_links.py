@@ -9,6 +9,7 @@ import struct
 
 import pytest
 from class_rig import ECT0, HIT
+from packet_rig import until
 
 TUNSETIFF, TUNSETLINK, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x400454CD, 0x0001, 0x1000
 TYPES = {
@@ -77,3 +78,37 @@ def test_packets_are_marked(rig, link):
     v6 = [p for p in packets if p[0] >> 4 == 6 and len(p) == 248]
     assert [p[1] & 3 for p in v4] == [3] * N
     assert [p[1] >> 4 & 3 for p in v6] == [3] * N
+
+
+def received_packet(dscp: int, length: int = 200) -> bytes:
+    """UDP to an address of the link, as its other end sends it."""
+    udp = struct.pack("!HHHH", 1, 9, 8 + length, 0) + bytes(length)
+    head = struct.pack(
+        "!BBHHHBBH4s4s", 0x45, dscp, 20 + len(udp), 1, 0, 64, 17, 0, bytes([10, 8, 0, 2]), bytes([10, 8, 0, 1])
+    )
+    total = sum(struct.unpack("!10H", head))
+    total = (total & 0xFFFF) + (total >> 16)
+    return head[:10] + struct.pack("!H", ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF) + head[12:] + udp
+
+
+@pytest.mark.parametrize("leaving", [(), ("--hook", "clsact")])
+@pytest.mark.parametrize("link", ["none", "ppp"], indirect=True)
+def test_received_packets_have_a_law_without_xdp(rig, link, leaving):
+    """Both directions by one command, and a framing that counts IP packets."""
+    before = rig.router.sh("tc qdisc show dev tun9; tc filter show dev tun9 ingress")
+    rig.weir("attach", "tun9", "--shape", "1gbit", "--ingress", "8kbit", "--overhead", 30, "--ptm", *leaving, *HIT)
+    assert rig.status("tun9/ingress")["hook"] == "tc-ingress"
+    for _ in range(N):
+        os.write(link, received_packet(ECT0))
+    until(lambda: rig.status("tun9/ingress")["counters"]["seen_packets"] == N, "all have arrived")
+    status = rig.status("tun9/ingress")
+    assert status["counters"]["marked_packets"] == N
+    framed = 228 + 30 + 5
+    assert N * framed - 2000 < status["backlog_bytes"] <= N * framed
+    assert rig.weir("ensure", "tun9", "--shape", "1gbit", "--ingress", "8kbit", "--look").returncode == 0
+    rig.router.sh("tc filter del dev tun9 ingress")
+    assert rig.weir("ensure", "tun9", "--shape", "1gbit", "--ingress", "8kbit").returncode == 0
+    assert rig.status("tun9/ingress")["gone"] is False
+    rig.weir("detach", "tun9")
+    assert rig.router.sh("tc qdisc show dev tun9; tc filter show dev tun9 ingress") == before
+    assert rig.weir("status").stdout == "nothing is attached\n"

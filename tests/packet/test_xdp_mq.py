@@ -217,6 +217,21 @@ def test_what_the_law_can_not_see_is_refused(link):
     assert link.rig.weir("status").stdout == "nothing is attached\n"
 
 
+def test_one_rate_for_all_queues_takes_the_place_of_mq(link):
+    """Laws of the queues have no common rate: the error has the command after which one shaper serves all of them."""
+    remedy = "tc qdisc del dev qo root"
+    for words in (("--shape", "20mbit"), ("--shape", "20mbit", "--bands")):
+        done = link.rig.weir("attach", "qo", *words, check=False)
+        assert (done.returncode, remedy in done.stderr, "leave --shape out" in done.stderr) == (1, True, False)
+    assert "--shape" in link.rig.weir("attach", "qo", check=False).stderr
+    link.rig.router.sh(remedy)
+    link.rig.weir("attach", "qo", "--shape", "20mbit", *NEVER)
+    frames = [frame(flow) for flow in range(FLOWS)]
+    assert sorted(link.through(frames)) == sorted(frames)
+    status = json.loads(link.rig.weir("status", "qo", "--json").stdout)
+    assert (status["shape_bit_s"], status["counters"]["seen_packets"]) == (20_000_000, len(frames))
+
+
 def test_queues_that_go_by_the_cpu_are_refused(link):
     """Where /sys is that of the interface's namespace, as it is on a router."""
     write = "mount -t sysfs sysfs /sys; mount -t bpf bpf /sys/fs/bpf; echo 1 > /sys/class/net/qo/queues/tx-0/xps_cpus"

@@ -90,3 +90,33 @@ def test_any_rate(rig, rate):
     assert f"rate {rate[:-3].replace('g', 'G').replace('k', 'K')}bit" in "".join(tree(rig))
     rig.weir("detach", "rb")
     assert tree(rig) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--leaf-aqm", "maybe"],
+        ["--flows"],
+        ["--leaf-aqm", "off", "--rate", "1mbit", "--hook", "tc"],
+    ],
+)
+def test_options_of_leaves_that_do_not_fit_are_refused(rig, words):
+    before = tree(rig)
+    refused = rig.weir("attach", "rb", *words, check=False)
+    assert refused.returncode in (1, 2)
+    assert words[0] in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert tree(rig) == before
+
+
+def test_flow_queues_or_nothing(rig):
+    """A kernel without fq_codel keeps its qdiscs."""
+    before = tree(rig)
+    made = rig.weir("attach", "rb", "--shape", "10mbit", "--flows", check=False)
+    if made.returncode:
+        assert "fq_codel" in made.stderr
+    else:
+        assert rig.status()["flow_queues"] is True
+        rig.weir("detach", "rb")
+    assert tree(rig) == before
+    assert json.loads(rig.weir("status", "--json").stdout) == []

@@ -44,6 +44,7 @@ SIGNALS = {
     "veth": (("--peer", "wb0@{peer}"), "prog_weir_egress", "empty_tc", False),
     "backlog": (("--signal", "backlog"), "prog_weir_egress", "empty_tc", True),
     "poll": (("--signal", "poll"), "prog_weir_egress", "empty_tc", True),
+    "poll-records": (("--signal", "poll", "--flow-records"), "prog_weir_egress", "empty_tc", True),
     "virtual-tc": (("--rate", "1000gbit", "--hook", "tc"), "prog_weir_egress", "empty_tc", False),
     "virtual-xdp": (("--rate", "1000gbit"), "prog_weir_ingress", "empty_xdp", False),
 }

@@ -5,7 +5,7 @@
 
 #include "error.h"
 #include "weir-xdp/daemon/config.h"
-#include "weir-xdp/plan.h"
+#include "weir-xdp/directions.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -21,9 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	PROMISE(c.count <= DAEMON_TABLES_MAX);
 	for (size_t i = 0; i < c.count; i++) {
+		struct directions d;
 		struct request r;
 
-		PROMISE(!daemon_request(&c, &c.list[i], "/pins", &r) && !plan_check(&r));
+		PROMISE(!daemon_request(&c, &c.list[i], "/pins", &r) && !directions_of(&r, &d));
+		PROMISE(!request_check(d.has_egress ? &d.egress : &d.ingress));
+		directions_free(&d);
 		daemon_request_free(&r);
 	}
 	daemon_config_free(&c);

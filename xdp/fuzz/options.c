@@ -8,8 +8,8 @@
 
 #include "error.h"
 #include "gains/coupling.h"
+#include "weir-xdp/directions.h"
 #include "weir-xdp/options.h"
-#include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 
 #define WORDS_MAX 64
@@ -19,6 +19,7 @@ static void run(enum command_bit command, int argc, char **argv)
 	struct request r = {.peer_netns = "", .netns = "", .pins = "/", .name = "", .dev = argv[0]};
 	char *words[WORDS_MAX + 1];
 	struct weir_coupling coupling;
+	struct directions d;
 	struct weir_gains gains;
 	struct weir_config config = {.signal = WEIR_SIGNAL_VIRTUAL};
 
@@ -28,11 +29,13 @@ static void run(enum command_bit command, int argc, char **argv)
 		PROMISE(optind <= argc);
 		r.word = words + optind;
 		r.words = argc - optind;
-		plan_check(&r);
+		if (!directions_of(&r, &d))
+			request_check(&d.egress);
+		directions_free(&d);
 		if (!read_gains(&r, &gains, &coupling))
 			PROMISE(!weir_gains_check(&gains));
 		for (int i = 0; i < r.words; i++)
-			apply_pair(r.word[i], &gains, &config, &r.rate_bit_s);
+			apply_pair(&r, r.word[i], &gains, &config, &r.rate_bit_s);
 	}
 	free((char *)r.peer);
 	free(r.class);

@@ -11,13 +11,25 @@
 
 #define LINE_LEN 8000
 
-static char *sink;
-static size_t sink_size;
+/* One sink may be in use inside another: the innermost has the lines. */
+#define SINKS_MAX 16
+static struct {
+	char *text;
+	size_t size;
+} sinks[SINKS_MAX];
+static unsigned int sinks_used;
 
 void weir_error_into(char *text, size_t size)
 {
-	sink = text;
-	sink_size = size;
+	if (!text) {
+		sinks_used -= sinks_used > 0;
+		return;
+	}
+	if (sinks_used < SINKS_MAX) {
+		sinks[sinks_used].text = text;
+		sinks[sinks_used].size = size;
+	}
+	sinks_used++;
 }
 
 static void __attribute__((format(printf, 1, 0))) print_line(const char *format, va_list args)
@@ -32,9 +44,11 @@ int weir_error(const char *format, ...)
 {
 	va_list args;
 
-	if (sink) {
+	if (sinks_used) {
+		unsigned int innermost = (sinks_used < SINKS_MAX ? sinks_used : SINKS_MAX) - 1;
+
 		va_start(args, format);
-		vsnprintf(sink, sink_size, format, args);
+		vsnprintf(sinks[innermost].text, sinks[innermost].size, format, args);
 		va_end(args);
 		return -1;
 	}

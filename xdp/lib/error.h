@@ -10,7 +10,7 @@ int weir_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* One line on standard error, which is no failure. */
 void weir_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* From here on errors are written to this text, without "TOOL: "; NULL: to standard error again. */
+/* From here on errors are written to this text, without "TOOL: "; NULL: as before the last such call. */
 void weir_error_into(char *text, size_t size);
 
 /* Text of an errno for an operator: "not permitted (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)" and the

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "error.h"
+
 #define READABLE 0644
 
 static bool is_ours_alone(const struct stat *folder)
@@ -83,4 +85,27 @@ FILE *weir_draft_open(const char *path, char draft[WEIR_DRAFT_LEN])
 	if (file >= 0 && !out)
 		close(file);
 	return out;
+}
+
+void weir_output_begin(void)
+{
+	static const int how[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+
+	for (int fd = 0; fd < 3; fd++) /* the lowest free number is the one that is given */
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", how[fd]) < 0)
+			return;
+}
+
+int weir_output_end(int status)
+{
+	bool failed = ferror(stdout);
+	int error = 0; /* an earlier one is not known any more */
+
+	if (fflush(stdout)) {
+		failed = true;
+		error = errno;
+	}
+	if (!failed || status)
+		return status;
+	return weir_error("standard output: %s", error ? strerror(error) : "can't be written"), 1;
 }

@@ -20,4 +20,9 @@ FILE *weir_output_open(const char *path);
  */
 FILE *weir_draft_open(const char *path, char draft[WEIR_DRAFT_LEN]);
 
+/* Standard output that is closed fails to write, and no file gets its number. For the begin of a program. */
+void weir_output_begin(void);
+/* The exit status of a program with its output: where that could not be written, a line, and 1 instead of 0. */
+int weir_output_end(int status);
+
 #endif /* WEIR_OUTPUT_H */

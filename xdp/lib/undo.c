@@ -14,6 +14,8 @@
 
 #include "error.h"
 #include "hooks/hooks.h"
+#include "pins/attachment.h"
+#include "pins/leaf_aqm.h"
 #include "pins/lock.h"
 #include "net/net.h"
 #include "net/shape.h"
@@ -101,7 +103,7 @@ static int detach_end(const struct weir_meta *about, const struct weir_place *pl
 	if (*reached)
 		return *reached < 0 ? -1 : 0;
 	if (row && !row->by_link) {
-		struct weir_side side = {name, (int)place->ifindex, point};
+		struct weir_side side = {name, (int)place->ifindex, point, false};
 
 		result = row->detach(&side, about, path);
 	}
@@ -148,6 +150,32 @@ static int detach_shape(const struct weir_meta *about, const struct weir_place *
 	return result;
 }
 
+int weir_undo_leaves(const struct weir_meta *about, const char *path, const char *netns,
+		     bool (*wanted)(__u32 class, const void *context), const void *context)
+{
+	struct weir_leaves leaves = {
+		.path = path, .ifindex = (int)about->ifindex, .wanted = wanted, .context = context};
+	struct weir_place place = weir_place_of(about);
+	char name[IF_NAMESIZE];
+	int back, result;
+
+	if (!weir_leaf_aqm_any(path))
+		return 0;
+	result = weir_reach(&place, netns, &back, name);
+	if (result) /* without its interface there are none */
+		return result < 0 ? -1 : 0;
+	leaves.dev = name;
+	leaves.netlink = weir_netlink_open();
+	if (leaves.netlink < 0)
+		result = weir_error("no netlink socket: %s", weir_reason(leaves.netlink));
+	else
+		result = weir_leaf_aqm_restore(&leaves);
+	if (leaves.netlink >= 0)
+		close(leaves.netlink);
+	weir_netns_leave(back);
+	return result;
+}
+
 /* Without a configuration the program lets every packet pass. */
 static int pass_all(const struct weir_meta *about, const char *path)
 {
@@ -174,8 +202,8 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 	struct ends ends = {
 		.about = about,
 		.path = path,
-		.near = {about->dev, (int)about->ifindex, BPF_TC_EGRESS},
-		.far = {about->peer, (int)about->peer_ifindex, BPF_TC_INGRESS},
+		.near = {about->dev, (int)about->ifindex, BPF_TC_EGRESS, false},
+		.far = {about->peer, (int)about->peer_ifindex, BPF_TC_INGRESS, false},
 	};
 	int result, reached = 0;
 
@@ -195,6 +223,7 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 	}
 	if (reached > 0 && dev.ingress && !result) /* in another namespace by now, perhaps, with the program on it */
 		result = pass_all(about, path);
+	result |= weir_undo_leaves(about, path, netns, NULL, NULL);
 	if (about->shape.handle)
 		result |= detach_shape(about, &dev, netns);
 	return result ? result : weir_remove_pins(path);
@@ -223,7 +252,7 @@ static bool far_is_off(const char *path, const struct weir_meta *about)
 	return off;
 }
 
-const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
+const char *weir_off_reason(const char *path, const struct weir_meta *about, const char *netns)
 {
 	struct weir_place place = weir_place_of(about);
 	char name[IF_NAMESIZE], why[256];
@@ -243,15 +272,38 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 		return "its program was taken off";
 	if (far_is_off(path, about))
 		return "the program at its other end was taken off";
-	if (about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
-		return "its poll process is dead";
+	if (weir_attachment_lacks_map(path, about))
+		return "the pin of one of its maps was removed";
 	return NULL;
+}
+
+const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
+{
+	const char *why = weir_off_reason(path, about, netns);
+
+	if (!why && about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
+		why = "its poll process is dead";
+	return why;
+}
+
+/* One command attaches to both directions, packets that leave first. */
+static bool lacks_ingress(const char *path, const struct weir_meta *about)
+{
+	struct weir_meta other;
+	char beside[PATH_MAX];
+
+	if (!about->both || weir_place_of(about).ingress)
+		return false;
+	snprintf(beside, sizeof(beside), "%s-ingress", path);
+	return !weir_meta_read(beside, &other) || !other.complete;
 }
 
 static int clear(const char *path, const struct weir_meta *about, const char *dev, const char *netns)
 {
 	const char *why = weir_dead_reason(path, about, netns);
 
+	if (!why && lacks_ingress(path, about))
+		why = "it was cut short";
 	if (!why)
 		return 0;
 	if (weir_undo(about, path, netns))

@@ -14,12 +14,17 @@ int weir_reach(const struct weir_place *place, const char *netns, int *back, cha
 /* Takes away everything `about` says there is; netns: where the interface is. 0, or -1 after one line. */
 int weir_undo(const struct weir_meta *about, const char *path, const char *netns);
 int weir_remove_pins(const char *path);
+/* Restores AQMs that attach disabled; wanted: of these classes, NULL: all. 0, or -1 after one line. */
+int weir_undo_leaves(const struct weir_meta *about, const char *path, const char *netns,
+		     bool (*wanted)(__u32 class, const void *context), const void *context);
 
 /*
  * Why what is pinned there works no more and never will again ("its interface is gone"), or NULL if it is alive or
  * that can't be determined. The caller holds the interface's lock, so no attach is under way.
  */
 const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns);
+/* The same without its poll process, which can be started again. */
+const char *weir_off_reason(const char *path, const struct weir_meta *about, const char *netns);
 
 /*
  * Takes away what is dead of earlier attachments to this interface and to others of its name in its namespace, and says

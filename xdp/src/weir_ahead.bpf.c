@@ -13,6 +13,7 @@
 #include "weir/flows.h"
 #include "weir/pairs.h"
 #include "weir/polled.h"
+#include "weir/sampling.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -105,7 +106,7 @@ WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, struct wei
 	struct outcome o = {.fate = WEIR_FATE_PASS};
 	__u32 tau_us = weir_tau_us(&rate, &c->law, a->queue->backlog_bytes);
 
-	if (a->queue->poll_unusable || weir_ago(now_ns, a->queue->poll_ns, silent_ns))
+	if (weir_ago(now_ns, a->queue->poll_ns, silent_ns))
 		tau_us = 0; /* of a queue that nobody has looked at */
 	o.kind = classify(a, g, skb, now_ns, tau_us);
 	if (weir_kind_is_refused(o.kind, &c->law, tau_us))
@@ -124,6 +125,7 @@ int weir_egress(struct __sk_buff *skb)
 	struct weir_arrival a;
 	struct outcome o;
 	struct bands b;
+	__u64 pair = 0;
 	__u32 band;
 	int marked;
 
@@ -131,13 +133,21 @@ int weir_egress(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	c = a.config;
 	a.header = weir_skb_find_header(skb, c->l2_bytes);
-	a.len_bytes = weir_skb_len(skb);
+	if (c->signal == WEIR_SIGNAL_VETH)
+		pair = weir_skb_pair(skb, c->l2_bytes);
+	a.len_bytes = pair ? WEIR_PAIR_BYTES(pair) : weir_skb_wire_len(skb);
+	if (a.queue->poll_unusable) { /* another scheduler may take the classes' numbers for its own flows or tins */
+		a.counters->unusable++;
+		weir_arrival_see(&a, a.header, a.len_bytes);
+		return TC_ACT_UNSPEC;
+	}
 	o = c->signal == WEIR_SIGNAL_VETH ? veth_arrival(&a, &b, g, skb) : poll_arrival(&a, g, skb);
 	band = o.kind == WEIR_KIND_AHEAD ? WEIR_BAND_AHEAD : WEIR_BAND_BULK;
 	if (band == WEIR_BAND_AHEAD)
 		a.counters = ahead;
 	weir_arrival_see(&a, a.header, a.len_bytes);
 	marked = weir_arrival_wants_mark(&a, o.fate) && weir_skb_mark(skb, a.header);
+	weir_sample(skb, &a, o.kind, o.fate, marked);
 	if (weir_arrival_end(&a, o.fate, marked))
 		return TC_ACT_SHOT;
 	if (band == WEIR_BAND_BULK)
@@ -147,9 +157,8 @@ int weir_egress(struct __sk_buff *skb)
 	skb->priority = band == WEIR_BAND_AHEAD ? c->band_class[WEIR_BAND_AHEAD] : c->band_class[WEIR_BAND_BULK];
 	if (c->signal == WEIR_SIGNAL_VETH) {
 		skb->tc_index = band == WEIR_BAND_AHEAD ? WEIR_INDEX_L : WEIR_INDEX_C;
-		__sync_fetch_and_add(band == WEIR_BAND_AHEAD ? &b.queue[WEIR_BAND_AHEAD]->in
-							     : &b.queue[WEIR_BAND_BULK]->in,
-				     WEIR_PAIR(1, a.len_bytes));
+		__sync_fetch_and_add(
+			band == WEIR_BAND_AHEAD ? &b.queue[WEIR_BAND_AHEAD]->in : &b.queue[WEIR_BAND_BULK]->in, pair);
 	}
 	return TC_ACT_UNSPEC;
 }
@@ -160,7 +169,7 @@ int weir_peer(struct __sk_buff *skb)
 {
 	const struct weir_config *c = weir_config_get();
 	int ahead = skb->tc_index == WEIR_INDEX_L, ours = ahead || skb->tc_index == WEIR_INDEX_C;
-	__u64 len_bytes = weir_skb_len(skb), pair;
+	__u64 len_bytes, pair, out;
 	struct weir_drain *d;
 	struct bands b;
 
@@ -169,12 +178,14 @@ int weir_peer(struct __sk_buff *skb)
 	skb->tc_index = 0; /* it may go on to another attachment */
 	d = ahead ? b.drain[WEIR_BAND_AHEAD] : b.drain[WEIR_BAND_BULK];
 	pair = ahead ? weir_between(b.queue[WEIR_BAND_AHEAD], d) : weir_between(b.queue[WEIR_BAND_BULK], d);
-	if (!ours || !WEIR_PAIR_PACKETS(pair) || WEIR_PAIR_BYTES(pair) < len_bytes) {
+	out = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = WEIR_PAIR_BYTES(out);
+	if (!ours || WEIR_PAIR_PACKETS(pair) < WEIR_PAIR_PACKETS(out) || WEIR_PAIR_BYTES(pair) < len_bytes) {
 		/* it went in before we came, or by a way around us */
 		__sync_fetch_and_add(&d->strays, 1);
 		return TC_ACT_UNSPEC;
 	}
-	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
+	__sync_fetch_and_add(&d->out, out);
 	d->last_ns = bpf_ktime_get_coarse_ns();
 	/* the rate of the whole line: packets of band A do not count as a slower line */
 	pair = WEIR_PAIR_BYTES(pair) - len_bytes;

@@ -13,6 +13,7 @@
 #include "weir/arrival.h"
 #include "weir/departures.h"
 #include "weir/flows.h"
+#include "weir/sampling.h"
 
 /* Only the fields we read; libbpf finds them in the running kernel's BTF. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -48,7 +49,7 @@ struct Qdisc {
 struct sk_buff {
 	struct sk_buff *next;
 	struct net_device *dev;
-	unsigned int len;
+	char cb[48]; /* begins with the length that qdiscs count: with a size table (stab), that of the frame */
 };
 #pragma clang attribute pop
 
@@ -98,8 +99,10 @@ int weir_egress(struct __sk_buff *skb)
 		weir_step(now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
 	size = weir_skb_flow_size(a.queue, skb, c, a.header, coarse_ns, skb->wire_len);
-	if (!a.header.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
+	if (!a.header.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c)) {
+		weir_sample(skb, &a, WEIR_KIND_QUEUE, WEIR_FATE_PASS, 0);
 		return TC_ACT_UNSPEC;
+	}
 	/* Reading the backlog is dear: it is done for packets that departures' estimate would drop or mark. */
 	tau_us = weir_tau_us(&d->rate, &c->law, d->backlog_bytes);
 	fate = WEIR_FATE_PASS;
@@ -109,6 +112,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (fate == WEIR_FATE_PASS) {
 		d->backlog_bytes +=
 			skb->wire_len; /* an addition that two CPUs lose is put right by the next departure */
+		weir_sample(skb, &a, WEIR_KIND_QUEUE, fate, 0);
 		return TC_ACT_UNSPEC;
 	}
 	if (!weir_root_backlog(skb, c, a.counters, &backlog_bytes))
@@ -119,6 +123,7 @@ int weir_egress(struct __sk_buff *skb)
 	    (!chance.mark && tau_us < c->law.min_delay_us && !weir_excess_q32(&c->law, backlog_bytes, tau_us, size)))
 		return TC_ACT_UNSPEC;
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.header);
+	weir_sample(skb, &a, WEIR_KIND_QUEUE, fate, marked);
 	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
@@ -146,7 +151,7 @@ int BPF_PROG(weir_departures, struct Qdisc *qdisc, const struct netdev_queue *tx
 	if (dev->ifindex != (int)c->ifindex || dev->nd_net.net->ns.inum != c->netns_inum)
 		return 0;
 	for (int i = 0; i < WEIR_LIST_MAX && skb; i++) {
-		len_bytes += skb->len;
+		len_bytes += *(const __u32 *)skb->cb;
 		skb = skb->next;
 	}
 	backlog_bytes = qdisc->qstats.backlog;

@@ -10,7 +10,6 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
-#include "weir/pairs.h"
 #include "weir/polled.h"
 
 /* The sizes below are for one class; the loader gives all maps the room that is asked for. */
@@ -100,7 +99,7 @@ int weir_egress(struct __sk_buff *skb)
 
 	if (!weir_arrival_begin_at(&a, &slot))
 		return TC_ACT_UNSPEC;
-	weir_arrival_see(&a, weir_skb_find_header(skb, a.config->l2_bytes), weir_skb_len(skb));
+	weir_arrival_see(&a, weir_skb_find_header(skb, a.config->l2_bytes), weir_skb_wire_len(skb));
 	if (slot == WEIR_SLOT_NONE)
 		return TC_ACT_UNSPEC;
 	fate = weir_poll_arrival(&a, skb, &slot);

@@ -99,8 +99,8 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
-	__u64 len_bytes = weir_skb_len(skb);
 	const struct weir_config *c;
+	__u64 len_bytes, in;
 	struct weir_arrival a;
 	enum weir_fate fate;
 	struct weir_header header;
@@ -110,6 +110,8 @@ int weir_egress(struct __sk_buff *skb)
 	if (!weir_arrival_begin(&a) || !find_bands(&b))
 		return TC_ACT_UNSPEC;
 	c = a.config;
+	in = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = WEIR_PAIR_BYTES(in);
 	header = weir_skb_find_header(skb, c->l2_bytes);
 	low = is_low(skb, header);
 	if (low) {
@@ -126,7 +128,7 @@ int weir_egress(struct __sk_buff *skb)
 	 * C may carry CE by then; this index goes with the packet to another namespace, where the priority is lost. */
 	skb->priority = low ? c->band_class[WEIR_BAND_L] : c->band_class[WEIR_BAND_C];
 	skb->tc_index = low ? WEIR_INDEX_L : WEIR_INDEX_C;
-	__sync_fetch_and_add(low ? &b.queue[WEIR_BAND_L]->in : &b.queue[WEIR_BAND_C]->in, WEIR_PAIR(1, len_bytes));
+	__sync_fetch_and_add(low ? &b.queue[WEIR_BAND_L]->in : &b.queue[WEIR_BAND_C]->in, in);
 	return TC_ACT_UNSPEC;
 }
 
@@ -135,7 +137,7 @@ SEC("tc")
 int weir_peer(struct __sk_buff *skb)
 {
 	const struct weir_config *c = weir_config_get();
-	__u64 len_bytes = weir_skb_len(skb), pair, pair_other;
+	__u64 len_bytes, pair, pair_other, out;
 	int low = skb->tc_index == WEIR_INDEX_L, ours = low || skb->tc_index == WEIR_INDEX_C;
 	struct weir_drain *d, *line;
 	struct bands b;
@@ -146,14 +148,16 @@ int weir_peer(struct __sk_buff *skb)
 	line = b.drain[WEIR_BAND_L];
 	d = low ? line : b.drain[WEIR_BAND_C];
 	pair = low ? weir_between(b.queue[WEIR_BAND_L], line) : weir_between(b.queue[WEIR_BAND_C], d);
-	if (!ours || !WEIR_PAIR_PACKETS(pair) || WEIR_PAIR_BYTES(pair) < len_bytes) {
+	out = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = WEIR_PAIR_BYTES(out);
+	if (!ours || WEIR_PAIR_PACKETS(pair) < WEIR_PAIR_PACKETS(out) || WEIR_PAIR_BYTES(pair) < len_bytes) {
 		/* it went in before we came, or by a way around us */
 		__sync_fetch_and_add(&d->strays, 1);
 		return TC_ACT_UNSPEC;
 	}
 	pair_other = low ? weir_between(b.queue[WEIR_BAND_C], b.drain[WEIR_BAND_C])
 			 : weir_between(b.queue[WEIR_BAND_L], line);
-	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
+	__sync_fetch_and_add(&d->out, out);
 	d->last_ns = bpf_ktime_get_coarse_ns();
 	pair = WEIR_PAIR_BYTES(pair) - len_bytes;
 	weir_pair_departure(line, c, len_bytes, pair + WEIR_PAIR_BYTES(pair_other));

@@ -10,8 +10,10 @@
 
 #include "weir/arrival.h"
 #include "weir/flows.h"
+#include "weir/framing.h"
 #include "weir/pairs.h"
 #include "weir/polled.h"
+#include "weir/sampling.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
 					     struct weir_counters *n, __u64 len_bytes, struct __sk_buff *skb,
@@ -42,20 +44,31 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	return weir_draw_fate(&q->law, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, header, c), &chance);
 }
 
+/* Each segment of a packet that will be segmented has its own frame. */
+WEIR_INLINE __u64 weir_pair_framed_bytes(const struct weir_config *c, __u64 pair)
+{
+	__u64 segments = WEIR_PAIR_PACKETS(pair), len_bytes = WEIR_PAIR_BYTES(pair);
+
+	return segments > 1 ? segments * weir_framed_bytes(&c->framing, len_bytes / segments)
+			    : weir_framed_bytes(&c->framing, len_bytes);
+}
+
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 len_bytes = weir_skb_len(skb);
 	const struct weir_config *c;
+	__u64 now_ns, len_bytes, framed_bytes = 0, pair = 0;
 	struct weir_arrival a;
 	enum weir_fate fate;
 	int marked, may_hit;
-	__u64 now_ns;
 
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
+	if (c->signal == WEIR_SIGNAL_VETH || c->signal == WEIR_SIGNAL_VIRTUAL)
+		pair = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = pair ? WEIR_PAIR_BYTES(pair) : weir_skb_wire_len(skb);
 	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), len_bytes);
 
 	if (c->signal == WEIR_SIGNAL_VETH) {
@@ -63,7 +76,8 @@ int weir_egress(struct __sk_buff *skb)
 	} else if (c->signal == WEIR_SIGNAL_VIRTUAL) {
 		now_ns = bpf_ktime_get_ns();
 		may_hit = weir_virtual_may_hit(a.queue, c, now_ns);
-		fate = weir_virtual_arrival(a.queue, c, now_ns, len_bytes, may_hit,
+		framed_bytes = weir_pair_framed_bytes(c, pair);
+		fate = weir_virtual_arrival(a.queue, c, now_ns, framed_bytes, may_hit,
 					    !may_hit || weir_skb_counts_as_ect(skb, a.header, c),
 					    weir_skb_flow_size(a.queue, skb, c, a.header, now_ns, len_bytes));
 	} else {
@@ -71,12 +85,13 @@ int weir_egress(struct __sk_buff *skb)
 	}
 
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.header);
+	weir_sample(skb, &a, WEIR_KIND_QUEUE, fate, marked);
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;
 	if (c->signal == WEIR_SIGNAL_VIRTUAL && fate != WEIR_FATE_PASS)
-		weir_virtual_join(a.queue, len_bytes);
+		weir_virtual_join(a.queue, framed_bytes);
 	if (c->signal == WEIR_SIGNAL_VETH)
-		__sync_fetch_and_add(&a.queue->in, WEIR_PAIR(1, len_bytes));
+		__sync_fetch_and_add(&a.queue->in, pair);
 	return TC_ACT_UNSPEC;
 }
 
@@ -87,18 +102,20 @@ int weir_peer(struct __sk_buff *skb)
 	const struct weir_config *c = weir_config_get();
 	const struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 len_bytes = weir_skb_len(skb), backlog_bytes, pair;
+	__u64 len_bytes, backlog_bytes, pair, out;
 
 	if (!c || !q || !d)
 		return TC_ACT_UNSPEC;
 	pair = weir_between(q, d);
-	if (!WEIR_PAIR_PACKETS(pair) || WEIR_PAIR_BYTES(pair) < len_bytes) {
+	out = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = WEIR_PAIR_BYTES(out);
+	if (WEIR_PAIR_PACKETS(pair) < WEIR_PAIR_PACKETS(out) || WEIR_PAIR_BYTES(pair) < len_bytes) {
 		/* it went in before we came, or by a way around us */
 		__sync_fetch_and_add(&d->strays, 1);
 		return TC_ACT_UNSPEC;
 	}
 	backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
-	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
+	__sync_fetch_and_add(&d->out, out);
 	d->last_ns = bpf_ktime_get_coarse_ns();
 	weir_pair_departure(d, c, len_bytes, backlog_bytes);
 	return TC_ACT_UNSPEC;

@@ -15,14 +15,29 @@ from places import REPOSITORY
 from prometheus_client import CollectorRegistry, generate_latest
 
 from weir.dataplane.base import Sample, Up
+from weir.dataplane.bpf import BpfDevice
 from weir.settings import profile
+from weir.telemetry.flow_metrics import FlowCollector
 from weir.telemetry.prometheus import ViewCollector
 from weir.telemetry.view import Decision, View
 
-SUFFIXES = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+SUFFIXES = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum"), "summary": ("_count", "_sum")}
 FOREIGN = {"up", "scrape_duration_seconds", "node_textfile_mtime_seconds"}
 """Prometheus's own, and node_exporter's."""
 COLUMNS = 24
+
+
+class Recorded(BpfDevice):
+    """A device with one flow."""
+
+    def read_flows(self) -> dict:
+        counts = dict.fromkeys(
+            ("sampled_packets", "sampled_bytes", "delay_sum_us", "delay_peak_us", "marks", "drops"), 1
+        )
+        flow = counts | {"source": "10.0.0.1", "destination": "10.0.0.2", "protocol": 17, "source_port": 1}
+        flows = [flow | {"destination_port": 2, "kinds": {"queue": 1}}]
+        head = {"t_us": 1, "sample_one_in": 16, "uplink": True, "ingress": False}
+        return {"eth0": head | {"kinds": {"queue": counts}, "flows": flows}}
 
 
 def scraped() -> str:
@@ -35,6 +50,7 @@ def scraped() -> str:
     view.take(Decision({"device": "bpf", "port": "eth0", "action": "hold", "reason": "x"}), 2.0)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ViewCollector(view, lambda: 3.0))
+    registry.register(FlowCollector([Recorded("bpf")], hosts=1))
     return generate_latest(registry).decode()
 
 

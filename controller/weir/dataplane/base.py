@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from typing import Any
 
 from ..gains import Gains, Value
 from ..sample import Counts, Sample
@@ -140,6 +141,11 @@ class Device(ABC):
     def read_status(self) -> DeviceStatus:
         """Status now. Raises DataPlaneError."""
         return DeviceStatus("", tuple(PortStatus(port, "", found) for port, found in self.read_settings().items()))
+
+    def read_flows(self) -> dict[str, Mapping[str, Any]]:
+        """Records of flows and kinds of packets by port, as `weir-xdp flows --json` has them; none elsewhere. Raises
+        DataPlaneError."""
+        return {}
 
     def place(self, port: str) -> str:
         """Identity of a port, independent of this controller's name for its device."""

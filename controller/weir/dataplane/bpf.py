@@ -226,6 +226,23 @@ class BpfDevice(Device):
             raise self._error(f"invalid output of {self._command} status: {error}") from None
         return DeviceStatus("eBPF, by weir-xdp", ports)
 
+    def read_flows(self) -> dict[str, Mapping[str, Any]]:
+        found: dict[str, Mapping[str, Any]] = {}
+        said = ""
+        for interface in (None,) if self.interfaces is None else self.interfaces:
+            done = self._ask("flows", "--json", *(() if interface is None else (interface,)))
+            if done.returncode:
+                said = _last_line(done.stderr) or f"exit status {done.returncode}"
+            try:
+                answer: Any = json.loads(done.stdout) if done.stdout.strip() else []
+                for one in answer if interface is None or not answer else [answer]:
+                    found[_words(one, "dev") if interface is None else interface] = one
+            except NONSENSE as error:
+                raise self._error(f"invalid output of {self._command} flows: {error}") from None
+        if said and not found:
+            raise self._error(said)
+        return found
+
     def _port_status(self, port: str, one: dict[str, Any]) -> PortStatus:
         counters, now_us = one["counters"], time.monotonic_ns() // 1000
         reading = Sample(

@@ -105,3 +105,12 @@ def end(name: str, work: Callable[[], int]) -> int:
         said, status = f"{error.filename or 'standard output'}: {error.strerror}", status_of(error)
     complain(name, said)
     return status
+
+
+def add_metrics_hosts(group: Any) -> None:
+    """The option that adds hosts to --metrics."""
+    group.add_argument(
+        "--metrics-hosts", type=whole(0, 1000), default=0, metavar="N",
+        help="--metrics: also the N hosts of each queue with the most bytes, by address, which is personal data, and "
+        "the sum of the others; needs `weir-xdp attach --flow-records` (default 0: no addresses)",
+    )  # fmt: skip

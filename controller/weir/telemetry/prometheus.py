@@ -138,9 +138,16 @@ class ViewCollector(Collector):
 class MetricsServer:
     """Serves a View at http://HOST:PORT/metrics until `close`. Raises MetricsError when it can't listen there."""
 
-    def __init__(self, view: View, address: tuple[str, int], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        view: View,
+        address: tuple[str, int],
+        clock: Callable[[], float] = time.time,
+        more: Iterable[Collector] = (),
+    ) -> None:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(ViewCollector(view, clock))
+        for collector in (ViewCollector(view, clock), *more):
+            registry.register(collector)
         host, port = address
         metrics = make_wsgi_app(registry)
 

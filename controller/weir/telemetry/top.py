@@ -5,17 +5,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
 import sys
-import termios
-import threading
 import time
-import tty
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from statistics import median_high
 from typing import Any
 
@@ -27,6 +20,7 @@ from rich.text import Text
 from ..options.arguments import command, seconds
 from ..options.devices import FLEET_EXAMPLE
 from ..text import age, printable
+from .keys import Keys, typed
 from .source import P4_NOTE, End, add_source, open_source, run, until
 from .view import HISTORY_POINTS, PortView, View
 
@@ -36,12 +30,21 @@ examples:
   weir top --fleet fleet.toml --decisions decisions.jsonl
   weir top --from samples.jsonl --follow --decisions decisions.jsonl       beside `weir tune`, which writes both
   weir top --p4 10.0.0.1:9559 --once                   a table, then end; so it does too where there is no terminal
+  weir top --bpf eth0 --by host                        each host's rate, delay, drops and marks; also flow, kind
+  weir top --by kind --json                            a JSON line a queue and update
 
 keys: q quit, s sort by the next column, r reverse the order, / show only queues that contain a text, arrows and page
 keys scroll. Delay is green up to one and a half times its target, yellow up to three times, red above. Age is the time
 since the law's last step (of P4 queues since their registers changed). A queue without a sample for 5 s, or on a device
 that is down, is grey and shows its age only. A port in red: the law can't use the queue's measurements; the note has
 the reason.
+
+--by reads records of eBPF queues: one packet in 16, and all drops and marks, over the last 10 s. Hosts and flows need
+`weir-xdp attach --flow-records`. Delay is that of the queue or band which a packet joined; peaks are of the last 9 to
+17 s. A host is local: the source of packets that leave by an interface with a default route, else the destination;
+--host overrides. Sources behind NAT are found where /proc/net/nf_conntrack is readable. A flow is sparse, bulk, or
+unresponsive: at least 500 packets, a tenth of them dropped or marked, at least 1.5 times the rate of an equal share,
+and no less than 0.75 of its rate kept from the first 5 s to the last.
 
 {FLEET_EXAMPLE}
 {P4_NOTE}
@@ -56,13 +59,6 @@ _KEYS = {
     b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[5~": "page-up", b"\x1b[6~": "page-down",
     b"\x1b[H": "home", b"\x1b[F": "end", b"\x7f": "erase", b"\r": "enter", b"\n": "enter", b"\x1b": "escape",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Keys typed, as an event beside those of data planes."""
-
-    data: bytes
 
 
 Row = tuple[tuple[str, str], PortView]
@@ -307,6 +303,11 @@ def parser() -> argparse.ArgumentParser:
     made = command("top", "Show every queue. Changes no gains.", EXAMPLE)
     add_source(made)
     made.add_argument("--decisions", type=Path, metavar="FILE", help="file that `weir tune --decisions` writes")
+    made.add_argument("--by", choices=("host", "flow", "kind"), help="the traffic of eBPF queues by these")
+    made.add_argument(
+        "--host", choices=("source", "destination"), help="--by host: the local end of a packet (default: by routes)"
+    )
+    made.add_argument("--json", action="store_true", help="--by: JSON lines")
     made.add_argument("--sort", choices=SORTS, default="port", help="(default %(default)s)")
     made.add_argument("--filter", default="", metavar="TEXT", help="only queues whose device or port contains it")
     made.add_argument(
@@ -317,38 +318,6 @@ def parser() -> argparse.ArgumentParser:
         "--seconds", type=seconds, metavar="S", help="end after this time (--once: default 2, or a file's end)"
     )
     return made
-
-
-@contextmanager
-def _typed(events: SimpleQueue) -> Iterator[None]:
-    """Keys come as events while the block runs, and the terminal is as it was after it."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    stop = os.eventfd(0, os.EFD_CLOEXEC)
-
-    def read() -> None:
-        poll = select.poll()
-        poll.register(terminal, select.POLLIN)
-        poll.register(stop, select.POLLIN)
-        while all(file != stop for file, _ in poll.poll()):
-            data = os.read(terminal, 64)
-            if not data:
-                return
-            events.put(Keys(data))
-
-    thread = threading.Thread(target=read, name="keys", daemon=True)
-    tty.setcbreak(terminal)
-    thread.start()
-    try:
-        yield
-    finally:
-        os.eventfd_write(stop, 1)
-        thread.join()
-        os.close(stop)
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def _once(args: argparse.Namespace, screen: Screen) -> int:
@@ -373,7 +342,7 @@ def _live(args: argparse.Namespace, screen: Screen) -> int:
     view = View()
     end_s = None if args.seconds is None else time.monotonic() + args.seconds
     console = Console(highlight=False)
-    with open_source(args, args.decisions) as source, _typed(source.events):
+    with open_source(args, args.decisions) as source, typed(source.events):
         first = screen.render(view, time.time(), *console.size)
         with Live(first, console=console, screen=True, auto_refresh=False) as live:
             shown_s = time.monotonic()
@@ -393,5 +362,9 @@ def _live(args: argparse.Namespace, screen: Screen) -> int:
 
 def main(words: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
+    if args.by is not None or args.json or args.host is not None:
+        from . import flow_top
+
+        return run("top", lambda: flow_top.show(args))
     show = _once if args.once or not sys.stdout.isatty() else _live
     return run("top", lambda: show(args, Screen(args.sort, args.filter, args.file is not None and not args.follow)))

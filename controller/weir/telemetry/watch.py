@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..dataplane.base import Counts, Event, Sample
-from ..options.arguments import command, count, seconds
+from ..dataplane.fleet import FleetError
+from ..options.arguments import add_metrics_hosts, command, count, seconds
 from ..options.devices import FLEET_EXAMPLE
 from .jsonl import Writer, counts_line, human, to_line
 from .source import P4_NOTE, add_source, open_source, run, until
@@ -38,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, metavar="FILE", help="append there instead of standard output")
     made.add_argument("--text", action="store_true", help="lines for people instead of JSON")
     made.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus; on loopback if there is no HOST")
+    add_metrics_hosts(made)
     made.add_argument("--count", type=count, metavar="N", help="end after N samples")
     made.add_argument("--seconds", type=seconds, metavar="S", help="end after this time")
     return made
@@ -54,13 +56,18 @@ def _line(event: Event | Decision, for_people: bool) -> str | None:
 def _watch(args: argparse.Namespace) -> int:
     """Status: 1 when lines were lost."""
     view = View()
+    if args.metrics_hosts and args.metrics is None:
+        raise FleetError("--metrics-hosts: goes with --metrics")
     source = open_source(args)
     writer = server = None
     try:
         if args.metrics is not None:
+            from .flow_metrics import FlowCollector
             from .prometheus import MetricsServer, parse_address
 
-            server = MetricsServer(view, parse_address(args.metrics))
+            devices = [] if source.fleet is None else source.fleet.devices
+            flows = FlowCollector(devices, args.metrics_hosts)
+            server = MetricsServer(view, parse_address(args.metrics), more=(flows,))
         if args.out is not None:
             writer = Writer(args.out)
         left = args.count

@@ -22,7 +22,7 @@ from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sa
 from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import Gains
-from ..options.arguments import command, complain, status_of
+from ..options.arguments import add_metrics_hosts, command, complain, status_of
 from ..options.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..text import printable
 from .core import Tuner
@@ -397,6 +397,7 @@ def _parser() -> argparse.ArgumentParser:
     told.add_argument("--decisions", metavar="FILE", type=Path, help="append decisions and effects as JSON lines")
     told.add_argument("--samples", metavar="FILE", type=Path, help="append all samples as JSON lines")
     told.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics there (127.0.0.1)")
+    add_metrics_hosts(told)
     told.add_argument("--json", action="store_true", help="JSON lines on standard output too")
     return parser
 
@@ -434,6 +435,8 @@ def main(words: Sequence[str]) -> int:
     try:
         settings = settings_of(given)
         metrics = None if given.metrics is None else _metrics_address(given.metrics)
+        if given.metrics_hosts and metrics is None:
+            raise TuneError("--metrics-hosts: goes with --metrics")
         fleet = fleet_of(given)
     except (TuneError, FleetError) as error:
         complain("tune", error)
@@ -478,7 +481,9 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet, metrics: 
             samples = stack.enter_context(_writer("--samples", given.samples))
             shell.on_sample.append(lambda sample: samples.write(to_line(sample)))
         if metrics is not None:
-            _serve_metrics(metrics, shell, stack)
+            from ..telemetry.flow_metrics import FlowCollector
+
+            _serve_metrics(metrics, shell, stack, FlowCollector(fleet.devices, given.metrics_hosts))
         if given.observe_rtt is not None:
             place = _place(given.observe_rtt)
             stack.callback(_observed(*place, events).close)
@@ -545,13 +550,13 @@ def _metrics_address(place: str) -> tuple[str, int]:
         raise TuneError(str(error)) from None
 
 
-def _serve_metrics(address: tuple[str, int], shell: Shell, stack: ExitStack) -> None:
+def _serve_metrics(address: tuple[str, int], shell: Shell, stack: ExitStack, flows: Any) -> None:
     from ..telemetry.prometheus import MetricsServer
     from ..telemetry.view import Decision as Told
     from ..telemetry.view import View
 
     view = View(tuned=True)
-    stack.callback(MetricsServer(view, address).close)
+    stack.callback(MetricsServer(view, address, more=(flows,)).close)
     shell.on_event.append(lambda event: view.take(event, time.time()))
     shell.on_line.append(lambda line: view.take(Told(line.record()), time.time()))
 

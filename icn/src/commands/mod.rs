@@ -13,6 +13,7 @@ mod publish;
 mod server;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
+use std::io::{self, Write};
 use weir_io::fault::Fault;
 
 /// Data by name, over links that forward by name instead of by address.
@@ -46,8 +47,17 @@ enum Command {
 /// # Errors
 /// It ends early, with its exit code.
 pub fn main(version: &'static str) -> Result<u8, Fault> {
-    let given = Options::command().version(version).get_matches();
-    match Options::from_arg_matches(&given).unwrap_or_else(|e| e.exit()).command {
+    let given = Options::command().version(version).try_get_matches();
+    let options = match given.and_then(|given| Options::from_arg_matches(&given)) {
+        Ok(options) => options,
+        Err(e) if e.use_stderr() => e.exit(),
+        // --help, --version
+        Err(e) => {
+            e.print().and_then(|()| io::stdout().flush()).map_err(Fault::io("standard output"))?;
+            return Ok(0);
+        }
+    };
+    match options.command {
         Command::Client(options) => client::run(options),
         Command::Server(options) => server::run(options),
         Command::Publish(options) => publish::run(&options),

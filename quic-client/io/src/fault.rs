@@ -2,7 +2,7 @@
 //! Errors that end a program early, with their exit codes.
 
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Exit code where a library fails in a way that no option or file explains.
@@ -49,6 +49,15 @@ impl From<io::Error> for Fault {
     fn from(e: io::Error) -> Self {
         Fault::new(IO, e.to_string())
     }
+}
+
+/// Writes to standard output, now: an error at the end of the program would be lost.
+///
+/// # Errors
+/// It can't be written.
+pub fn print(text: &str) -> Result<(), Fault> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Fault::io("standard output"))
 }
 
 /// Prints the fault, if any, in one line and gives the exit code.

@@ -6,8 +6,7 @@
 #ifndef WEIR_FLOWS_H
 #define WEIR_FLOWS_H
 
-#include <linux/in.h>
-
+#include "dissect.h"
 #include "packet.h"
 #include "queue.h"
 
@@ -55,28 +54,71 @@ WEIR_INLINE enum weir_size weir_flow_size(struct weir_queue *q, const struct wei
 	return weir_flow_size_at(&weir_first, q, c, flow, now_ns, len_bytes);
 }
 
-/* One word more in a hash: Knuth's multiplicative one, whose high bits are the good ones, folded after each word. */
-WEIR_INLINE __u32 weir_hash(__u32 hash, __u32 word)
+/*
+ * The key of own hashes, so that nobody outside can choose packets that share a counter with another flow. Made here,
+ * because another loader may have loaded the program (`adopt`).
+ */
+struct weir_hash_key {
+	__u64 word[WEIR_FLOW_WORDS + 1];
+	__u64 is_made;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_hash_key);
+} hash_key SEC(".maps");
+
+/* Two CPUs at once leave a mixture of both keys, and count the first packets elsewhere. */
+WEIR_INLINE const struct weir_hash_key *weir_hash_key(void)
 {
-	hash = (hash ^ word) * 0x9e3779b1;
-	return hash ^ hash >> 15;
+	struct weir_hash_key *k = bpf_map_lookup_elem(&hash_key, &weir_first);
+
+	if (!k || k->is_made)
+		return k;
+	for (int i = 0; i <= WEIR_FLOW_WORDS; i++)
+		k->word[i] = (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
+	k->is_made = 1;
+	return k;
+}
+
+/*
+ * Vector multiply-shift (Thorup, "High speed hashing for integers and strings", 3.4): over all keys, any two flows
+ * share a counter as seldom as at random. The last product keeps neighbouring flows from being neighbouring counters.
+ */
+WEIR_INLINE __u32 weir_flow_hash(const volatile __u32 *word, int words)
+{
+	const struct weir_hash_key *k = weir_hash_key();
+	__u64 sum;
+
+	if (!k)
+		return 0;
+	sum = k->word[WEIR_FLOW_WORDS];
+#pragma unroll
+	for (int i = 0; i < words; i++)
+		sum += k->word[i] * word[i];
+	sum = (sum ^ sum >> 32) * 0x9e3779b97f4a7c15;
+	return (__u32)(sum >> (64 - WEIR_FLOWS_SHIFT));
 }
 
 /* The flow of a packet by name, from the first words of its header: (prefix, name, kind), as in p4/include/icn_law.p4.
  */
 #define WEIR_NAMES_FLOW_WORDS 5
 
-WEIR_INLINE __u32 weir_names_flow(const __u32 word[WEIR_NAMES_FLOW_WORDS])
+WEIR_INLINE __u32 weir_names_flow(const __u32 header[WEIR_NAMES_FLOW_WORDS])
 {
-	__u32 hash = *(const __u8 *)word;
+	__u32 word[WEIR_NAMES_FLOW_WORDS];
 
+	word[0] = *(const __u8 *)header;
 #pragma unroll
 	for (int i = 1; i < WEIR_NAMES_FLOW_WORDS; i++)
-		hash = weir_hash(hash, word[i]);
-	return hash >> (32 - WEIR_FLOWS_SHIFT);
+		word[i] = header[i];
+	return weir_flow_hash(word, WEIR_NAMES_FLOW_WORDS);
 }
 
-/* tc: by the kernel's own hash of addresses, protocol and ports, which it often has already. */
+/* tc: by the kernel's own hash of addresses, protocol and ports, of the inner packet in a tunnel; it often has it
+ * already. Its key is random, too. */
 WEIR_INLINE __u32 weir_skb_flow(struct __sk_buff *skb, struct weir_header header)
 {
 	__u32 word[WEIR_NAMES_FLOW_WORDS];
@@ -99,55 +141,6 @@ WEIR_INLINE enum weir_size weir_skb_flow_size(struct weir_queue *q, struct __sk_
 					      struct weir_header header, __u64 now_ns, __u64 len_bytes)
 {
 	return weir_skb_flow_size_at(&weir_first, q, skb, c, header, now_ns, len_bytes);
-}
-
-WEIR_INLINE int weir_has_ports(__u8 protocol)
-{
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
-	       protocol == IPPROTO_DCCP || protocol == IPPROTO_UDPLITE;
-}
-
-/*
- * XDP, where the kernel has no hash yet: the flow by addresses, protocol and ports; by addresses and protocol for
- * fragments, for protocols without ports and behind extension headers. A header that is cut short is flow 0. By name:
- * as at tc.
- */
-WEIR_INLINE __u32 weir_xdp_flow(const struct xdp_md *ctx, struct weir_header header)
-{
-	const void *data = (const void *)(long)ctx->data, *end = (const void *)(long)ctx->data_end;
-	const __u32 *address, *ports = 0;
-	__u32 hash;
-
-	if (header.offset > WEIR_HEADER_OFFSET_MAX)
-		return 0; /* never; the verifier wants to see the bound */
-	if (header.proto == bpf_htons(ETH_P_IP)) {
-		const struct iphdr *h = data + header.offset;
-
-		if ((const void *)(h + 1) > end)
-			return 0;
-		hash = weir_hash(weir_hash(h->protocol, h->saddr), h->daddr);
-		if (weir_has_ports(h->protocol) && !(h->frag_off & bpf_htons(0x3fff)))
-			ports = (const void *)h + h->ihl * 4;
-	} else if (weir_is_names(header.proto)) {
-		const __u32 *word = data + header.offset;
-
-		return (const void *)(word + WEIR_NAMES_FLOW_WORDS) > end ? 0 : weir_names_flow(word);
-	} else {
-		const struct ipv6hdr *h = data + header.offset;
-
-		if ((const void *)(h + 1) > end)
-			return 0;
-		hash = h->nexthdr;
-		address = (const __u32 *)&h->saddr; /* and behind it the other */
-#pragma unroll
-		for (int i = 0; i < 8; i++)
-			hash = weir_hash(hash, address[i]);
-		if (weir_has_ports(h->nexthdr))
-			ports = (const void *)(h + 1);
-	}
-	if (ports && (const void *)(ports + 1) <= end)
-		hash = weir_hash(hash, *ports);
-	return hash >> (32 - WEIR_FLOWS_SHIFT);
 }
 
 #endif /* WEIR_FLOWS_H */

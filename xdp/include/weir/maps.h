@@ -32,7 +32,14 @@ enum weir_hook {
 	WEIR_HOOK_TCX = 1,    /* tc's hooks, by links (Linux 6.6) */
 	WEIR_HOOK_CLSACT = 2, /* the same hooks, by filters */
 	WEIR_HOOK_XDP = 3,
+	WEIR_HOOK_TC_INGRESS = 4, /* a filter at tc's ingress: interfaces without a link header have no XDP */
 };
+
+/* Whether a hook is that of received packets. */
+WEIR_INLINE int weir_hook_is_ingress(__u32 hook)
+{
+	return hook == WEIR_HOOK_XDP || hook == WEIR_HOOK_TC_INGRESS;
+}
 
 /*
  * The bands of a coupled attachment (docs/design/coupled.md), each at its place in the maps `queue`, `drain` and
@@ -97,6 +104,17 @@ struct weir_telling {
 	__u32 queues;	 /* of mq: so many that packets are spread over, and nothing else tells; 0: classes of htb */
 };
 
+/* Layer below the interface. */
+enum weir_line { WEIR_LINE_PLAIN, WEIR_LINE_ATM, WEIR_LINE_PTM };
+
+/* Bytes on the line beyond those of a packet here. All zero: as they are. */
+struct weir_framing {
+	__s32 extra_bytes; /* to be added to the packet's length here */
+	__u16 mpu_bytes;   /* after which it is at least so long */
+	__u8 line;	   /* enum weir_line */
+	__u8 counts_ip; /* 1: the operator gave the overhead of an IP packet; less the link header it is extra_bytes */
+};
+
 /*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
  * place of the old one, so that a packet sees all of it or nothing.
@@ -122,7 +140,10 @@ struct weir_config {
 	__u32 coupled;		      /* 1: two bands, by the class of a packet */
 	__u32 band_class[WEIR_BANDS]; /* of the root qdisc; 0x1000a is what tc calls 1:a */
 	__u32 target_asked_us;	      /* not 0: the law's target is a higher one, the least for the line's rate */
+	struct weir_framing framing;  /* virtual: of the line that drains the queue */
 	struct weir_bands flow_bands; /* two bands of flows, by the classes of band_class; ahead_most_bytes 0: none */
+	__u32 flow_records;	      /* 1: packets are sampled into records of flows (records.h) */
+	__u32 reserved;
 };
 
 /*
@@ -225,7 +246,14 @@ struct weir_shape {
 	__u64 rate_bit_s;
 	__u32 handle; /* of the root; 0: none was made */
 	__u32 limit_packets;
+	__u32 flows; /* 1: in the place of the fifo that the law controls a fq_codel without its CoDel */
+	__u32 reserved;
+	struct weir_framing framing;
 };
+
+/* Queues whose sum one law controls, because the operator wants it. */
+#define WEIR_SUM_CLASSES 1 /* of all classes and flows of the tree */
+#define WEIR_SUM_FLOWS 2   /* of the flows of a qdisc */
 
 /*
  * State that the loader needs to undo and to report; programs don't read it. Each thing is written down before it is
@@ -243,7 +271,7 @@ struct weir_meta {
 	__u32 peer_prog_id;
 	__s32 poll_pid;
 	__s32 poll_errno;
-	__u32 whole_tree;	/* one law over all queues of the tree is what the operator wants */
+	__u32 whole_tree;	/* WEIR_SUM_* */
 	__u64 poll_start_ticks; /* distinguishes the process from a later one with its number */
 	__u64 netns_inum;
 	__u64 netns_cookie; /* 0 before Linux 5.14 */
@@ -257,6 +285,8 @@ struct weir_meta {
 	__u16 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
 	__u16 by_direction;  /* at ingress, 1: its name is DEV/ingress, not DEV */
 	__u32 slots;	     /* of queues: 1, the interface's own; with laws of classes also room for these */
+	__u32 both;	     /* 1: made with the law of the other direction by one command (--ingress) */
+	__u32 reserved;
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

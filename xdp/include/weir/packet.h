@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Reading and writing marks of congestion: the two ECN bits of IP, the flags of Data by name (docs/design/icn.md). A
- * header of IP that is cut short or not of its version can't carry a mark: it counts as Not-ECT. Up to two VLAN tags
- * are looked through.
+ * header of IP that is cut short or not of its version can't carry a mark: it counts as Not-ECT. The header is the
+ * outermost one (RFC 6040), behind up to two VLAN tags and a PPPoE session.
  */
 #ifndef WEIR_PACKET_H
 #define WEIR_PACKET_H
@@ -24,7 +24,20 @@
 #define WEIR_INDEX_L 2
 #define WEIR_VLAN_BYTES 4
 #define WEIR_VLAN_TAGS 2
-#define WEIR_HEADER_OFFSET_MAX (sizeof(struct ethhdr) + WEIR_VLAN_TAGS * WEIR_VLAN_BYTES)
+
+/* RFC 2516 4 with the PPP protocol number behind it, which RFC 2516 7 asks peers not to compress. */
+struct weir_pppoe {
+	__u8 version_type;
+	__u8 code;
+	__be16 session;
+	__be16 length;
+	__be16 protocol;
+};
+#define WEIR_PPPOE_SESSION_DATA 0
+#define WEIR_PPP_IP 0x0021
+#define WEIR_PPP_IPV6 0x0057
+
+#define WEIR_HEADER_OFFSET_MAX (sizeof(struct ethhdr) + WEIR_VLAN_TAGS * WEIR_VLAN_BYTES + sizeof(struct weir_pppoe))
 
 /* Packets by name. Others use this EtherType for experiments of their own: without our header it is none of ours. */
 #define WEIR_ETH_P_NAMES 0x88b5
@@ -52,6 +65,21 @@ WEIR_INLINE int weir_is_vlan(__be16 proto)
 WEIR_INLINE int weir_is_ip(__be16 proto)
 {
 	return proto == bpf_htons(ETH_P_IP) || proto == bpf_htons(ETH_P_IPV6);
+}
+
+WEIR_INLINE int weir_is_pppoe(__be16 proto)
+{
+	return proto == bpf_htons(ETH_P_PPP_SES);
+}
+
+/* 0 for control packets of PPP: a session without them breaks, so the law leaves them alone. */
+WEIR_INLINE __be16 weir_pppoe_payload(const struct weir_pppoe *h)
+{
+	if (h->version_type != 0x11 || h->code != WEIR_PPPOE_SESSION_DATA)
+		return 0;
+	if (h->protocol == bpf_htons(WEIR_PPP_IP))
+		return bpf_htons(ETH_P_IP);
+	return h->protocol == bpf_htons(WEIR_PPP_IPV6) ? bpf_htons(ETH_P_IPV6) : 0;
 }
 
 WEIR_INLINE int weir_is_names(__be16 proto)
@@ -86,6 +114,7 @@ WEIR_INLINE __sum16 weir_checksum_replace(__sum16 checksum, __be16 old_word, __b
 WEIR_INLINE struct weir_header weir_skb_find_header(struct __sk_buff *skb, __u32 l2_bytes)
 {
 	struct weir_header header = {.offset = l2_bytes, .proto = (__be16)skb->protocol};
+	struct weir_pppoe pppoe;
 	__u8 first;
 
 #pragma unroll
@@ -98,10 +127,28 @@ WEIR_INLINE struct weir_header weir_skb_find_header(struct __sk_buff *skb, __u32
 	}
 	if (weir_is_ip(header.proto))
 		return header;
+	if (weir_is_pppoe(header.proto)) {
+		header.proto = bpf_skb_load_bytes(skb, header.offset, &pppoe, sizeof(pppoe)) < 0
+				       ? 0
+				       : weir_pppoe_payload(&pppoe);
+		header.offset += sizeof(pppoe);
+		return header;
+	}
 	if (!weir_is_names(header.proto) || skb->len < header.offset + WEIR_NAMES_BYTES ||
 	    bpf_skb_load_bytes(skb, header.offset, &first, sizeof(first)) < 0 || !weir_is_names_kind(first))
 		header.proto = 0;
 	return header;
+}
+
+/*
+ * Length of a packet on the line, where all segments of a GSO packet have headers, and the tag that may be beside the
+ * data. The root qdisc counts the same but for that tag.
+ */
+WEIR_INLINE __u64 weir_skb_wire_len(const struct __sk_buff *skb)
+{
+	/* volatile: beside a load of skb->len clang makes one load through an altered pointer, which the verifier
+	 * rejects */
+	return *(const volatile __u32 *)&skb->wire_len + (skb->vlan_present ? WEIR_VLAN_BYTES : 0);
 }
 
 /* Whether an skb can carry a mark, or has one. Looked up in the data where it lies there; the helper costs more. */
@@ -189,6 +236,13 @@ WEIR_INLINE struct weir_header weir_xdp_find_header(const struct xdp_md *ctx)
 	}
 	if (weir_is_ip(header.proto))
 		return header;
+	if (weir_is_pppoe(header.proto)) {
+		const struct weir_pppoe *pppoe = data + header.offset;
+
+		header.proto = (const void *)(pppoe + 1) > end ? 0 : weir_pppoe_payload(pppoe);
+		header.offset += sizeof(*pppoe);
+		return header;
+	}
 	names = data + header.offset;
 	if (!weir_is_names(header.proto) || (const void *)(names + WEIR_NAMES_BYTES) > end ||
 	    !weir_is_names_kind(names[0]))

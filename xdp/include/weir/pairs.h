@@ -3,6 +3,8 @@
 #ifndef WEIR_PAIRS_H
 #define WEIR_PAIRS_H
 
+#include <linux/in.h>
+
 #include "departures.h"
 #include "packet.h"
 
@@ -13,6 +15,47 @@
 WEIR_INLINE __u64 weir_skb_len(const struct __sk_buff *skb)
 {
 	return skb->len + (skb->vlan_present ? WEIR_VLAN_BYTES : 0);
+}
+
+/* Link, IP and transport header of a GSO packet; 0 if they can't be read. */
+WEIR_INLINE __u32 weir_gso_header_bytes(struct __sk_buff *skb, __u32 l2_bytes)
+{
+	struct weir_header header = weir_skb_find_header(skb, l2_bytes);
+	__u32 bytes = header.offset + sizeof(struct ipv6hdr), protocol_at = 6;
+	__u8 first, protocol, words;
+
+	if (!weir_is_ip(header.proto) || bpf_skb_load_bytes(skb, header.offset, &first, sizeof(first)) < 0)
+		return 0;
+	if (header.proto == bpf_htons(ETH_P_IP)) {
+		bytes = header.offset + (first & 15) * 4;
+		protocol_at = 9;
+	}
+	if (bpf_skb_load_bytes(skb, header.offset + protocol_at, &protocol, sizeof(protocol)) < 0)
+		return 0;
+	if (protocol == IPPROTO_UDP)
+		return bytes + 8;
+	if (protocol != IPPROTO_TCP || bpf_skb_load_bytes(skb, bytes + 12, &words, sizeof(words)) < 0)
+		return 0;
+	return bytes + (words >> 4) * 4;
+}
+
+/*
+ * A packet as WEIR_PAIR, by the segments of a GSO packet: it may come out whole or as its segments, and both ends must
+ * count the same. gso_segs is 0 where the packet came from a virtual machine.
+ */
+WEIR_INLINE __u64 weir_skb_pair(struct __sk_buff *skb, __u32 l2_bytes)
+{
+	__u32 segment_bytes = skb->gso_size, header_bytes, segments;
+	__u64 len_bytes = weir_skb_len(skb);
+
+	if (!segment_bytes)
+		return WEIR_PAIR(1, len_bytes);
+	header_bytes = weir_gso_header_bytes(skb, l2_bytes);
+	if (!header_bytes || skb->len <= header_bytes)
+		return WEIR_PAIR(1, len_bytes);
+	segments = (skb->len - header_bytes + segment_bytes - 1) / segment_bytes;
+	header_bytes += len_bytes - skb->len; /* the tag */
+	return WEIR_PAIR(segments, len_bytes + (__u64)(segments - 1) * header_bytes);
 }
 
 /* Bytes between the two ends. `out` is read first: a packet is in before it is out. */

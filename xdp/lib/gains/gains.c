@@ -172,13 +172,16 @@ static bool is_of_form(const struct gain *g, const char *value, enum weir_toml_k
 int weir_gains_put_toml(struct weir_gains *values, const char *source, const struct weir_toml *pair)
 {
 	int k = weir_gains_index(pair->key);
-	bool number_only = k >= 0 && strcmp(gains[k].key, pair->key) && pair->kind != WEIR_TOML_STRING;
+	bool is_short = k >= 0 && strcmp(gains[k].key, pair->key);
+	bool number_only = is_short && pair->kind != WEIR_TOML_STRING;
 	double number;
 
 	if (k < 0 && weir_gains_removed_index(pair->key) >= 0 &&
 	    (pair->kind == WEIR_TOML_INTEGER || pair->kind == WEIR_TOML_FLOAT) && weir_number(pair->value, &number) &&
 	    number == 0)
 		return 0; /* it had no effect */
+	if (is_short && !number_only && !is_of_form(&gains[k], pair->value, pair->kind))
+		return weir_error("%s: %s = %.64s: " WEIR_NEEDS_UNIT, source, pair->key, pair->value, gains[k].key);
 	if (k >= 0 && !number_only && !is_of_form(&gains[k], pair->value, pair->kind))
 		return weir_error("%s: %s = %.64s: must be %s%s", source, pair->key, pair->value, gains[k].right,
 				  weir_key_unit(gains[k].key));

@@ -5,11 +5,12 @@
 
 #include "error.h"
 
-extern const struct weir_hook_row weir_hook_tcx, weir_hook_clsact, weir_hook_libxdp, weir_hook_xdp, weir_hook_adopted;
+extern const struct weir_hook_row weir_hook_tcx, weir_hook_clsact, weir_hook_libxdp, weir_hook_xdp, weir_hook_adopted,
+	weir_hook_tc_ingress;
 
 /* In the order in which they are tried. */
 static const struct weir_hook_row *const rows[] = {
-	&weir_hook_tcx, &weir_hook_clsact, &weir_hook_libxdp, &weir_hook_xdp, &weir_hook_adopted,
+	&weir_hook_tcx, &weir_hook_clsact, &weir_hook_libxdp, &weir_hook_xdp, &weir_hook_adopted, &weir_hook_tc_ingress,
 };
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
@@ -110,7 +111,7 @@ int weir_hook_swap(const struct weir_side *side, const struct weir_program *prog
 bool weir_hook_is_on_far(const struct weir_meta *about, const char *path, const char *name)
 {
 	const struct weir_hook_row *row = weir_hook_of(about);
-	struct weir_side side = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
+	struct weir_side side = {name, (int)about->peer_ifindex, BPF_TC_INGRESS, false};
 
 	return row && row->find(&side, about, path);
 }

@@ -333,6 +333,17 @@ static void add_reason(struct weir_meta *about, const char *reason)
 	snprintf(about->why + length, sizeof(about->why) - length, "; alone: %s", reason);
 }
 
+/* libxdp has loaded the program anew: the record of the attachment is to stay with that one (lib/remains). */
+static void keep_record(const struct weir_side *side, const struct weir_program *program, __u32 config_map_id)
+{
+	int prog = weir_xdp_find(side->ifindex, config_map_id, NULL);
+
+	if (prog < 0)
+		return;
+	bpf_prog_bind_map(prog, program->meta, NULL);
+	close(prog);
+}
+
 static int attach(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about)
 {
 	char name[BPF_OBJ_NAME_LEN], why[128];
@@ -355,6 +366,7 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 			add_reason(about, why);
 		return WEIR_HOOK_UNUSABLE;
 	}
+	keep_record(side, program, about->config_map_id);
 	weir_xdp_name(side->ifindex, name, sizeof(name));
 	if (!strcmp(name, DISPATCHER))
 		return 0;

@@ -9,7 +9,7 @@
 
 struct weir_side weir_side_of(const struct weir_meta *about, const char *name)
 {
-	return (struct weir_side){name, (int)about->ifindex, BPF_TC_EGRESS};
+	return (struct weir_side){name, (int)about->ifindex, BPF_TC_EGRESS, false};
 }
 
 const char *weir_point_name(enum bpf_tc_attach_point point)

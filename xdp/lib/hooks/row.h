@@ -14,12 +14,14 @@
 #include "weir/maps.h"
 
 #define WEIR_TC_PRIORITY 100 /* after filters an operator puts first, before the thousands tc hands out itself */
+#define WEIR_TC_HANDLE 1
 
 /* One end of an attachment: an interface, and a direction. XDP is at the ingress of the one it calls egress. */
 struct weir_side {
 	const char *name; /* of the interface */
 	int ifindex;
 	enum bpf_tc_attach_point point; /* BPF_TC_EGRESS: the near end; BPF_TC_INGRESS: the peer's */
+	bool received;			/* the near end, at tc's ingress */
 };
 
 /* A loaded program, and where to write down what becomes of it. */

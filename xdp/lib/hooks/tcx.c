@@ -14,7 +14,9 @@
 #include <bpf/bpf.h>
 
 #include "error.h"
+#include "hooks/own_filter.h"
 #include "hooks/row.h"
+#include "net/net.h"
 #include "pins/folder.h"
 
 /* linux/bpf.h since 6.6; the headers and the libbpf of Debian 12 don't name them, but pass them on */
@@ -97,15 +99,32 @@ static int open_link(const struct weir_side *side, const char *path)
 	return bpf_obj_get(pin);
 }
 
+bool weir_tcx_has(const char *name, int ifindex, enum bpf_tc_attach_point point)
+{
+	return is_there(name, ifindex, point) > 0;
+}
+
+/* A second law beside one by a filter would drop twice. */
+static bool has_filter(const struct weir_side *side)
+{
+	int netlink = weir_netlink_open();
+	bool has = netlink >= 0 && weir_filter_ours(side, netlink);
+
+	if (netlink >= 0)
+		close(netlink);
+	return has;
+}
+
 static int attach(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about)
 {
 	const char *where = weir_point_name(side->point);
-	int link = make_link(program->prog, side), error = 0;
+	int link = has_filter(side) ? -EEXIST : make_link(program->prog, side), error = 0;
 	char pin[PATH_MAX + 32];
 
 	if (link == -EEXIST)
-		return weir_error("%s: a program of ours is at %s already, pinned elsewhere; `bpftool link` shows it",
-				  side->name, where);
+		return weir_error("%s: a program of ours is at %s already, pinned elsewhere; `bpftool link` or `tc "
+				  "filter show dev %s %s` shows it",
+				  side->name, where, side->name, where);
 	if (link < 0)
 		return weir_error("%s: can't attach at %s: %s", side->name, where,
 				  link == -ERANGE ? "as many programs as the kernel takes are there"

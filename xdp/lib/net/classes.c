@@ -113,5 +113,7 @@ int weir_class_read(int netlink, int ifindex, __u32 handle, struct weir_qdisc *n
 	*now = (struct weir_qdisc){0};
 	/* ECHO: see weir_qdisc_read */
 	result = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_ACK | NLM_F_ECHO, ifindex, 0, handle, take, &walk);
+	if (result == -EINVAL) /* the kernel's answer where the qdisc of this number has no classes at all */
+		return -ENOENT;
 	return !result && !now->handle ? -ENOENT : result;
 }

@@ -187,6 +187,7 @@ void weir_qdisc_parse(const struct nlmsghdr *message, struct weir_qdisc *qdisc)
 	struct gnet_stats_queue queue;
 
 	*qdisc = (struct weir_qdisc){.handle = tc->tcm_handle, .parent = tc->tcm_parent, .leaf = tc->tcm_info};
+	qdisc->framed = weir_tc_attribute(message, TCA_STAB) != NULL;
 	if (kind)
 		strncpy(qdisc->kind, RTA_DATA(kind), sizeof(qdisc->kind) - 1);
 	weir_payload(weir_nested(stats, TCA_STATS_BASIC), &qdisc->sent_bytes, sizeof(qdisc->sent_bytes));

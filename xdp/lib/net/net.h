@@ -33,6 +33,7 @@ struct weir_qdisc {
 	__u32 backlog_bytes; /* now, of a qdisc with all below it; an inner class has none */
 	__u32 backlog_packets;
 	__u64 drops;
+	bool framed; /* its bytes are those of a size table (stab) */
 };
 
 /* An attribute of a message about traffic control, or of those in another one; NULL: there is none. */

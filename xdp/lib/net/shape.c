@@ -10,7 +10,10 @@
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 
+#include "net/aqm.h"
+#include "net/framing.h"
 #include "net/net.h"
+#include "net/question.h"
 
 #define ROOT (0x7e1dU << 16) /* a number of our own, so that tc shows whose it is */
 #define LEAF (0x7e1eU << 16)
@@ -40,7 +43,7 @@
 #define OWN_SHARE (1.0 / 1024)
 #define OWN_LEAST_BYTES_S 125.0
 
-struct weir_shape weir_shape_of(double rate_bit_s, bool bands)
+struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows, const struct weir_framing *framing)
 {
 	double packets = ceil(rate_bit_s / 8 * LIMIT_S / FRAME_BYTES);
 
@@ -48,6 +51,8 @@ struct weir_shape weir_shape_of(double rate_bit_s, bool bands)
 		.rate_bit_s = (__u64)rint(rate_bit_s),
 		.handle = bands ? ROOT_BANDS : ROOT,
 		.limit_packets = (__u32)fmin(fmax(packets, LIMIT_LEAST), LIMIT_MOST),
+		.flows = flows,
+		.framing = *framing,
 	};
 }
 
@@ -90,59 +95,6 @@ __u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WE
 	return leaves;
 }
 
-/* A request about traffic control, large enough for ours. */
-struct question {
-	struct nlmsghdr head;
-	struct tcmsg tc;
-	char attributes[512];
-};
-
-static void begin(struct question *q, __u16 type, __u16 flags, int ifindex, __u32 parent, __u32 handle)
-{
-	*q = (struct question){
-		.head = {.nlmsg_len = NLMSG_LENGTH(sizeof(q->tc)),
-			 .nlmsg_type = type,
-			 .nlmsg_flags = (__u16)(NLM_F_REQUEST | NLM_F_ACK | flags)},
-		.tc = {.tcm_family = AF_UNSPEC, .tcm_ifindex = ifindex, .tcm_parent = parent, .tcm_handle = handle},
-	};
-}
-
-/* Where the next attribute begins. */
-static struct rtattr *end_of(struct question *q)
-{
-	return (struct rtattr *)((char *)q + NLMSG_ALIGN(q->head.nlmsg_len));
-}
-
-static void put(struct question *q, unsigned short type, const void *data, size_t size)
-{
-	struct rtattr *a = end_of(q);
-
-	a->rta_type = type;
-	a->rta_len = (unsigned short)RTA_LENGTH(size);
-	if (size)
-		memcpy(RTA_DATA(a), data, size);
-	q->head.nlmsg_len = (__u32)(NLMSG_ALIGN(q->head.nlmsg_len) + RTA_ALIGN(a->rta_len));
-}
-
-static void put_kind(struct question *q, const char *kind)
-{
-	put(q, TCA_KIND, kind, strlen(kind) + 1);
-}
-
-/* An attribute that holds what is put next, until close_nest. */
-static struct rtattr *open_nest(struct question *q, unsigned short type)
-{
-	struct rtattr *nest = end_of(q);
-
-	put(q, type, NULL, 0);
-	return nest;
-}
-
-static void close_nest(struct question *q, struct rtattr *nest)
-{
-	nest->rta_len = (unsigned short)((char *)end_of(q) - (char *)nest);
-}
-
 static struct tc_htb_opt class_options(const struct weir_shape *shape, const struct part *part)
 {
 	double bytes_s = (double)shape->rate_bit_s / 8, burst = fmax(bytes_s * BURST_S, BURST_LEAST_BYTES);
@@ -162,15 +114,27 @@ static struct tc_htb_opt class_options(const struct weir_shape *shape, const str
 static int make_root(int netlink, int ifindex, const struct weir_shape *shape, bool replace)
 {
 	struct tc_htb_glob global = {.version = 3, .rate2quantum = 10, .defcls = has_bands(shape) ? CLASS_BULK : CLASS};
-	struct question q;
+	struct weir_question q;
 	struct rtattr *nest;
 
-	begin(&q, RTM_NEWQDISC, (__u16)(NLM_F_CREATE | (replace ? NLM_F_REPLACE : NLM_F_EXCL)), ifindex, TC_H_ROOT,
-	      shape->handle);
-	put_kind(&q, "htb");
-	nest = open_nest(&q, TCA_OPTIONS);
-	put(&q, TCA_HTB_INIT, &global, sizeof(global));
-	close_nest(&q, nest);
+	weir_question_begin(&q, RTM_NEWQDISC, (__u16)(NLM_F_CREATE | (replace ? NLM_F_REPLACE : NLM_F_EXCL)), ifindex,
+			    TC_H_ROOT, shape->handle);
+	weir_question_put_kind(&q, "htb");
+	nest = weir_question_nest(&q, TCA_OPTIONS);
+	weir_question_put(&q, TCA_HTB_INIT, &global, sizeof(global));
+	weir_question_close(&q, nest);
+	weir_framing_put(&q, &shape->framing);
+	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
+}
+
+/* Gives an existing root our size table, or takes its own away. */
+static int frame_root(int netlink, int ifindex, const struct weir_shape *shape)
+{
+	struct weir_question q;
+
+	weir_question_begin(&q, RTM_NEWQDISC, 0, ifindex, TC_H_ROOT, shape->handle);
+	weir_question_put_kind(&q, "htb");
+	weir_framing_put(&q, &shape->framing);
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
 
@@ -178,41 +142,65 @@ static int make_class(int netlink, int ifindex, const struct weir_shape *shape, 
 {
 	struct tc_htb_opt options = class_options(shape, part);
 	__u64 bytes_s = shape->rate_bit_s / 8, own_s = part->borrows ? options.rate.rate : bytes_s;
-	struct question q;
+	struct weir_question q;
 	struct rtattr *nest;
 
-	begin(&q, RTM_NEWTCLASS, NLM_F_CREATE, ifindex, part->parent, part->class);
-	put_kind(&q, "htb");
-	nest = open_nest(&q, TCA_OPTIONS);
-	put(&q, TCA_HTB_PARMS, &options, sizeof(options));
+	weir_question_begin(&q, RTM_NEWTCLASS, NLM_F_CREATE, ifindex, part->parent, part->class);
+	weir_question_put_kind(&q, "htb");
+	nest = weir_question_nest(&q, TCA_OPTIONS);
+	weir_question_put(&q, TCA_HTB_PARMS, &options, sizeof(options));
 	if (own_s > UINT32_MAX)
-		put(&q, TCA_HTB_RATE64, &own_s, sizeof(own_s));
+		weir_question_put(&q, TCA_HTB_RATE64, &own_s, sizeof(own_s));
 	if (bytes_s > UINT32_MAX)
-		put(&q, TCA_HTB_CEIL64, &bytes_s, sizeof(bytes_s));
-	close_nest(&q, nest);
+		weir_question_put(&q, TCA_HTB_CEIL64, &bytes_s, sizeof(bytes_s));
+	weir_question_close(&q, nest);
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
+}
+
+/* The class that the law controls, which with two bands is that of bulk. */
+static bool has_flows(const struct weir_shape *shape, const struct part *part)
+{
+	return shape->flows && part->leaf == LEAF;
+}
+
+static const char *leaf_kind(const struct weir_shape *shape, const struct part *part)
+{
+	return has_flows(shape, part) ? "fq_codel" : "pfifo";
 }
 
 static int make_leaf(int netlink, int ifindex, const struct weir_shape *shape, const struct part *part)
 {
 	struct tc_fifo_qopt limit = {.limit = shape->limit_packets};
-	struct question q;
+	__u32 target_us = WEIR_AQM_CODEL_US, off = 0;
+	struct weir_question q;
+	struct rtattr *nest;
 
-	begin(&q, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ifindex, part->class, part->leaf);
-	put_kind(&q, "pfifo");
-	put(&q, TCA_OPTIONS, &limit, sizeof(limit));
+	weir_question_begin(&q, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ifindex, part->class, part->leaf);
+	weir_question_put_kind(&q, leaf_kind(shape, part));
+	if (has_flows(shape, part)) {
+		nest = weir_question_nest(&q, TCA_OPTIONS);
+		weir_question_put(&q, TCA_FQ_CODEL_LIMIT, &shape->limit_packets, sizeof(shape->limit_packets));
+		weir_question_put(&q, TCA_FQ_CODEL_TARGET, &target_us, sizeof(target_us));
+		weir_question_put(&q, TCA_FQ_CODEL_ECN, &off, sizeof(off));
+		weir_question_close(&q, nest);
+	} else {
+		weir_question_put(&q, TCA_OPTIONS, &limit, sizeof(limit));
+	}
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
 
 /* Existing parts of a shaper. */
 struct found {
 	const struct weir_shape *shape;
+	struct weir_framing framing; /* of the root's size table */
 	struct part parts[CLASSES_MOST];
 	unsigned int count;	       /* of its parts */
 	unsigned int classes, filters; /* those there */
 	__u32 leaf[CLASSES_MOST];      /* of each part, the number of the qdisc in the class; 0: the kernel's own */
+	bool root_fits;		       /* its size table is ours */
 	bool class_fits[CLASSES_MOST]; /* made as it should be, */
 	unsigned int leaves_fit;       /* and so many of the qdiscs */
+	__u64 line_bytes_s;	       /* rate of the first class */
 };
 
 static bool is_kind(const struct nlmsghdr *message, const char *kind)
@@ -247,18 +235,46 @@ static void see_class(const struct nlmsghdr *message, void *context)
 	if (found->parts[part].leaf)
 		found->leaf[part] = tc->tcm_info;
 	wanted = class_options(found->shape, &found->parts[part]);
-	if (weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
-		found->class_fits[part] = same_options(&wanted, &is);
+	if (!weir_payload(weir_nested(options, TCA_HTB_PARMS), &is, sizeof(is)))
+		return;
+	found->class_fits[part] = same_options(&wanted, &is);
+	if (!part && !weir_payload(weir_nested(options, TCA_HTB_RATE64), &found->line_bytes_s, sizeof(__u64)))
+		found->line_bytes_s = is.rate.rate;
 }
 
 static void see_leaf(const struct nlmsghdr *message, void *context)
 {
 	struct found *found = context;
 	const struct rtattr *options = weir_tc_attribute(message, TCA_OPTIONS);
+	const struct tcmsg *tc = NLMSG_DATA(message);
+	const struct weir_shape *shape = found->shape;
 	struct tc_fifo_qopt is;
+	__u32 limit, target_us;
 
-	if (message->nlmsg_type == RTM_NEWQDISC && is_kind(message, "pfifo") && weir_payload(options, &is, sizeof(is)))
-		found->leaves_fit += is.limit == found->shape->limit_packets;
+	for (unsigned int i = 0; message->nlmsg_type == RTM_NEWQDISC && i < found->count; i++) {
+		const struct part *part = &found->parts[i];
+
+		if (part->leaf != tc->tcm_handle || !is_kind(message, leaf_kind(shape, part)))
+			continue;
+		if (has_flows(shape, part))
+			found->leaves_fit +=
+				weir_payload(weir_nested(options, TCA_FQ_CODEL_LIMIT), &limit, sizeof(limit)) &&
+				weir_payload(weir_nested(options, TCA_FQ_CODEL_TARGET), &target_us,
+					     sizeof(target_us)) &&
+				limit == shape->limit_packets && target_us == WEIR_AQM_CODEL_US;
+		else
+			found->leaves_fit += weir_payload(options, &is, sizeof(is)) && is.limit == shape->limit_packets;
+	}
+}
+
+static void see_root(const struct nlmsghdr *message, void *context)
+{
+	struct found *found = context;
+
+	if (message->nlmsg_type != RTM_NEWQDISC)
+		return;
+	found->root_fits = weir_framing_is(message, &found->shape->framing);
+	found->framing = weir_framing_of(message);
 }
 
 static void see_filter(const struct nlmsghdr *message, void *context)
@@ -270,8 +286,11 @@ static void see_filter(const struct nlmsghdr *message, void *context)
 /* The root of a shape is there; found: its classes and filters. 0 or -errno. */
 static int find(int netlink, int ifindex, struct found *found)
 {
-	int error = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_DUMP, ifindex, 0, 0, see_class, found);
+	int error =
+		weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_ROOT, 0, see_root, found);
 
+	if (!error)
+		error = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_DUMP, ifindex, 0, 0, see_class, found);
 	return error ? error
 		     : weir_netlink_ask(netlink, RTM_GETTFILTER, NLM_F_DUMP, ifindex, found->shape->handle, 0,
 					see_filter, found);
@@ -314,7 +333,7 @@ static bool is_whole(const struct found *found, bool *begun)
 		held += found->leaf[i] != 0;
 	}
 	*begun = found->classes < found->count || held < leaves;
-	return fit == found->count && found->leaves_fit == leaves;
+	return found->root_fits && fit == found->count && found->leaves_fit == leaves;
 }
 
 int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace)
@@ -324,13 +343,15 @@ int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bo
 	int error = weir_qdisc_read(netlink, ifindex, &root);
 	bool there = !strcmp(root.kind, "htb") && root.handle == shape->handle, made;
 
-	if (!error && there && replace) {
+	if (!error && there) {
 		error = find(netlink, ifindex, &found);
-		if (!error && has_more(&found)) {
+		if (!error && replace && has_more(&found)) {
 			error = weir_shape_remove(netlink, ifindex, shape);
 			there = false;
 		}
 	}
+	if (!error && there && !found.root_fits)
+		error = frame_root(netlink, ifindex, shape);
 	if (!error && !there)
 		error = make_root(netlink, ifindex, shape, replace);
 	made = !error && !there;
@@ -364,10 +385,36 @@ int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool
 	return fits || (!whole && begun);
 }
 
+bool weir_shape_is_root(const struct weir_qdisc *root)
+{
+	return !strcmp(root->kind, "htb") && (root->handle == ROOT || root->handle == ROOT_BANDS);
+}
+
+int weir_shape_find(int netlink, int ifindex, struct weir_shape *shape)
+{
+	struct found found;
+	struct weir_qdisc root;
+	int error = weir_qdisc_read(netlink, ifindex, &root), is = 0;
+
+	if (error || !weir_shape_is_root(&root))
+		return error;
+	*shape = (struct weir_shape){.handle = root.handle};
+	found = parts_wanted(shape);
+	error = find(netlink, ifindex, &found);
+	if (error || !found.line_bytes_s)
+		return error;
+	for (__u64 i = 0; !is && i < 16; i++) { /* the kernel has whole bytes a second */
+		*shape = weir_shape_of((double)(8 * found.line_bytes_s + i / 2), has_bands(shape), i % 2,
+				       &found.framing);
+		is = weir_shape_is(netlink, ifindex, shape, true);
+	}
+	return is;
+}
+
 int weir_shape_remove(int netlink, int ifindex, const struct weir_shape *shape)
 {
-	struct question q;
+	struct weir_question q;
 
-	begin(&q, RTM_DELQDISC, 0, ifindex, TC_H_ROOT, shape->handle);
+	weir_question_begin(&q, RTM_DELQDISC, 0, ifindex, TC_H_ROOT, shape->handle);
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }

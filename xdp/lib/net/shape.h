@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shaper that weir-xdp makes itself: an htb as the root, with one class or two bands, a fifo in each. */
+/* The shaper that weir-xdp makes itself: an htb as the root, with one class or two bands, a fifo in each, or
+ * flow queues in that of the law. */
 #ifndef WEIR_SHAPE_H
 #define WEIR_SHAPE_H
 
@@ -11,7 +12,8 @@
 #include "weir/maps.h"
 
 /* Shaper for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
-struct weir_shape weir_shape_of(double rate_bit_s, bool bands);
+/* flows: with flow queues below the law, a fq_codel that never drops by delay. */
+struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows, const struct weir_framing *framing);
 
 /* The classes that packets wait in; that of band A first. Returns how many. */
 __u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WEIR_TREE_LEAVES]);
@@ -28,6 +30,11 @@ int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bo
  * making may have been cut short.
  */
 int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool whole);
+
+/* Whether a root has a number that only weir-xdp gives. */
+bool weir_shape_is_root(const struct weir_qdisc *root);
+/* A shaper as weir-xdp makes them, of any rate: 1, with the shape; 0 if there is none, or -errno. */
+int weir_shape_find(int netlink, int ifindex, struct weir_shape *shape);
 
 /* Takes its root away; the kernel puts its default back. 0 or -errno. */
 int weir_shape_remove(int netlink, int ifindex, const struct weir_shape *shape);

@@ -65,6 +65,7 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 			return weir_error("%s was detached", dev);
 		return weir_error("%s: %s", a->path, weir_pin_reason(errno));
 	}
+	a->folder_id = st.st_ino;
 	a->meta = get(a->path, "meta");
 	if (a->meta < 0 && (errno == EPERM || errno == EACCES))
 		return weir_error("%s: %s", dev, weir_pin_reason(errno));
@@ -87,8 +88,8 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 		if (*fd >= 0)
 			continue;
 		weir_attachment_close(a);
-		return weir_error("%s: a map is missing (%s); `weir-xdp detach %s` cleans up", a->path, strerror(error),
-				  dev);
+		return weir_error("%s: a map is missing (%s); `weir-xdp ensure %s` restores it", a->path,
+				  strerror(error), dev);
 	}
 	a->drain = get(a->path, "drain");
 	if (!weir_map_fits(a->queue, sizeof(struct weir_queue)) ||
@@ -113,17 +114,56 @@ void weir_attachment_close(struct weir_attachment *a)
 	}
 }
 
+static bool lacks(const char *path, const char *name)
+{
+	char pin[PATH_MAX + 32];
+
+	snprintf(pin, sizeof(pin), "%s/%s", path, name);
+	return access(pin, F_OK) && errno == ENOENT;
+}
+
+bool weir_attachment_lacks_map(const char *path, const struct weir_meta *about)
+{
+	for (size_t i = 0; i < (about->slots > 1 ? COUNT(maps) : ONE_LAW_MAPS); i++)
+		if (lacks(path, maps[i].name))
+			return true;
+	return false;
+}
+
+bool weir_attachment_lacks_departures(const char *path, const struct weir_meta *about)
+{
+	return about->signal == WEIR_SIGNAL_BACKLOG && lacks(path, "link_departures");
+}
+
+unsigned int weir_config_restore(const struct weir_attachment *a, const struct weir_config *config, bool dry)
+{
+	char name[CONFIG_LEN];
+
+	config_name(name, CONFIG_NOW, a->slot);
+	if (!lacks(a->path, name))
+		return 0;
+	return dry || !weir_config_replace(a->config, a->path, &a->slot, 1, config);
+}
+
+/* Another attach may have made a folder of the same name by now. */
+static bool is_same_folder(const struct weir_attachment *a)
+{
+	struct stat st;
+
+	return !stat(a->path, &st) && st.st_ino == a->folder_id;
+}
+
 bool weir_attachment_is_there(struct weir_attachment *a)
 {
 	size_t next_length = strlen(WEIR_NEXT);
 	char *name = strrchr(a->path, '/') + 1;
 
-	if (!access(a->path, F_OK))
+	if (is_same_folder(a))
 		return true;
 	if (strncmp(name, WEIR_NEXT, next_length))
 		return false;
 	memmove(name, name + next_length, strlen(name + next_length) + 1);
-	return !access(a->path, F_OK);
+	return is_same_folder(a);
 }
 
 /* The map with this number: by its pin, which takes no more than the file's permission, or else by its number. */

@@ -13,6 +13,7 @@
 
 struct weir_attachment {
 	char path[PATH_MAX];			  /* of the pins */
+	__u64 folder_id;			  /* inode of that folder */
 	int config, queue, counters, drain, meta; /* drain: -1 where there is none (XDP) */
 	int class, minors, tells, telling;	  /* of classes; -1 where there is one law for the interface */
 	__u32 slot;				  /* whose values are meant */
@@ -42,6 +43,12 @@ struct weir_attachment {
  */
 #define WEIR_INCOMPLETE 1
 int weir_attachment_open(struct weir_attachment *a, const char *path, const char *dev);
+/* Whether the pin of a map is missing that no command can do without. No line. */
+bool weir_attachment_lacks_map(const char *path, const struct weir_meta *about);
+/* Signal backlog: whether the link is missing that holds the program at the tracepoint of departures. No line. */
+bool weir_attachment_lacks_departures(const char *path, const struct weir_meta *about);
+/* Pins the configuration of the present slot where that pin is missing; dry: only counts it. 1 if it was. */
+unsigned int weir_config_restore(const struct weir_attachment *a, const struct weir_config *config, bool dry);
 /* Whether its folder is still there; one that was made to take another's place may have its name by now. */
 bool weir_attachment_is_there(struct weir_attachment *a);
 void weir_attachment_close(struct weir_attachment *a);

@@ -16,9 +16,11 @@
 
 #include "error.h"
 #include "net/net.h"
+#include "pins/attachment.h"
 #include "pins/folder.h"
 
 #define TRY_AGAIN_MS 10
+#define AWAIT_MS 5000
 #define RACES_MAX 1000 /* lost in a row to processes that remove the folder */
 #define LOCK_NAME "lock-"
 #define SAID (-1) /* no errno: the line is printed */
@@ -91,6 +93,11 @@ static bool is_there(int fd, int parent, const char *name)
 	       ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
 }
 
+bool weir_lock_is_there(const struct weir_lock *lock)
+{
+	return lock->fd >= 0 && is_there(lock->fd, AT_FDCWD, lock->path);
+}
+
 /* 0, SAID, or an errno: EWOULDBLOCK where another process has had it for all that time. */
 static int take(struct weir_lock *lock, const char *parent, const char *name, int wait_ms)
 {
@@ -119,6 +126,46 @@ static int take(struct weir_lock *lock, const char *parent, const char *name, in
 		close(lock->fd);
 	}
 	return EBUSY;
+}
+
+/* Whether another process has it. The shared lock is dropped at once. */
+static bool is_held(const char *path)
+{
+	int lock = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	bool held = lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+
+	if (lock >= 0)
+		close(lock);
+	return held;
+}
+
+static bool is_whole(const char *path)
+{
+	struct weir_meta about;
+
+	return access(path, F_OK) || weir_meta_is_foreign(path) ||
+	       (weir_meta_read(path, &about) && about.complete && !weir_attachment_lacks_map(path, &about));
+}
+
+int weir_lock_await(const char *path, const char *dev)
+{
+	static const struct timespec pause = {.tv_nsec = TRY_AGAIN_MS * 1000000L};
+	const char *name = strrchr(path, '/') + 1;
+	char lock[PATH_MAX], who[96];
+
+	if (snprintf(lock, sizeof(lock), "%.*s" LOCK_NAME "%.*s", (int)(name - path), path,
+		     (int)strspn(name, "0123456789-"), name) >= (int)sizeof(lock))
+		return 0;
+	lock[strlen(lock) - (lock[strlen(lock) - 1] == '-')] = 0; /* of COOKIE-IFINDEX-ingress */
+	for (int waited_ms = 0; !is_whole(path) && is_held(lock); waited_ms += TRY_AGAIN_MS) {
+		if (waited_ms >= AWAIT_MS) {
+			holder(lock, who, sizeof(who));
+			return weir_error("%s: %s is changing what is attached there; try again when it has ended", dev,
+					  who);
+		}
+		nanosleep(&pause, NULL);
+	}
+	return 0;
 }
 
 int weir_lock_take(struct weir_lock *lock, const char *parent, const char *name, const char *about, int wait_ms)

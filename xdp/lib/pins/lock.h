@@ -35,9 +35,17 @@ int weir_locks_take(struct weir_locks *locks, const char *pins, const struct wei
 		    const struct weir_place *peer, const char *peer_netns, int wait_ms);
 void weir_locks_drop(struct weir_locks *locks);
 
+/*
+ * Waits while another process changes an attachment that is not whole; path: of its pins, dev: begins the line. 0, or
+ * -1 after one line if that takes long.
+ */
+int weir_lock_await(const char *path, const char *dev);
+
 /* The same for a folder `name` in any folder, which is made if there is none. about: begins the line. */
 int weir_lock_take(struct weir_lock *lock, const char *parent, const char *name, const char *about, int wait_ms);
 void weir_lock_drop(struct weir_lock *lock);
+/* Whether it is held, and nobody has removed or replaced its folder. */
+bool weir_lock_is_there(const struct weir_lock *lock);
 
 /* Removes locks of processes that were killed, and the folder if it is empty and this user's. */
 void weir_pins_tidy(const char *pins);

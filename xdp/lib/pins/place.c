@@ -90,7 +90,7 @@ struct weir_place weir_place_of(const struct weir_meta *about)
 	struct weir_place place = {.netns_cookie = about->netns_cookie,
 				   .netns_inum = about->netns_inum,
 				   .ifindex = about->ifindex,
-				   .ingress = about->hook == WEIR_HOOK_XDP};
+				   .ingress = weir_hook_is_ingress(about->hook)};
 
 	memcpy(place.name, about->dev, sizeof(place.name));
 	place.name[sizeof(place.name) - 1] = 0;

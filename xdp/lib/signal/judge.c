@@ -19,20 +19,21 @@ const char *weir_qdisc_objection(const struct weir_qdisc *qdisc)
 		       "the device below where this is a bridge, bond or VLAN; see --help";
 	if (!strcmp(qdisc->kind, "mq"))
 		return qdisc->handle
-			       ? "its root qdisc, mq, has a queue of its own for each that the interface has; give "
-				 "each a law (--class 1:, where 1: is the number that tc shows for mq)"
-			       : "its root qdisc is the kernel's own mq, with a queue for each that the interface "
-				 "has; give it a number (tc qdisc replace dev DEV root handle 1: mq), then each "
-				 "queue a law (--class 1:)";
+			       ? "its root qdisc, mq, has a queue for each of the interface, and no rate over them; "
+				 "give each a law (--class 1:, where 1: is the number that tc shows for mq), or remove "
+				 "mq (tc qdisc del dev DEV root) and shape all to one rate (--shape RATE)"
+			       : "its root qdisc is the kernel's own mq, with a queue for each of the interface, and "
+				 "no "
+				 "rate over them; shape all to one rate (--shape RATE), or give mq a number (tc qdisc "
+				 "replace dev DEV root handle 1: mq), then each queue a law (--class 1:)";
 	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
 		if (!strcmp(qdisc->kind, without_sum[i]))
 			return "its root qdisc keeps no backlog that can be read; put a shaper there (htb), see --help";
 	return NULL;
 }
 
-bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, bool whole, char *why, size_t size)
+bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, __u32 sums, char *why, size_t size)
 {
-	static const char ends[] = "put one fifo there, or insist on one law for all by --whole-tree";
 	const struct weir_signal_row *row = weir_signal_of(signal);
 
 	if (!row || row->queue_elsewhere || !*tree->kind)
@@ -43,17 +44,18 @@ bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, bool whole,
 			 "delay on another interface (the link's other end, or an ifb), or take a virtual queue "
 			 "(--rate RATE --hook tc)",
 			 tree->delaying);
-	else if (*tree->scheduling && !whole)
+	else if (*tree->scheduling && !sums)
 		snprintf(
 			why, size,
 			"%s under it gives each flow a queue of its own, and the law would see their sum only and drop "
-			"from flows that have none; %s",
-			tree->scheduling, ends);
-	else if (tree->queues > 1 && !whole)
+			"from flows that have none; put one fifo there, or insist on one law for all flows by "
+			"--leaf-aqm off (keeps the flow queues, disables their AQM) or by --whole-tree",
+			tree->scheduling);
+	else if (tree->queues > 1 && !(sums & WEIR_SUM_CLASSES))
 		snprintf(why, size,
 			 "%u classes under it have queues of their own, and the law would see their sum only and drop "
-			 "from those that are empty; %s",
-			 tree->queues, ends);
+			 "from those that are empty; put one fifo there, or insist on one law for all by --whole-tree",
+			 tree->queues);
 	else if (*tree->unshaped && row->reads_root)
 		snprintf(why, size,
 			 "%s has no class, so that it shapes nothing and no packet waits there; add a class (tc class "
@@ -87,7 +89,7 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 		snprintf(why, size, "its root qdisc is %s; %s", root, wanted);
 		return true;
 	}
-	if (weir_tree_objection(&one, signal, false, why, size))
+	if (weir_tree_objection(&one, signal, 0, why, size))
 		return true;
 	if (tree->queues != 2 || *tree->unshaped) {
 		snprintf(why, size, "packets wait in %u classes; %s", *tree->unshaped ? 0 : tree->queues, wanted);
@@ -111,7 +113,8 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 	return true;
 }
 
-bool weir_bands_objection(const struct weir_tree *tree, __u32 signal, __u32 *band_class, char *why, size_t size)
+bool weir_bands_objection(const struct weir_tree *tree, __u32 signal, __u32 sums, __u32 *band_class, char *why,
+			  size_t size)
 {
 	static const char wanted[] = "two bands need an htb or prio as the root, with two classes that packets wait in";
 	const struct weir_leaf *leaf = tree->leaf;
@@ -128,7 +131,7 @@ bool weir_bands_objection(const struct weir_tree *tree, __u32 signal, __u32 *ban
 			 wanted);
 		return true;
 	}
-	if (weir_tree_objection(&one, signal, false, why, size))
+	if (weir_tree_objection(&one, signal, sums, why, size))
 		return true;
 	if (tree->queues != 2 || *tree->unshaped) {
 		snprintf(why, size, "packets wait in %u classes; %s", *tree->unshaped ? 0 : tree->queues, wanted);
@@ -147,11 +150,12 @@ bool weir_bands_objection(const struct weir_tree *tree, __u32 signal, __u32 *ban
 	return false;
 }
 
-bool weir_bands_trouble(const struct weir_tree *tree, const struct weir_config *config, char *why, size_t size)
+bool weir_bands_trouble(const struct weir_tree *tree, const struct weir_config *config, __u32 sums, char *why,
+			size_t size)
 {
 	__u32 band_class[WEIR_BANDS] = {0};
 
-	if (weir_bands_objection(tree, config->signal, band_class, why, size))
+	if (weir_bands_objection(tree, config->signal, sums, band_class, why, size))
 		return true;
 	if (!memcmp(band_class, config->band_class, sizeof(band_class)))
 		return false;
@@ -164,7 +168,7 @@ bool weir_bands_trouble(const struct weir_tree *tree, const struct weir_config *
 }
 
 enum weir_class_objection weir_class_judge(const struct weir_qdisc *now, bool inner, const struct weir_tree *leaf,
-					   bool whole)
+					   __u32 sums)
 {
 	if (!now->handle)
 		return WEIR_CLASS_MISSING;
@@ -174,7 +178,7 @@ enum weir_class_objection weir_class_judge(const struct weir_qdisc *now, bool in
 		return WEIR_CLASS_INNER;
 	if (*leaf->delaying)
 		return WEIR_CLASS_DELAYING;
-	return *leaf->scheduling && !whole ? WEIR_CLASS_SCHEDULING : WEIR_CLASS_FITS;
+	return *leaf->scheduling && !sums ? WEIR_CLASS_SCHEDULING : WEIR_CLASS_FITS;
 }
 
 bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why, size_t size)
@@ -185,7 +189,8 @@ bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why
 			"is no class of htb and no queue of mq, the only ones that a law of a class goes by",
 		[WEIR_CLASS_INNER] = "has classes below it, and no packets of its own; give those",
 		[WEIR_CLASS_SCHEDULING] = "has a qdisc in it that gives each flow a queue of its own; put one fifo "
-					  "there, or insist on one law for all its flows by --whole-tree",
+					  "there, or insist on one law for all its flows by --leaf-aqm off, or "
+					  "--whole-tree",
 		[WEIR_CLASS_DELAYING] = "has a qdisc in it that holds packets back for a time, which would count as "
 					"queue; put that delay on another interface",
 	};
@@ -196,7 +201,7 @@ bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why
 	return true;
 }
 
-bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, bool whole, char *why,
+bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, __u32 sums, char *why,
 		       size_t size)
 {
 	const struct weir_signal_row *row = weir_signal_of(config->signal);
@@ -213,10 +218,10 @@ bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *c
 			was, is);
 	else if (!reads_root && *config->root_kind && !*tree->kind)
 		snprintf(why, size, "its root qdisc was %s at attach and is %s now: no packet waits there", was, is);
-	else if (weir_has_bands(config) ? weir_bands_trouble(tree, config, objection, sizeof(objection))
+	else if (weir_has_bands(config) ? weir_bands_trouble(tree, config, sums, objection, sizeof(objection))
 		 : config->coupled	? weir_coupled_objection(tree, config->signal, config->band_class, objection,
 								 sizeof(objection))
-				   : weir_tree_objection(tree, config->signal, whole, objection, sizeof(objection)))
+					: weir_tree_objection(tree, config->signal, sums, objection, sizeof(objection)))
 		snprintf(why, size, "%s: %s",
 			 config->signal == WEIR_SIGNAL_POLL ? "the law lets all packets pass"
 							    : "the law goes by the wrong queue",

@@ -145,6 +145,16 @@ def in_c(library: ctypes.CDLL, text: bytes) -> dict[str, int] | None:
     return {row.param: getattr(params, row.param) for row in ROWS.values()}
 
 
+def explained_in_c(library: ctypes.CDLL, text: str) -> str:
+    gains, why, line = CGains(), ctypes.create_string_buffer(1024), text.encode()
+    library.weir_error_into(why, len(why))
+    library.weir_gains_parse(
+        ctypes.byref(gains), b"test", ctypes.create_string_buffer(line, len(line) + 1), ctypes.c_size_t(len(line))
+    )
+    library.weir_error_into(None, 0)
+    return why.value.decode()
+
+
 def in_python(text: bytes) -> dict[str, int] | None:
     try:
         return asdict(loads_python(text.decode("utf-8")).to_params())
@@ -182,6 +192,14 @@ def test_forms_that_toml_has_are_read(library: ctypes.CDLL) -> None:
     }.items():
         for literal in literals:
             assert in_c(library, with_value(key, literal).encode()) == in_python(TUNED.encode()), (key, literal)
+
+
+@pytest.mark.parametrize("value", ['"5 ms"', '"5"', "5", '""', '"-5ms"', '"5min"', "5.5"])
+def test_a_time_without_its_unit_is_explained_alike(library: ctypes.CDLL, value: str) -> None:
+    text = TUNED.replace("target_us = 15000", f"target = {value}")
+    with pytest.raises(GainError) as error:
+        loads_python(text)
+    assert explained_in_c(library, text).partition(": ")[2] == str(error.value).partition(": ")[2]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

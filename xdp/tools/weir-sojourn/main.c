@@ -75,6 +75,7 @@ int main(int count, char **arguments)
 	sigset_t ends;
 	int result;
 
+	weir_output_begin();
 	libbpf_set_print(silent);
 	if (parse(count, arguments))
 		return 2;
@@ -102,8 +103,7 @@ int main(int count, char **arguments)
 	}
 	if (!result) {
 		puts("ready");
-		fflush(stdout);
-		result = run(&ends);
+		result = weir_output_end(0) ? -1 : run(&ends);
 	}
 	detach_all();
 	if (!result)

@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "net/net.h"
+#include "output.h"
 #include "version.h"
 
 #define TICKS_PAST_LOST_MS 2000 /* sweeps, and a drain that comes late */
@@ -119,11 +120,11 @@ int parse(int count, char **arguments)
 
 		if (!strcmp(option, "--help")) {
 			fputs(usage, stdout);
-			exit(0);
+			exit(weir_output_end(0));
 		}
 		if (!strcmp(option, "--version")) {
 			printf("weir-sojourn %s\n", weir_version);
-			exit(0);
+			exit(weir_output_end(0));
 		}
 		if (strcmp(option, "--hop") && strcmp(option, "--out") && strcmp(option, "--every-ms") &&
 		    strcmp(option, "--lost-after-ms") && strcmp(option, "--one-in"))

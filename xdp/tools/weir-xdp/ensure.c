@@ -16,17 +16,21 @@
 #include "hooks/hooks.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
+#include "remains.h"
 #include "signal/bands.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/directions.h"
+#include "weir-xdp/interface.h"
+#include "weir-xdp/leaves.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
 
-const char *const part_names[PARTS] = {"program", "signal", "process", "shaper", "queue",
-				       "gains",	  "limits", "class",   "marks",	 "name"};
+const char *const part_names[PARTS] = {"program", "signal", "process", "shaper",   "queue", "gains",
+				       "limits",  "class",  "marks",   "leaf_aqm", "name",  "pins"};
 const char *const did_names[] = {"attached", "adopted", "replaced"};
 
 /* Checks the settings that can't be changed while the law stays on. */
@@ -60,15 +64,20 @@ static int check_ends(const struct plan *p, const struct weir_meta *old)
 static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
 {
 	const struct request *r = p->r;
-	struct weir_shape wanted = weir_shape_of(r->shape_bit_s, r->bands);
+	struct weir_framing framing = old->shape.framing;
+	struct weir_shape wanted;
 	struct weir_qdisc root = {0};
 	int back, netlink, is;
+	bool regains;
 
 	if (!(r->shape_bit_s > 0))
 		return 0;
 	netlink = weir_netlink_in(r->netns, &back);
 	if (netlink < 0)
 		return -1;
+	if (request_frames(r))
+		framing = request_framing(r, interface_l2_bytes(weir_link_type(p->dev.place.name)));
+	wanted = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
 	is = weir_qdisc_read(netlink, (int)old->ifindex, &root);
 	if (!is)
 		is = weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
@@ -76,7 +85,8 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	weir_netns_leave(back);
 	if (is < 0)
 		return weir_error("%s: can't read its shaper: %s", r->dev, weir_reason(is));
-	if (!old->shape.handle && interface_root_is_free(r, &root))
+	regains = !old->shape.handle && weir_remains_is_root(&p->dev.place, &root);
+	if (!old->shape.handle && !regains && interface_root_is_free(r, &root))
 		return -1;
 	if (is && old->shape.handle && !memcmp(&wanted, &old->shape, sizeof(wanted)))
 		return 0;
@@ -87,7 +97,7 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 		p->about.shape = about.shape = wanted;
 		if (weir_meta_store(path, &about))
 			return -1;
-		if (plan_shape(p, old->shape.handle != 0)) { /* nobody may take for ours what was not made */
+		if (plan_shape(p, old->shape.handle || regains)) { /* nobody may take for ours what was not made */
 			weir_meta_store(path, old);
 			return -1;
 		}
@@ -144,12 +154,15 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		wanted->coupled = 1;
 		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
 	}
+	wanted->flow_records = r->flow_records;
 	if (r->limit_packets)
 		wanted->limit_packets = r->limit_packets;
 	if (r->limit_bytes)
 		wanted->limit_bytes = r->limit_bytes;
 	if (signal == WEIR_SIGNAL_VIRTUAL)
 		weir_virtual_set_rate(wanted, rate_bit_s);
+	if (signal == WEIR_SIGNAL_VIRTUAL && request_frames(r))
+		wanted->framing = request_framing(r, p->config.l2_bytes);
 	return 0;
 }
 
@@ -166,7 +179,8 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 			       memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
 			       memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
-				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s;
+				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s ||
+				memcmp(&old->framing, &wanted->framing, sizeof(old->framing));
 }
 
 /* Data for reporting and undoing, and the name that the interface has now. */
@@ -176,9 +190,10 @@ static int put_meta(const struct plan *p, const struct weir_meta *old, const cha
 
 	memset(about.dev, 0, sizeof(about.dev));
 	snprintf(about.dev, sizeof(about.dev), "%s", p->dev.place.name);
-	about.whole_tree |= p->r->whole_tree;
+	about.whole_tree |= request_sums(p->r);
 	about.kept |= p->r->kept;
 	about.by_direction = p->r->direction == WEIR_INGRESS;
+	about.both |= p->r->both;
 	about.shape = p->about.shape;
 	o->part[PART_NAME] = strcmp(about.dev, old->dev) != 0;
 	if (p->r->look || !memcmp(&about, old, sizeof(about)))
@@ -216,7 +231,8 @@ static int fill_in(struct work *w)
 
 	r->hook = old->hook;
 	r->hook_given = true;
-	r->whole_tree |= old->whole_tree;
+	r->sums |= old->whole_tree;
+	r->flows |= old->shape.flows != 0;
 	w->p->about.shape = old->shape;
 	if (r->classes)
 		return 0;
@@ -224,6 +240,7 @@ static int fill_in(struct work *w)
 		return -1;
 	r->coupled |= config.coupled;
 	r->bands |= weir_has_bands(&config);
+	r->flow_records = (r->flow_records || config.flow_records) && !r->no_flow_records;
 	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
@@ -281,7 +298,7 @@ static int make_anew(struct work *w)
 /* The process, with what it goes by from its start. */
 static int restart(struct work *w)
 {
-	w->a.about.whole_tree |= w->own.whole_tree;
+	w->a.about.whole_tree |= request_sums(&w->own);
 	return plan_restart(w->p, w->path, &w->a.about);
 }
 
@@ -298,6 +315,7 @@ static int look_at_queue(struct work *w, struct outcome *o)
 	compare(&config, &wanted, o);
 	o->part[PART_SIGNAL] = p->r->signal != w->old.signal || wanted.coupled != config.coupled ||
 			       weir_has_bands(&wanted) != weir_has_bands(&config);
+	o->part[PART_PROGRAM] |= wanted.flow_records != config.flow_records;
 	p->config = wanted;
 	return 0;
 }
@@ -311,11 +329,12 @@ static int ensure_attachment(struct work *w, struct outcome *o, bool *had)
 	if (find_laws(w) || has_room(w, &has) || laws_tell_queues(&w->a, w->laws.queues, w->r->look, &queues))
 		return -1;
 	*had = w->missing < w->laws.count;
-	o->part[PART_PROGRAM] = about->owner != WEIR_OWNER_OTHER &&
-				about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
-							     about->hook, plan_object(&w->own));
+	o->part[PART_PROGRAM] |= about->owner != WEIR_OWNER_OTHER &&
+				 about->build != object_build(w->own.classes ? WEIR_SIGNAL_POLL : w->own.signal,
+							      about->hook, plan_object(&w->own));
+	o->part[PART_PROGRAM] |= weir_attachment_lacks_departures(w->path, about);
 	o->part[PART_PROCESS] = polls && !weir_poll_lives_at(w->path, about);
-	whole_tree = polls && w->r->whole_tree && !about->whole_tree;
+	whole_tree = polls && request_sums(w->r) & ~about->whole_tree;
 	o->part[PART_QUEUE] |= whole_tree || queues;
 	o->part[PART_CLASS] = w->missing;
 	if (w->r->look)
@@ -395,11 +414,13 @@ static int ensure_laws(struct work *w, struct outcome *o)
 /* The attachment works, and has been found, or was made just now. */
 static int ensure_there(struct work *w, struct outcome *o)
 {
-	struct outcome found = {.did = DID_ADOPT, .ingress = o->ingress};
+	struct outcome found = {.did = DID_ADOPT, .ingress = o->ingress, .part[PART_PINS] = o->part[PART_PINS]};
 	bool made = o->did != DID_ADOPT, any = false, only_class = true, had = false;
 
 	if ((!w->own.classes && look_at_queue(w, &found)) || ensure_attachment(w, &found, &had) ||
-	    ensure_laws(w, &found) || put_meta(w->p, &w->a.about, w->path, &found)) {
+	    ensure_laws(w, &found) ||
+	    leaves_ensure(w->r, (int)w->a.about.ifindex, w->path, &found.part[PART_LEAF_AQM]) ||
+	    put_meta(w->p, &w->a.about, w->path, &found)) {
 		*o = found;
 		return -1;
 	}
@@ -441,7 +462,9 @@ static int attach(struct work *w, struct outcome *o)
 		return 0;
 	if (!w->own.classes && read_gains(w->r, &p->gains, &p->config.coupling))
 		return -1;
-	if ((w->old.complete && w->old.slots > 1 && plan_carry(p, w->path)) || plan_attach(p))
+	if ((w->old.complete && w->old.slots > 1 && !weir_attachment_lacks_map(w->path, &w->old) &&
+	     plan_carry(p, w->path)) ||
+	    plan_attach(p))
 		return -1;
 	o->raised = p->config.target_asked_us != 0;
 	return 0;
@@ -483,12 +506,49 @@ static int ensure_all(struct work *w, bool works, struct outcome *o)
 /* A poll process alone that died is no reason to take everything off. */
 static bool works(const struct weir_meta *about, const char *path, const char *netns)
 {
-	struct weir_meta without = *about;
+	return !weir_off_reason(path, about, netns);
+}
 
-	if (!about->complete)
-		return false;
-	without.signal = about->signal == WEIR_SIGNAL_POLL ? WEIR_SIGNAL_BACKLOG : about->signal;
-	return !weir_dead_reason(path, &without, netns);
+struct restoring {
+	bool look;
+	unsigned int count;
+};
+
+static int restore_config(struct weir_attachment *a, const struct weir_class *class, void *context)
+{
+	struct restoring *restoring = context;
+	struct weir_config config;
+
+	if (weir_config_read(a, &config))
+		return -1;
+	restoring->count += weir_config_restore(a, &config, restoring->look);
+	return 0;
+}
+
+/* Missing pins, and remains. */
+static int put_pins(const struct plan *p, const char *path, struct outcome *o)
+{
+	const struct request *r = p->r;
+	struct restoring restoring = {.look = r->look};
+	struct weir_attachment a;
+	char why[512];
+	int remains = plan_clear_remains(p, r->look);
+
+	if (remains < 0)
+		return -1;
+	o->part[PART_PINS] = remains > 0;
+	if (access(path, F_OK))
+		return 0;
+	restoring.count = weir_pins_restore(path, r->look);
+	weir_error_into(why, sizeof(why)); /* later steps report what is wrong with it */
+	if (!weir_attachment_open(&a, path, r->dev)) {
+		if (!restore_config(&a, NULL, &restoring))
+			weir_law_each(&a, restore_config, &restoring);
+		weir_attachment_close(&a);
+	}
+	weir_error_into(NULL, 0);
+	o->part[PART_PINS] |= restoring.count > 0;
+	return 0;
 }
 
 static int ensure(struct plan *p, struct outcome *o)
@@ -505,7 +565,15 @@ static int ensure(struct plan *p, struct outcome *o)
 		return -1;
 	if (weir_meta_is_foreign(path))
 		return weir_foreign_error(r->dev);
-	there = weir_meta_read(path, &w.old) && works(&w.old, path, r->netns);
+	if (put_pins(p, path, o))
+		return -1;
+	there = weir_meta_read(path, &w.old);
+	if (r->look && o->part[PART_PINS] && !access(path, F_OK) &&
+	    (!there || weir_attachment_lacks_map(path, &w.old))) { /* no more can be compared */
+		o->did = DID_REPLACE;
+		return 0;
+	}
+	there = there && works(&w.old, path, r->netns);
 	if (!r->classes && w.old.slots > 1)
 		return weir_error("%s has laws of classes: say which one, %s/1:10, or all of htb 1: by --class 1:; "
 				  "`detach` takes them off",
@@ -523,18 +591,50 @@ static int ensure(struct plan *p, struct outcome *o)
 	return result ? -1 : 0;
 }
 
-int ensure_run(const struct request *r, struct outcome *o)
+/* One direction; holder: the plan of the other one, which has the lock. The plan is begun where *begun is true then. */
+static int ensure_one(const struct request *r, struct plan *p, const struct plan *holder, bool *begun,
+		      struct outcome *o)
 {
-	struct plan p;
 	int result;
 
 	*o = (struct outcome){0};
-	if (plan_begin(&p, r))
+	*begun = !(holder ? plan_begin_beside(p, r, holder) : plan_begin(p, r));
+	if (!*begun)
 		return -1;
-	o->ingress = p.ingress;
-	result = ensure(&p, o);
-	plan_end(&p);
+	o->ingress = p->ingress;
+	result = ensure(p, o);
 	if (!result && !r->look && !(r->kept && o->did == DID_ADOPT)) /* the daemon has said it */
-		warn_of_bypass(r, p.path);
+		warn_of_bypass(r, p->path);
+	return result;
+}
+
+static void add_outcome(struct outcome *o, const struct outcome *other)
+{
+	for (int i = 0; i < PARTS; i++)
+		o->part[i] |= other->part[i];
+	o->raised |= other->raised;
+	o->did = o->did == other->did ? o->did : DID_REPLACE;
+}
+
+int ensure_run(const struct request *r, struct outcome *o)
+{
+	struct plan egress, ingress;
+	bool begun = false, begun_in = false;
+	struct outcome in;
+	struct directions d;
+	int result = directions_of(r, &d);
+
+	*o = (struct outcome){0};
+	if (!result)
+		result = ensure_one(d.has_egress ? &d.egress : &d.ingress, &egress, NULL, &begun, o);
+	if (!result && d.has_egress && d.has_ingress) {
+		result = ensure_one(&d.ingress, &ingress, &egress, &begun_in, &in);
+		add_outcome(o, &in);
+	}
+	if (begun_in)
+		plan_end(&ingress);
+	if (begun)
+		plan_end(&egress);
+	directions_free(&d);
 	return result;
 }

@@ -18,7 +18,9 @@ enum part {
 	PART_LIMITS,
 	PART_CLASS, /* of those asked for, one that had no law */
 	PART_MARKS, /* how a class's packets are told apart */
+	PART_LEAF_AQM,
 	PART_NAME,
+	PART_PINS, /* a pin was missing, or a program had no pins */
 	PARTS
 };
 extern const char *const part_names[PARTS];

@@ -2,13 +2,17 @@
 #include "weir-xdp/interface.h"
 
 #include <errno.h>
+#include <net/if_arp.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/signals.h"
+
+#define L2_ETHERNET_BYTES 14
 
 int interface_look(const char *dev, const char *netns, bool tree, struct interface *i)
 {
@@ -33,6 +37,11 @@ int interface_look(const char *dev, const char *netns, bool tree, struct interfa
 	return 0;
 }
 
+__u32 interface_l2_bytes(int type)
+{
+	return type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK ? L2_ETHERNET_BYTES : 0;
+}
+
 int interface_check_queue(const struct request *r, const struct interface *dev, __u32 signal)
 {
 	const struct weir_signal_row *row = weir_signal_of(signal);
@@ -42,10 +51,10 @@ int interface_check_queue(const struct request *r, const struct interface *dev, 
 
 	if ((!row || row->reads_root) && objection)
 		return weir_error("%s: %s%s", r->dev, objection, row ? "" : "; or give --peer or --rate");
-	if (r->bands	 ? weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, band_class, why, sizeof(why))
+	if (r->bands ? weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, request_sums(r), band_class, why, sizeof(why))
 	    : r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
-			 : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
-					       sizeof(why)))
+			 : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, request_sums(r),
+					       why, sizeof(why)))
 		return weir_error("%s: %s", r->dev, why);
 	return 0;
 }
@@ -57,6 +66,10 @@ int interface_root_is_free(const struct request *r, const struct weir_qdisc *roo
 	if (!*root->kind || !root->handle)
 		return 0;
 	weir_qdisc_name(name, sizeof(name), root->kind, root->handle);
+	if (!strcmp(root->kind, "mq")) /* no law would be on it without --shape either */
+		return weir_error("--shape %s: %s divides packets over queues without a common rate; remove it first "
+				  "(tc qdisc del dev %s root), and one shaper serves all queues",
+				  r->dev, name, r->dev);
 	return weir_error("--shape %s: it has a root qdisc already, %s: leave --shape out to put the law on that, or "
 			  "remove it first (tc qdisc del dev %s root)",
 			  r->dev, name, r->dev);

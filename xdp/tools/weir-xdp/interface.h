@@ -19,6 +19,8 @@ struct interface {
 
 /* tree: whether one law is to go by all that stands there; laws of classes go by their classes alone. */
 int interface_look(const char *dev, const char *netns, bool tree, struct interface *i);
+/* Bytes of the link header before the IP header, by the type of the interface (ARPHRD_*). */
+__u32 interface_l2_bytes(int type);
 /* Whether a signal (auto: one of those that read the root) can go by what stands there. */
 int interface_check_queue(const struct request *r, const struct interface *dev, __u32 signal);
 /* Whether a shaper may be made where this root stands: the kernel's own may go, one that somebody made may not. */

@@ -107,16 +107,15 @@ static int check_queue(const struct resolving *s)
 /* 0 if a law can go by it, or -1 after one line. */
 static int check_class(const struct resolving *s, const struct weir_qdisc *now)
 {
-	bool whole =
-		s->there ? s->there->about.whole_tree : s->r->whole_tree; /* the process goes by the first attach */
+	/* the process goes by the first attach */
+	__u32 sums = s->there ? s->there->about.whole_tree : request_sums(s->r);
 	struct weir_tree leaf = {0};
 	int error = weir_leaf_read(s->netlink, s->ifindex, now, &leaf);
 	char why[512];
 
 	if (error)
 		return weir_error("%s: can't read what is in its classes: %s", s->r->dev, weir_reason(error));
-	if (weir_class_say(weir_class_judge(now, is_inner(s, now->handle), &leaf, whole), now->handle, why,
-			   sizeof(why)))
+	if (weir_class_say(weir_class_judge(now, is_inner(s, now->handle), &leaf, sums), now->handle, why, sizeof(why)))
 		return weir_error("%s: %s", s->r->dev, why);
 	return is_queue(now) ? check_queue(s) : 0;
 }

@@ -9,6 +9,7 @@
 #include <bpf/libbpf.h>
 
 #include "error.h"
+#include "output.h"
 #include "gains/ahead.h"
 #include "gains/coupling.h"
 #include "gains/gains.h"
@@ -19,6 +20,7 @@
 #include "version.h"
 #include "weir-xdp/commands/commands.h"
 #include "weir-xdp/options.h"
+#include "weir-xdp/values.h"
 
 static const struct command {
 	const char *name;
@@ -44,6 +46,8 @@ static const struct command {
 	 .help = "remove the law, and all that attach made"},
 	{"status", STATUS, command_status, .classes = true, .usage = "[DEV[/CLASS|/ingress]] [--json]",
 	 .help = "what is attached, its queue, counters and gains"},
+	{"flows", FLOWS, command_flows, .classes = true, .usage = "[DEV[/ingress]] [--json]",
+	 .help = "delay, drops and marks by kind of packet, and by flow with --flow-records"},
 	{"set", SET, command_set, .needs_dev = true, .words = true, .classes = true,
 	 .usage = "DEV[/CLASS|/ingress] KEY=VALUE ...", .help = "change gains, all of them at once"},
 	{"watch", WATCH, command_watch, .words = true, .many_devs = true,
@@ -154,8 +158,11 @@ static int read_arguments(struct request *r, const struct command *command, int 
 {
 	char *netns, *class;
 
-	if (argc)
-		r->dev = argv[0];
+	if (argc) { /* cut into its parts below; ps shows the words of a poll process */
+		r->dev = strdup(argv[0]);
+		if (!r->dev)
+			return weir_error("out of memory");
+	}
 	r->word = argv + (argc > 0);
 	r->words = argc - (argc > 0);
 	if (!r->dev && command->needs_dev)
@@ -182,6 +189,8 @@ static int read_arguments(struct request *r, const struct command *command, int 
 	for (int i = 0; command->many_devs && i < r->words; i++)
 		if (check_name("", r->word[i]))
 			return -1;
+	if (!command->many_devs && check_words(r, command->bit == SET))
+		return -1;
 	return r->peer ? check_name("--peer ", r->peer) : 0;
 }
 
@@ -192,7 +201,7 @@ static int print_libbpf(enum libbpf_print_level level, const char *format, va_li
 	return verbose && level != LIBBPF_DEBUG ? weir_print_lines(stderr, format, args) : 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	struct request r = {.peer_netns = "",
 			    .netns = "",
@@ -224,4 +233,10 @@ int main(int argc, char **argv)
 	verbose = r.verbose;
 	libbpf_set_print(print_libbpf);
 	return command->run(&r);
+}
+
+int main(int argc, char **argv)
+{
+	weir_output_begin();
+	return weir_output_end(run(argc, argv));
 }

@@ -64,8 +64,20 @@ static int give_room(const struct loaded *l, __u32 slots)
 	return error;
 }
 
+/* Maps that no program reads stay with the programs too, the record of the attachment among them: lost pins can be
+ * restored, and programs without any are known (lib/remains). */
+static void keep_maps(const struct loaded *l)
+{
+	struct bpf_program *prog;
+	struct bpf_map *map;
+
+	bpf_object__for_each_program(prog, l->object) bpf_object__for_each_map(map, l->object)
+		bpf_prog_bind_map(bpf_program__fd(prog), bpf_map__fd(map), NULL);
+}
+
 int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, struct loaded *l)
 {
+	struct bpf_map *records;
 	int error;
 
 	l->bytes = object_bytes(signal, hook, kind, &l->size);
@@ -74,6 +86,9 @@ int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, st
 	if (!l->object)
 		return -errno;
 	error = slots > 1 ? give_room(l, slots) : 0;
+	records = bpf_object__find_map_by_name(l->object, "flow_records");
+	if (!error && records && !l->flow_records)
+		error = bpf_map__set_max_entries(records, 1);
 	if (!error)
 		error = bpf_object__load(l->object);
 	if (error) {
@@ -90,6 +105,7 @@ int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, st
 	l->a.tells = map_of(l, "tells");
 	l->a.telling = map_of(l, "telling");
 	l->a.about.slots = slots;
+	keep_maps(l);
 	return 0;
 }
 

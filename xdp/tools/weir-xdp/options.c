@@ -45,6 +45,11 @@ static int read_shape(struct request *r, char *value)
 	return parse_rate("--shape", value, &r->shape_bit_s);
 }
 
+static int read_ingress(struct request *r, char *value)
+{
+	return parse_rate("--ingress", value, &r->ingress_bit_s);
+}
+
 int read_class(struct request *r, char *value)
 {
 	__u32 *list = realloc(r->class, (r->classes + 1) * sizeof(*list));
@@ -81,6 +86,85 @@ static int read_mark(struct request *r, char *value)
 static bool read_leaf(char **text, __u32 *handle)
 {
 	return weir_class_parse(text, handle) && *handle & 0xffff;
+}
+
+#define OVERHEAD_LEAST (-64)
+#define OVERHEAD_MOST 256
+#define MPU_MOST 256
+
+static int put_line(struct request *r, enum weir_line line)
+{
+	if (r->framing.line != WEIR_LINE_PLAIN && r->framing.line != line)
+		return weir_error("--atm and --ptm: a line has one of them; leave one out");
+	r->framing.line = (__u8)line;
+	return 0;
+}
+
+/* Words that tc-cake(8) has for common lines. */
+static int read_overhead(struct request *r, char *value)
+{
+	static const struct {
+		const char *word;
+		__s32 overhead_bytes;
+		__u16 mpu_bytes;
+		enum weir_line line;
+	} words[] = {
+		{"docsis", 18, 64, WEIR_LINE_PLAIN},	 {"ethernet", 38, 84, WEIR_LINE_PLAIN},
+		{"pppoe-ptm", 30, 0, WEIR_LINE_PTM},	 {"bridged-ptm", 22, 0, WEIR_LINE_PTM},
+		{"pppoe-vcmux", 32, 0, WEIR_LINE_ATM},	 {"pppoe-llcsnap", 40, 0, WEIR_LINE_ATM},
+		{"bridged-vcmux", 24, 0, WEIR_LINE_ATM}, {"bridged-llcsnap", 32, 0, WEIR_LINE_ATM},
+		{"pppoa-vcmux", 10, 0, WEIR_LINE_ATM},	 {"pppoa-llc", 14, 0, WEIR_LINE_ATM},
+		{"ipoa-vcmux", 8, 0, WEIR_LINE_ATM},	 {"ipoa-llcsnap", 16, 0, WEIR_LINE_ATM},
+		{"conservative", 48, 0, WEIR_LINE_ATM},
+	};
+	double bytes;
+
+	r->framing.counts_ip = 1;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (strcmp(value, words[i].word))
+			continue;
+		r->framing.extra_bytes = words[i].overhead_bytes;
+		if (!r->mpu_given)
+			r->framing.mpu_bytes = words[i].mpu_bytes;
+		return words[i].line == WEIR_LINE_PLAIN ? 0 : put_line(r, words[i].line);
+	}
+	if (!weir_number(value, &bytes) || bytes != floor(bytes) || bytes < OVERHEAD_LEAST || bytes > OVERHEAD_MOST)
+		return weir_error("--overhead %s: must be bytes a packet beside its IP packet, %d .. %d, or a word of "
+				  "tc-cake(8) for a line: docsis, ethernet, pppoe-ptm, pppoe-llcsnap, ...",
+				  value, OVERHEAD_LEAST, OVERHEAD_MOST);
+	r->framing.extra_bytes = (__s32)bytes;
+	return 0;
+}
+
+static int read_mpu(struct request *r, char *value)
+{
+	double bytes;
+
+	if (parse_whole("--mpu", value, 0, MPU_MOST, &bytes))
+		return -1;
+	r->mpu_given = true;
+	r->framing.mpu_bytes = (__u16)bytes;
+	return 0;
+}
+
+static int read_atm(struct request *r, char *value)
+{
+	return put_line(r, WEIR_LINE_ATM);
+}
+
+static int read_ptm(struct request *r, char *value)
+{
+	return put_line(r, WEIR_LINE_PTM);
+}
+
+static int read_leaf_aqm(struct request *r, char *value)
+{
+	bool off = !strcmp(value, "off");
+
+	if (!off && strcmp(value, "on"))
+		return weir_error("--leaf-aqm %s: must be off (disabled until detach) or on (restored)", value);
+	r->leaf_aqm = off ? LEAF_AQM_OFF : LEAF_AQM_ON;
+	return 0;
 }
 
 static int read_coupled(struct request *r, char *value)
@@ -193,21 +277,41 @@ static const struct row {
 	{"shape", "RATE", ATTACH | ENSURE, read_shape,
 	 .help = "make the shaper too, an htb of one class (--bands: two); detach takes it away, unless somebody\n"
 		 "changed it"},
+	{"ingress", "RATE", ATTACH | ENSURE, read_ingress,
+	 .help = "received packets, too: a virtual queue at RATE, slightly less than the line carries, as\n"
+		 "DEV/ingress --rate RATE makes it; without --shape or another option of sent packets\n"
+		 "these alone; detach DEV takes both away"},
+	{"flows", NULL, ATTACH | ENSURE, NULL, MEMBER(flows),
+	 "with --shape: flow queues (fq_codel without CoDel) below the law; with --bands: of bulk"},
 	{"rate", "RATE", ATTACH | ENSURE | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
+	{"overhead", "BYTES|LINE", ATTACH | ENSURE, read_overhead,
+	 .help = "with --shape or --rate: bytes on the line beside each IP packet, -64 .. 256; or a line by its\n"
+		 "word in tc-cake(8): docsis, ethernet, pppoe-ptm, bridged-ptm, pppoe-llcsnap, ..."},
+	{"mpu", "BYTES", ATTACH | ENSURE, read_mpu, .help = "and at least so many with the overhead, 0 .. 256"},
+	{"atm", NULL, ATTACH | ENSURE, read_atm, .help = "in cells of 53 bytes for 48 (ADSL)"},
+	{"ptm", NULL, ATTACH | ENSURE, read_ptm, .help = "65 bytes for 64 (VDSL2)"},
 	{"hook", "tc|xdp", ATTACH | ENSURE, read_hook,
-	 .help = "at egress (default), or at ingress (virtual only, its default); tc takes\n"
+	 .help = "at egress (default), or at ingress (virtual only, its default; on links without a header, as\n"
+		 "ppp, a filter at tc's ingress takes its place); tc takes\n"
 		 "`tcx` where the kernel has it (Linux 6.6), else `clsact`; either can be asked for"},
 	{"limit-packets", "N", ATTACH | ENSURE, read_limit_packets,
 	 .help = "veth: the queue's limit; the qdisc's own must be larger"},
 	{"limit-bytes", "N", ATTACH | ENSURE | ADOPT, read_limit_bytes, .help = "veth, virtual"},
 	{"whole-tree", NULL, ATTACH | ENSURE, NULL, MEMBER(whole_tree),
 	 "one law over the sum of all classes and flows of DEV"},
+	{"leaf-aqm", "off|on", ATTACH | ENSURE, read_leaf_aqm,
+	 .help = "off: disable the AQM of the qdiscs below the law (fq_codel, codel, fq_pie, pie, cake, fq)\n"
+		 "and keep their flow queues; detach restores it; on: restore it"},
 	{"coupled", "L,C", ATTACH, read_coupled,
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
 	{"bands", NULL, ATTACH | ENSURE, NULL, MEMBER(bands),
 	 "two bands: sparse and young flows ahead of bulk, by the two classes of an htb or prio\n"
 	 "(with --shape: made here); takes signal poll or veth"},
+	{"flow-records", NULL, ATTACH | ENSURE, NULL, MEMBER(flow_records),
+	 "record each flow's addresses, packets, delay, drops and marks, for `flows` and `weir top --by`:\n"
+	 "4096 flows, one packet in 16; addresses are personal data, and only the owner of the pins reads them"},
+	{"no-flow-records", NULL, ENSURE, NULL, MEMBER(no_flow_records), "ensure: no records any more"},
 	{"class", "CLASS", ATTACH | ENSURE | DETACH | STATUS | SET, read_class,
 	 .help = "the law of one class of htb or queue of mq (1:10), or of each that packets wait in (1:);\n"
 		 "any number of times; DEV/1:10 is the same; takes signal poll"},
@@ -221,8 +325,8 @@ static const struct row {
 	{"look", NULL, ENSURE, NULL, MEMBER(look),
 	 "ensure: say what would be done, change nothing; exit status 3 if there is something"},
 	{.help = "Options of other commands (adopt takes --profile, --rate and --limit-bytes of those above):"},
-	{"json", NULL, ATTACH | ENSURE | ADOPT | STATUS | SET | WATCH, NULL, MEMBER(json),
-	 "attach, ensure, adopt, status, set: one JSON document on standard output; watch: a line a sample"},
+	{"json", NULL, ATTACH | ENSURE | ADOPT | STATUS | SET | WATCH | FLOWS, NULL, MEMBER(json),
+	 "attach, ensure, adopt, status, set, flows: one JSON document on standard output; watch: a line a sample"},
 	{"expect", "ID", SET, read_expect,
 	 .help = "set: only if this configuration (config_id) is in force; else exit status 3"},
 	{"text", NULL, WATCH, NULL, MEMBER(text), "watch: a table for people, as on a terminal"},

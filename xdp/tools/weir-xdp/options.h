@@ -19,7 +19,8 @@ enum command_bit {
 	WATCH = 32,
 	ENSURE = 64,
 	DAEMON = 128,
-	ALL = 255
+	FLOWS = 256,
+	ALL = 511
 };
 
 /*

@@ -23,19 +23,21 @@
 #include "net/shape.h"
 #include "pins/attachment.h"
 #include "pins/folder.h"
+#include "pins/leaf_aqm.h"
+#include "remains.h"
 #include "signal/bands.h"
 #include "signal/judge.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"
+#include "weir-xdp/leaves.h"
 #include "weir-xdp/options.h"
 #include "weir-xdp/values.h"
 
 #define LOOK_WAIT_NS 5000000000ULL
 #define TRIES_A_DOUBT 50
 
-#define L2_ETHERNET_BYTES 14
 #ifndef ARPHRD_IP6GRE
 #define ARPHRD_IP6GRE 823 /* linux/if_arp.h; net/if_arp.h of glibc has none */
 #endif
@@ -65,6 +67,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	const struct weir_signal_row *row;
 	int error;
 
+	l->flow_records = r->flow_records;
 	about->signal = r->classes ? WEIR_SIGNAL_POLL : request_signal(r);
 	row = weir_signal_of(about->signal);
 	snprintf(about->why, sizeof(about->why), "%s",
@@ -103,7 +106,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 static int choose_hook(const struct request *r, const struct loaded *l, struct weir_meta *about)
 {
 	const char *name = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
-	const struct weir_side side = {r->dev, (int)about->ifindex, BPF_TC_EGRESS};
+	const struct weir_side side = {r->dev, (int)about->ifindex, BPF_TC_EGRESS, false};
 	int back, result;
 
 	if (weir_hook_choose(about->hook, bpf_program__fd(bpf_object__find_program_by_name(l->object, name)), r->dev,
@@ -234,7 +237,10 @@ int plan_shape(const struct plan *p, bool replace)
 	close(netlink);
 	weir_netns_leave(back);
 	return error ? weir_error("%s: can't shape it: %s", p->r->dev,
-				  error == -ENOENT ? "this kernel lacks htb (CONFIG_NET_SCH_HTB)" : weir_reason(error))
+				  error != -ENOENT	 ? weir_reason(error)
+				  : p->about.shape.flows ? "this kernel lacks htb or fq_codel (CONFIG_NET_SCH_HTB, "
+							   "CONFIG_NET_SCH_FQ_CODEL)"
+							 : "this kernel lacks htb (CONFIG_NET_SCH_HTB)")
 		     : 0;
 }
 
@@ -246,12 +252,14 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 {
 	const struct request *r = p->r;
 	struct weir_meta *about = &p->about;
-	const struct weir_side egress = {r->dev, p->dev.ifindex, BPF_TC_EGRESS};
-	const struct weir_side ingress = {r->peer, p->peer.ifindex, BPF_TC_INGRESS};
+	const struct weir_side egress = {r->dev, p->dev.ifindex, BPF_TC_EGRESS, false};
+	const struct weir_side ingress = {r->peer, p->peer.ifindex, BPF_TC_INGRESS, false};
 	const char *program = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
-	bool polls = about->signal == WEIR_SIGNAL_POLL;
+	bool polls = about->signal == WEIR_SIGNAL_POLL, differs;
 
-	if (!old && about->shape.handle && plan_shape(p, false))
+	if (old && weir_leaf_aqm_carry(old_path, p->path))
+		return -1;
+	if (!old && about->shape.handle && plan_shape(p, p->regains))
 		return -1;
 	/* the far end before the near one: what goes in has to be seen coming out */
 	if (r->peer && put_at_hook(p, r->peer_netns, &ingress, "weir_peer", about, old, old_path))
@@ -264,6 +272,8 @@ static int attach_all(struct plan *p, const struct weir_meta *old, const char *o
 		return -1;
 	if (!old && polls && weir_poll_start(about, p->l.a.meta, p->path, r->netns, &p->locks))
 		return -1;
+	if (leaves_ensure(r, p->dev.ifindex, p->path, &differs))
+		return -1;
 	about->complete = 1;
 	return weir_meta_write(p->l.a.meta, about, r->dev);
 }
@@ -273,11 +283,14 @@ static void describe(const struct request *r, const struct interface *dev, const
 		     struct weir_meta *about)
 {
 	about->hook = request_hook(r);
+	if (about->hook == WEIR_HOOK_XDP && !r->hook_given && !interface_l2_bytes(dev->type))
+		about->hook = WEIR_HOOK_TC_INGRESS;
 	about->ifindex = (__u32)dev->ifindex;
 	about->peer_ifindex = (__u32)peer->ifindex;
-	about->whole_tree = r->whole_tree;
+	about->whole_tree = request_sums(r) | (about->shape.flows ? WEIR_SUM_FLOWS : 0);
 	about->kept = r->kept;
 	about->by_direction = r->direction == WEIR_INGRESS;
+	about->both = r->both;
 	about->netns_inum = dev->place.netns_inum;
 	about->netns_cookie = dev->place.netns_cookie;
 	about->sent_bytes = dev->qdisc.sent_bytes;
@@ -316,11 +329,13 @@ static int configure(const struct request *r, const struct interface *dev, const
 		memcpy(config->root_kind, dev->qdisc.kind, sizeof(config->root_kind));
 	}
 	config->coupled = r->coupled;
+	config->flow_records = r->flow_records;
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
 	if (r->bands) {
 		char why[512]; /* of interface_check_queue, which says it */
 
-		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, config->band_class, why, sizeof(why));
+		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, request_sums(r), config->band_class, why,
+				     sizeof(why));
 		weir_ahead_default(&config->flow_bands);
 		if (read_bands(r, &config->flow_bands))
 			return -1;
@@ -330,10 +345,12 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
 	if (r->rate_bit_s > 0)
 		weir_virtual_set_rate(config, r->rate_bit_s);
+	if (r->rate_bit_s > 0)
+		config->framing = request_framing(r, interface_l2_bytes(dev->type));
+	config->l2_bytes = interface_l2_bytes(dev->type);
 	switch (dev->type) {
 	case ARPHRD_ETHER:
 	case ARPHRD_LOOPBACK:
-		config->l2_bytes = L2_ETHERNET_BYTES;
 		break;
 	case ARPHRD_NONE:
 	case ARPHRD_PPP:
@@ -348,18 +365,25 @@ static int configure(const struct request *r, const struct interface *dev, const
 		/* fall through */
 	default:
 		return weir_error("%s: its link layer (type %d) is not supported; %s", r->dev, dev->type,
-				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only"
+				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only; leave --hook out"
 							: "Ethernet and plain IP (tun, ppp, tunnels) are");
 	}
 	return 0;
 }
 
 /* With --shape the law goes by what will be there by then, not by what the kernel put there itself. */
-static int foresee_shape(const struct request *r, struct interface *dev, struct weir_meta *about)
+static int foresee_shape(struct plan *p)
 {
-	if (interface_root_is_free(r, &dev->qdisc))
+	const struct request *r = p->r;
+	struct interface *dev = &p->dev;
+	struct weir_meta *about = &p->about;
+	struct weir_framing framing;
+
+	p->regains = weir_remains_is_root(&dev->place, &dev->qdisc);
+	if (!p->regains && interface_root_is_free(r, &dev->qdisc))
 		return -1;
-	about->shape = weir_shape_of(r->shape_bit_s, r->bands);
+	framing = request_framing(r, interface_l2_bytes(dev->type));
+	about->shape = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
 	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle};
 	dev->tree.queues = weir_shape_leaves(&about->shape, dev->tree.leaf);
@@ -381,7 +405,9 @@ int plan_look(struct plan *p)
 	p->dev.place.ingress = p->ingress;
 	if (plan_resolve(p, NULL))
 		return -1;
-	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(r, &p->dev, &p->about))
+	if (leaves_check(r, p->dev.ifindex))
+		return -1;
+	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(p))
 		return -1;
 	describe(r, &p->dev, &p->peer, &p->about);
 	if (p->filtered && !r->hook_given)
@@ -397,11 +423,12 @@ static int place_of(const char *dev, const char *netns, struct weir_place *place
 			   : missing;
 }
 
-int plan_begin(struct plan *p, const struct request *r)
+static int begin(struct plan *p, const struct request *r)
 {
 	struct weir_place *dev = &p->dev.place, *peer = &p->peer.place;
 
-	*p = (struct plan){.r = r, .ingress = request_is_ingress(r), .from = WEIR_ATTACHMENT_NONE};
+	*p = (struct plan){
+		.r = r, .ingress = request_is_ingress(r), .from = WEIR_ATTACHMENT_NONE, .locks = WEIR_LOCKS_NONE};
 	p->l.a = WEIR_ATTACHMENT_NONE;
 	p->l.a.about.slots = p->about.slots = 1;
 	if (request_check(r) || place_of(r->dev, r->netns, dev) || (r->peer && place_of(r->peer, r->peer_netns, peer)))
@@ -409,8 +436,25 @@ int plan_begin(struct plan *p, const struct request *r)
 	dev->ingress = p->ingress;
 	if (r->peer && dev->ifindex == peer->ifindex && weir_place_same_netns(dev, peer))
 		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev);
-	return weir_locks_take(&p->locks, r->pins, dev, r->netns, r->peer ? peer : NULL, r->peer_netns,
-			       WEIR_LOCK_WAIT_MS);
+	return 0;
+}
+
+int plan_begin(struct plan *p, const struct request *r)
+{
+	return begin(p, r) || weir_locks_take(&p->locks, r->pins, &p->dev.place, r->netns,
+					      r->peer ? &p->peer.place : NULL, r->peer_netns, WEIR_LOCK_WAIT_MS)
+		       ? -1
+		       : 0;
+}
+
+int plan_begin_beside(struct plan *p, const struct request *r, const struct plan *holder)
+{
+	if (begin(p, r))
+		return -1;
+	return p->dev.place.ifindex == holder->dev.place.ifindex &&
+			       weir_place_same_netns(&p->dev.place, &holder->dev.place)
+		       ? 0
+		       : weir_error("%s: it was replaced just now", r->dev);
 }
 
 int plan_resolve(struct plan *p, struct weir_attachment *there)
@@ -476,6 +520,16 @@ static int gather(struct plan *p)
 	return result;
 }
 
+int plan_clear_remains(const struct plan *p, bool dry)
+{
+	const struct request *r = p->r;
+	int near = weir_remains_clear(r->pins, &p->dev.place, r->netns,
+				      p->ingress ? WEIR_REMAINS_XDP : WEIR_REMAINS_EGRESS, dry);
+	int far = r->peer ? weir_remains_clear(r->pins, &p->peer.place, r->peer_netns, WEIR_REMAINS_PEER, dry) : 0;
+
+	return near < 0 || far < 0 ? -1 : near + far;
+}
+
 int plan_attach(struct plan *p)
 {
 	char path[PATH_MAX];
@@ -487,8 +541,14 @@ int plan_attach(struct plan *p)
 			p->dev.place.name);
 	if (weir_place_path(p->r->pins, &p->dev.place, path) ||
 	    weir_finish_replacement(p->r->pins, &p->dev.place, p->r->netns) ||
-	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || claim(p, path))
+	    weir_clear_leftovers(p->r->pins, &p->dev.place, p->r->netns) || plan_clear_remains(p, false) < 0 ||
+	    claim(p, path))
 		return -1;
+	if (!p->ingress && !p->r->classes && !(p->r->shape_bit_s > 0) && !(p->r->rate_bit_s > 0) &&
+	    weir_remains_shape(&p->dev.place, p->r->netns, &p->about.shape))
+		p->regains = true;
+	else
+		p->about.shape = (struct weir_shape){0};
 	if (!plan_look(p) && !gather(p) && !prepare(p) && !attach_all(p, NULL, ""))
 		return 0;
 	weir_undo(&p->about, p->path, p->r->netns);
@@ -573,12 +633,20 @@ static int add(struct plan *p, struct weir_attachment *a)
 int plan_add(struct plan *p, const char *path)
 {
 	struct weir_attachment a;
+	bool differs;
 	int result;
 
 	p->dev.ifindex = (int)p->dev.place.ifindex;
 	snprintf(p->path, sizeof(p->path), "%s", path);
 	if (weir_attachment_open(&a, path, p->r->dev))
 		return -1;
+	if (request_sums(p->r) & ~a.about.whole_tree) { /* the process has to know */
+		a.about.whole_tree |= request_sums(p->r);
+		if (plan_restart(p, path, &a.about)) {
+			weir_attachment_close(&a);
+			return -1;
+		}
+	}
 	p->about = a.about;
 	configure_law(p->r, &p->gains, 0, &p->config);
 	if (a.about.build != object_build(WEIR_SIGNAL_POLL, a.about.hook, OBJECT_CLASSES))
@@ -589,7 +657,7 @@ int plan_add(struct plan *p, const char *path)
 		result = weir_error("%s: its laws of classes are at hook %s, and can't be at another one too",
 				    p->r->dev, weir_hook_name(a.about.hook));
 	else
-		result = add(p, &a);
+		result = add(p, &a) || leaves_ensure(p->r, p->dev.ifindex, path, &differs) ? -1 : 0;
 	weir_attachment_close(&a);
 	return result;
 }

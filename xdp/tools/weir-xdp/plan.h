@@ -20,6 +20,7 @@ struct plan {
 	struct weir_meta about;
 	struct loaded l;
 	struct weir_locks locks;
+	bool regains;		     /* the root is a shaper of weir-xdp whose pins were lost */
 	bool filtered;		     /* with laws of classes: filters of others are at the hook */
 	struct laws laws;	     /* of the classes that are asked for; of an attachment that is made all its laws */
 	struct weir_attachment from; /* whose laws go on in the one that is made; config -1: there is none */
@@ -35,6 +36,8 @@ enum object_kind plan_object(const struct request *r);
 
 /* Checks the request; its interfaces are there, and are locked until plan_end; nothing is held after -1. */
 int plan_begin(struct plan *p, const struct request *r);
+/* The same for the other direction of an interface whose lock `holder` has. */
+int plan_begin_beside(struct plan *p, const struct request *r, const struct plan *holder);
 void plan_end(struct plan *p);
 
 /*
@@ -52,6 +55,10 @@ int plan_restart(struct plan *p, const char *path, struct weir_meta *about);
 
 /* Attaches where no working law is attached. Nothing is left after a failure. Gains and coupling are set. */
 int plan_attach(struct plan *p);
+
+/* Removes remains where the programs are to be (lib/remains); dry: only counts them. Returns
+ * their number, or -1 after one line. */
+int plan_clear_remains(const struct plan *p, bool dry);
 
 /* Looks at the qdiscs there, and makes the configuration that follows; with --shape as it will be, unless `about` has a
  * shaper. */

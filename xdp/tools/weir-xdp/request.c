@@ -25,7 +25,27 @@ __u32 request_hook(const struct request *r)
 
 bool request_is_ingress(const struct request *r)
 {
-	return request_hook(r) == WEIR_HOOK_XDP;
+	return weir_hook_is_ingress(request_hook(r));
+}
+
+bool request_frames(const struct request *r)
+{
+	return r->framing.counts_ip || r->mpu_given || r->framing.line != WEIR_LINE_PLAIN;
+}
+
+struct weir_framing request_framing(const struct request *r, __u32 l2_bytes)
+{
+	struct weir_framing framing = r->framing;
+
+	if (framing.counts_ip)
+		framing.extra_bytes -= (__s32)l2_bytes;
+	return framing;
+}
+
+__u32 request_sums(const struct request *r)
+{
+	return r->sums | (r->whole_tree ? WEIR_SUM_CLASSES : 0) |
+	       (r->flows || r->leaf_aqm == LEAF_AQM_OFF ? WEIR_SUM_FLOWS : 0);
 }
 
 void request_name(const char *dev, __u32 handle, char name[REQUEST_NAME_LEN])
@@ -49,9 +69,9 @@ bool wants_class(const struct request *r, __u32 handle)
 /* A direction after DEV beside the options. */
 static int check_direction(const struct request *r, bool rate)
 {
-	if (r->direction == WEIR_INGRESS && r->hook_given && r->hook != WEIR_HOOK_XDP)
+	if (r->direction == WEIR_INGRESS && r->hook_given && !weir_hook_is_ingress(r->hook))
 		return weir_error("%s/ingress: only --hook xdp is at ingress: leave one of them out", r->dev);
-	if (r->direction == WEIR_EGRESS && r->hook_given && r->hook == WEIR_HOOK_XDP)
+	if (r->direction == WEIR_EGRESS && r->hook_given && weir_hook_is_ingress(r->hook))
 		return weir_error("%s/egress: --hook xdp is at ingress: leave one of them out", r->dev);
 	if (r->direction == WEIR_INGRESS && (r->signal || r->peer || r->shape_bit_s > 0) && !rate)
 		return weir_error("%s/ingress: signal virtual alone (--rate) is for packets that arrive", r->dev);
@@ -91,7 +111,7 @@ static int check_classes(const struct request *r)
 		return weir_error(
 			"--class: a law of a class takes neither --peer, --rate, --shape, --coupled nor --bands, and "
 			"no limit: the class's qdisc has its own");
-	if (r->hook == WEIR_HOOK_XDP)
+	if (weir_hook_is_ingress(r->hook))
 		return weir_error("--hook xdp: a law of a class is at tc egress");
 	if ((r->by_mark || r->others) && (r->classes != 1 || !(r->class[0] & 0xffff)))
 		return weir_error("--%s goes with one --class, which those packets are of",
@@ -106,6 +126,10 @@ int request_check(const struct request *r)
 
 	if (check_direction(r, rate))
 		return -1;
+	if (r->flow_records && r->no_flow_records)
+		return weir_error("--flow-records and --no-flow-records: leave one of them out");
+	if (r->flow_records && (r->classes || r->coupled))
+		return weir_error("--flow-records: neither laws of classes nor coupled bands have them");
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
 	if (r->bands && check_bands(r, request_signal(r)))
@@ -118,7 +142,7 @@ int request_check(const struct request *r)
 		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
 	if (r->rate_bit_s > 0 && !rate)
 		return weir_error("--rate goes with signal virtual only");
-	if (r->hook == WEIR_HOOK_XDP && !rate)
+	if (weir_hook_is_ingress(r->hook) && !rate)
 		return weir_error("--hook xdp goes with signal virtual only; the others are at tc egress");
 	if (r->limit_packets && !(row && row->has_limit_packets))
 		return weir_error(
@@ -132,7 +156,19 @@ int request_check(const struct request *r)
 	if (r->coupled && r->whole_tree)
 		return weir_error(
 			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
+	if (r->leaf_aqm && row && row->queue_elsewhere)
+		return weir_error("--leaf-aqm: a virtual queue has no qdisc below it; leave it out");
 	if (r->limit_bytes && !(row && row->has_limit_bytes))
 		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
+	if (request_frames(r) && !(r->shape_bit_s > 0) && !rate)
+		return weir_error("--%s goes with --shape or --rate, whose rate is that of frames on the line",
+				  r->framing.counts_ip		     ? "overhead"
+				  : r->mpu_given		     ? "mpu"
+				  : r->framing.line == WEIR_LINE_ATM ? "atm"
+								     : "ptm");
+	if (r->flows && !(r->shape_bit_s > 0))
+		return weir_error(
+			"--flows goes with --shape; for a shaper of your own put fq_codel into its class and take "
+			"--leaf-aqm off");
 	return r->shape_bit_s > 0 ? check_shape(r) : 0;
 }

@@ -13,6 +13,9 @@
 #define USAGE_ERROR 2
 #define CHANGED 3 /* set --expect: other gains are in force; ensure --look: something differs */
 
+/* AQMs of the qdiscs below the law; LEAF_AQM_STAYS: not given, and nothing changes. */
+enum leaf_aqm { LEAF_AQM_STAYS, LEAF_AQM_OFF, LEAF_AQM_ON };
+
 struct request {
 	char *dev;
 	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out, *config_file;
@@ -20,7 +23,9 @@ struct request {
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
-	bool bands;   /* two bands of flows */
+	bool flows; /* --shape: flow queues below the law */
+	bool bands; /* two bands of flows */
+	bool flow_records, no_flow_records;
 	bool expert;  /* KEY=VALUE may have any key of a profile */
 	__u32 *class; /* the classes whose laws are meant; 0x10000 is all of htb 1: */
 	unsigned int classes;
@@ -32,7 +37,12 @@ struct request {
 	unsigned int excepts;  /* tables are about them */
 	bool rest;	       /* detach: the laws that the daemon keeps, but those of `class` */
 	bool look;	       /* ensure: say what differs, and change nothing */
-	double rate_bit_s, shape_bit_s, fixed;
+	bool both;	       /* one of the two requests of --ingress */
+	double rate_bit_s, shape_bit_s, ingress_bit_s, fixed;
+	enum leaf_aqm leaf_aqm;
+	struct weir_framing framing; /* extra_bytes as given, if counts_ip */
+	bool mpu_given;
+	__u32 sums; /* ensure: WEIR_SUM_* of what is there */
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */
 	long expect;	      /* a configuration's number; 0: whatever is in force */
@@ -46,6 +56,13 @@ __u32 request_signal(const struct request *r);
 __u32 request_hook(const struct request *r);
 /* Whether a request is about the law of packets that arrive. */
 bool request_is_ingress(const struct request *r);
+
+/* Whether there is an option of framing, and the framing on an interface whose link header has so many bytes. */
+bool request_frames(const struct request *r);
+struct weir_framing request_framing(const struct request *r, __u32 l2_bytes);
+
+/* WEIR_SUM_*: queues whose sum is to have one law. */
+__u32 request_sums(const struct request *r);
 
 /* Name of an interface and a class: eth0/1:10, eth0/1:, or eth0 where there is not one class. */
 #define REQUEST_NAME_LEN (IF_NAMESIZE + 1 + WEIR_CLASS_LEN)

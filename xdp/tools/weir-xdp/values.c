@@ -113,6 +113,37 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 	return put_gain(r, gains, key, value);
 }
 
+static int check_word(const struct request *r, const char *word, bool live)
+{
+	struct weir_coupling coupling;
+	struct weir_bands bands;
+	struct weir_gains gains;
+	const char *value;
+	char key[KEY_LEN];
+	double rate_bit_s;
+	__u64 limit;
+
+	if (split_pair(word, key, &value))
+		return -1;
+	if (live && !strcmp(key, "rate"))
+		return parse_rate("rate", value, &rate_bit_s);
+	if (live && (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes")))
+		return parse_limit(key, value, &limit);
+	if (weir_coupling_has(key))
+		return weir_coupling_put(&coupling, "argument", key, value);
+	if (weir_ahead_has(key))
+		return weir_ahead_put(&bands, "argument", key, value);
+	return put_gain(r, &gains, key, value);
+}
+
+int check_words(const struct request *r, bool live)
+{
+	for (int i = 0; i < r->words; i++)
+		if (check_word(r, r->word[i], live))
+			return -1;
+	return 0;
+}
+
 int check_coupled(const struct weir_gains *gains)
 {
 	struct weir_params p;
@@ -159,7 +190,9 @@ int read_gains(const struct request *r, struct weir_gains *gains, struct weir_co
 	*gains = (struct weir_gains){0};
 	if (weir_gains_read(gains, r->gains_file ? r->gains_file : r->coupled ? "coupled" : "tuned"))
 		return -1;
-	return apply_words(r, gains, coupling, r->coupled);
+	if (!apply_words(r, gains, coupling, r->coupled))
+		return 0;
+	return r->words ? USAGE_ERROR : -1;
 }
 
 int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling)

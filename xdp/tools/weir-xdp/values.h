@@ -18,7 +18,11 @@ int parse_limit(const char *what, const char *text, __u64 *limit);
 int apply_pair(const struct request *r, const char *pair, struct weir_gains *gains, struct weir_config *config,
 	       double *rate_bit_s);
 
-/* All gains of an attach: the profile's, with the arguments' in their place. With --coupled the coupling's too. */
+/* Checks KEY=VALUE arguments by themselves: form, key and range; live: also those that only `set` takes. */
+int check_words(const struct request *r, bool live);
+
+/* All gains of an attach: the profile's, with the arguments' in their place. With --coupled the coupling's too. Also
+ * USAGE_ERROR, where an argument is wrong. */
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
 /* The same where there are gains already: those stay that neither --gains nor an argument names. */
 int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);

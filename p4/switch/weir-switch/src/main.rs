@@ -28,12 +28,19 @@ fn main() -> ExitCode {
             eprint!("weir-switch: {}", text.strip_prefix("error: ").unwrap_or(&text));
             return ExitCode::from(2);
         }
-        Err(e) if e.kind() == ErrorKind::DisplayVersion => {
-            println!("weir-switch {VERSION}");
-            return ExitCode::SUCCESS;
+        Err(e) => {
+            let printed = match e.kind() {
+                ErrorKind::DisplayVersion => print(format!("weir-switch {VERSION}\n").as_bytes()),
+                _ => e.print().map_err(|e| format!("standard output: {e}")).and_then(|()| print(&[])),
+            };
+            return match printed {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(e) => {
+                    eprintln!("weir-switch: {e}");
+                    ExitCode::FAILURE
+                }
+            };
         }
-        // --help
-        Err(e) => e.exit(),
     };
     match run(&options) {
         Ok(()) => return ExitCode::SUCCESS,
@@ -41,6 +48,12 @@ fn main() -> ExitCode {
         Err(Failure::Switch(e)) => eprintln!("weir-switch: {}", e.trim_end()),
     }
     ExitCode::FAILURE
+}
+
+/// Writes to standard output, now: an error at its end would be lost.
+fn print(bytes: &[u8]) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| format!("standard output: {e}"))
 }
 
 enum Failure {
@@ -111,6 +124,9 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     }
     if let Some(path) = &options.p4info_out {
         let written = Format::of(path).and_then(|format| program.info.file(format)).and_then(|bytes| {
+            if path.as_os_str() == "-" {
+                return print(&bytes);
+            }
             files::create(path).and_then(|mut file| file.write_all(&bytes)).map_err(|e| e.to_string())
         });
         written.map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
@@ -200,8 +216,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     let serve = |l: p4runtime::Listening| l.serve(handle, device.subscribe(), initial, audit);
     let running = listening.map(serve).transpose()?;
     let listening = running.as_ref().map_or(String::new(), |r| format!(", P4Runtime on {}", r.addr));
-    println!("ready: {} ports{listening}", options.interface.len());
-    std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;
+    print(format!("ready: {} ports{listening}\n", options.interface.len()).as_bytes())?;
     let mut packets = Loop {
         device: &mut device,
         ports: &mut ports,

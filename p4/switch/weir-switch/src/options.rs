@@ -80,7 +80,8 @@ pub struct Options {
     #[arg(long, requires = "p4", conflicts_with = "no_p4")]
     pub check: bool,
 
-    /// Write the program's P4Info, by FILE's suffix as text (.txtpb, .txt, none), binary (.binpb, .bin) or JSON (.json)
+    /// Write the program's P4Info, by FILE's suffix as text (.txtpb, .txt, none), binary (.binpb, .bin) or JSON (.json);
+    /// `-` is standard output
     #[arg(long, value_name = "FILE", requires = "p4", conflicts_with = "no_p4",
         value_parser = OsStringValueParser::new().try_map(p4info_file))]
     pub p4info_out: Option<PathBuf>,

@@ -15,7 +15,7 @@ mod sockets;
 mod tls;
 
 use crate::shared::congestion::{Congestion, congestion_controls};
-use crate::shared::fault::{Fault, IO};
+use crate::shared::fault::{self, Fault, IO};
 use crate::shared::options::parsed;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random;
@@ -42,9 +42,9 @@ use weir_io::wait::{Signals, Waiter, moment};
 /// # Errors
 /// It ends before all flows have ended, with the exit code for that.
 pub fn main(version: &'static str) -> Result<u8, Fault> {
-    let options: Options = parsed(version);
+    let Some(options) = parsed::<Options>(version)? else { return Ok(0) };
     if options.list_cc {
-        print!("{}", congestion_controls(options.json)?);
+        fault::print(&congestion_controls(options.json)?)?;
         return Ok(0);
     }
     run(&options)

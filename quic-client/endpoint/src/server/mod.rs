@@ -21,5 +21,5 @@ use crate::shared::options::parsed;
 /// # Errors
 /// It ends early, with the exit code for that.
 pub fn main(version: &'static str) -> Result<u8, Fault> {
-    event_loop::run(&parsed(version))
+    parsed(version)?.map_or(Ok(0), |options| event_loop::run(&options))
 }

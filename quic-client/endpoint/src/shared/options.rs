@@ -4,6 +4,7 @@
 use super::fault::{Fault, USAGE};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::congestion::{CONTROLS, ControlKind};
@@ -12,9 +13,17 @@ use weir_core::transport::{MAX_PAYLOAD_BYTES, Transport};
 use weir_io::clock::Clock;
 use weir_io::udp::{Offload, SocketOptions};
 
-/// Options of the command line of a program of this version. Ends the process after a mistake, `--help` and `--version`.
-pub fn parsed<O: CommandFactory + FromArgMatches>(version: &'static str) -> O {
-    O::from_arg_matches(&O::command().version(version).get_matches()).unwrap_or_else(|e| e.exit())
+/// Options of the command line of a program of this version; none after `--help` and `--version`. Ends the process after a
+/// mistake.
+///
+/// # Errors
+/// The help or the version can't be written.
+pub fn parsed<O: CommandFactory + FromArgMatches>(version: &'static str) -> Result<Option<O>, Fault> {
+    match O::command().version(version).try_get_matches().and_then(|given| O::from_arg_matches(&given)) {
+        Ok(options) => Ok(Some(options)),
+        Err(e) if e.use_stderr() => e.exit(),
+        Err(e) => e.print().and_then(|()| io::stdout().flush()).map(|()| None).map_err(Fault::io("standard output")),
+    }
 }
 
 /// Ten datagrams: with less, most bursts would be lost.

@@ -205,9 +205,10 @@ static bool root_fits(const struct server *server, struct served *s, const struc
 	if ((!s->tree_ns || now_ns - s->tree_ns >= TREE_CHECK_NS) &&
 	    !weir_tree_read(server->netlink, (int)about->ifindex, &s->in_it)) {
 		s->tree_ns = now_ns;
-		s->objection = weir_has_bands(&s->config) ? weir_bands_trouble(&s->in_it, &s->config, why, sizeof(why))
-							  : weir_tree_objection(&s->in_it, s->config.signal,
-										about->whole_tree, why, sizeof(why));
+		s->objection =
+			weir_has_bands(&s->config)
+				? weir_bands_trouble(&s->in_it, &s->config, about->whole_tree, why, sizeof(why))
+				: weir_tree_objection(&s->in_it, s->config.signal, about->whole_tree, why, sizeof(why));
 	}
 	return !s->objection;
 }
@@ -263,15 +264,34 @@ static int round_of_classes(struct server *server, struct weir_polled_look *look
 	return error;
 }
 
+/* Records of flows (weir/sampling.h) take the delay of band A from its backlog. 0 or an errno. */
+static int store_ahead(const struct server *server, const struct weir_config *config)
+{
+	static const __u32 ahead = WEIR_BAND_AHEAD;
+	struct weir_qdisc now;
+	struct weir_queue q;
+	int error = weir_class_read(server->netlink, (int)server->a->about.ifindex, config->band_class[ahead], &now);
+
+	if (error)
+		return error == -ENOENT ? 0 : -error;
+	if (bpf_map_lookup_elem_flags(server->a->queue, &ahead, &q, BPF_F_LOCK))
+		return errno;
+	q.backlog_bytes = now.backlog_bytes;
+	return bpf_map_update_elem(server->a->queue, &ahead, &q, BPF_F_LOCK) ? errno : 0;
+}
+
 /* root: as this round has found it; with two bands of flows the law goes by the class of one. 0 or an errno. */
 static int step_root(struct server *server, struct served *s, struct weir_qdisc *root, struct weir_polled_look *look)
 {
-	int error = 0;
+	int error = 0, ahead_error;
 
 	if (weir_has_bands(&s->config))
 		error = weir_bulk_read(server->netlink, (int)server->a->about.ifindex, &s->config, root);
 	if (error && error != -ENOENT)
 		return -error;
+	ahead_error = weir_has_bands(&s->config) ? store_ahead(server, &s->config) : 0;
+	if (ahead_error)
+		return ahead_error;
 	look->now_ns = weir_now_ns();
 	look->backlog_bytes = root->backlog_bytes;
 	look->sent_bytes = root->sent_bytes;

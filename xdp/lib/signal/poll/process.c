@@ -28,8 +28,8 @@
 
 static const __u32 first = 0;
 
-/* Start time of a process in clock ticks after boot; 0 if there is no such process (or only its remains). */
-static __u64 process_start(int pid)
+/* Start time of a process in clock ticks after boot; 0 if there is no such process. *ended: only its remains. */
+static __u64 process_state(int pid, bool *ended)
 {
 	char path[64], text[1024], *after_name, state;
 	unsigned long long start = 0;
@@ -38,6 +38,7 @@ static __u64 process_start(int pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	file = fopen(path, "re");
+	*ended = false;
 	if (!file)
 		return 0;
 	got = fread(text, 1, sizeof(text) - 1, file);
@@ -48,7 +49,16 @@ static __u64 process_start(int pid)
 	    sscanf(after_name + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
 		   &state, &start) != 2)
 		return 0;
-	return state == 'Z' || state == 'X' ? 0 : start;
+	*ended = state == 'Z' || state == 'X';
+	return start;
+}
+
+static __u64 process_start(int pid)
+{
+	bool ended;
+	__u64 start = process_state(pid, &ended);
+
+	return ended ? 0 : start;
 }
 
 /* The poll process: keeps DEV's netlink socket and the pinned maps, and nothing else. */
@@ -134,12 +144,14 @@ void weir_poll_end(const struct weir_meta *about)
 
 bool weir_poll_lives(const struct weir_meta *about, const struct weir_config *config, __u64 silent_ns)
 {
+	bool ended;
 	__u64 patience_ns = 2 * WEIR_POLL_SILENT_INTERVALS * config->law.interval_us * 1000ULL;
 
 	if (about->poll_errno) /* it wrote this as it ended */
 		return false;
-	if (about->poll_start_ticks && process_start(about->poll_pid) == about->poll_start_ticks)
-		return true;
+	if (about->poll_start_ticks && process_state(about->poll_pid, &ended) == about->poll_start_ticks)
+		return !ended;
+	/* of another PID namespace, perhaps */
 	return silent_ns < (patience_ns > POLL_LIVES_NS ? patience_ns : POLL_LIVES_NS);
 }
 

@@ -11,6 +11,7 @@ int command_ensure(const struct request *r);
 int command_daemon(const struct request *r);
 int command_detach(const struct request *r);
 int command_status(const struct request *r);
+int command_flows(const struct request *r);
 int command_set(const struct request *r);
 int command_watch(const struct request *r);
 

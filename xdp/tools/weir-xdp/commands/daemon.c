@@ -293,7 +293,8 @@ static int sweep_one(const char *path, void *context)
 		removal = (struct removal){name, of_classes};
 		for (size_t i = 0; i < k->config.count; i++)
 			if (if_nametoindex(k->config.list[i].dev) == about.ifindex &&
-			    k->config.list[i].ingress == place.ingress && !of_classes) /* by any of its names */
+			    (k->config.list[i].ingress == place.ingress || k->config.list[i].both) &&
+			    !of_classes) /* by any of its names */
 				return 0;
 		snprintf(name + strlen(name), sizeof(name) - strlen(name), "%s",
 			 place.ingress ? WEIR_INGRESS_SUFFIX : WEIR_EGRESS_SUFFIX);
@@ -374,13 +375,48 @@ static int pause_ms(const struct keeper *k)
 	return next > now ? (int)(next - now) : 0;
 }
 
-static void keep(struct keeper *k)
+/* One daemon for the pins of a namespace, by a lock for the number 0, which no interface has. 0, 1: another has it, or
+ * -1 after one line. */
+static int hold(struct keeper *k)
+{
+	struct weir_place here;
+
+	weir_place_here(&here);
+	snprintf(here.name, sizeof(here.name), "daemon");
+	return weir_locks_take(&k->lock, k->r->pins, &here, "", NULL, "", 0);
+}
+
+static int say_held(void)
+{
+	return weir_error("a daemon keeps these pins in this network namespace already");
+}
+
+/* The lock goes with its folder when the pins are lost. -1: another daemon took it meanwhile. */
+static int hold_on(struct keeper *k)
+{
+	char why[512];
+	int held;
+
+	if (weir_lock_is_there(&k->lock.one[0]))
+		return 0;
+	if (k->lock.one[0].fd >= 0)
+		close(k->lock.one[0].fd);
+	k->lock = WEIR_LOCKS_NONE;
+	weir_error_into(why, sizeof(why)); /* each check reports it */
+	held = hold(k);
+	weir_error_into(NULL, 0);
+	return held > 0 ? say_held() : 0;
+}
+
+static int keep(struct keeper *k)
 {
 	bool ready = false;
 
 	while (!k->stop) {
 		struct pollfd fds[] = {{.fd = k->netlink, .events = POLLIN}, {.fd = k->signals, .events = POLLIN}};
 
+		if (hold_on(k))
+			return 1;
 		if (k->reload)
 			read_again(k);
 		if (k->sweep || (k->sweep_ms && k->sweep_ms <= now_ms())) {
@@ -406,6 +442,7 @@ static void keep(struct keeper *k)
 		take_signals(k);
 		take_messages(k);
 	}
+	return 0;
 }
 
 /*
@@ -429,18 +466,15 @@ static int ignore_answers(int netlink)
 static int open_all(struct keeper *k)
 {
 	struct sockaddr_nl at = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK | 1 << (RTNLGRP_TC - 1)};
-	struct weir_place here;
 	int size = BUFFER_BYTES, held;
 	sigset_t ends;
 
 	k->told = mmap(NULL, sizeof(*k->told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (k->told == MAP_FAILED)
 		return weir_error("no memory to share: %s", strerror(errno));
-	weir_place_here(&here);
-	snprintf(here.name, sizeof(here.name), "daemon");
-	held = weir_locks_take(&k->lock, k->r->pins, &here, "", NULL, "", 0); /* the number 0, which no interface has */
+	held = hold(k);
 	if (held)
-		return held < 0 ? -1 : weir_error("a daemon keeps these pins in this network namespace already");
+		return held < 0 ? -1 : say_held();
 	k->netlink = weir_netlink_open();
 	if (k->netlink < 0 || ignore_answers(k->netlink) || bind(k->netlink, (struct sockaddr *)&at, sizeof(at)))
 		return weir_error("no netlink socket: %s", strerror(errno));
@@ -458,6 +492,7 @@ int command_daemon(const struct request *r)
 {
 	static struct keeper k;
 	struct daemon_config config;
+	int result;
 
 	k = (struct keeper){.r = r, .netlink = -1, .signals = -1, .lock = WEIR_LOCKS_NONE};
 	if (daemon_config_read(&config, r->config_file))
@@ -468,10 +503,10 @@ int command_daemon(const struct request *r)
 		return 1;
 	}
 	load(&k, &config, false);
-	keep(&k);
+	result = keep(&k);
 	daemon_notify("STOPPING=1");
 	daemon_config_free(&k.config); /* the law stays on: `detach` takes it off */
 	weir_locks_drop(&k.lock);
 	weir_pins_tidy(r->pins);
-	return 0;
+	return result;
 }

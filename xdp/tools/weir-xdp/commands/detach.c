@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,8 +12,11 @@
 
 #include "error.h"
 #include "pins/slots.h"
+#include "pins/folder.h"
+#include "pins/leaf_aqm.h"
 #include "pins/lock.h"
 #include "pins/place.h"
+#include "remains.h"
 #include "signal/poll/process.h"
 #include "undo.h"
 #include "weir-xdp/view/view.h"
@@ -81,6 +85,7 @@ static int finish_replacements(const struct request *r)
 struct removal {
 	const struct request *r;
 	unsigned int removed, left;
+	__u32 *class; /* those removed */
 };
 
 static int remove_one(struct weir_attachment *a, const struct weir_class *class, void *context)
@@ -92,8 +97,18 @@ static int remove_one(struct weir_attachment *a, const struct weir_class *class,
 		removal->left++;
 		return 0;
 	}
-	removal->removed++;
+	removal->class[removal->removed++] = class->handle;
 	return weir_slot_remove(a, a->slot);
+}
+
+static bool leaf_goes(__u32 class, const void *context)
+{
+	const struct removal *removal = context;
+
+	for (unsigned int i = 0; i < removal->removed; i++)
+		if (removal->class[i] == class)
+			return true;
+	return false;
 }
 
 /* The laws of some classes; with the last one everything goes. 0, CHANGED of the rest, or -1. */
@@ -106,6 +121,9 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 
 	if (weir_attachment_open(&a, path, r->dev))
 		return -1;
+	removal.class = calloc(a.about.slots, sizeof(*removal.class));
+	if (!removal.class)
+		result = weir_error("out of memory");
 	for (unsigned int i = 0; !result && !r->rest && i < r->classes; i++) /* before anything is taken away */
 		if (r->class[i] & 0xffff || a.about.slots == 1)
 			result = weir_class_find(&a, r->class[i], &class);
@@ -115,6 +133,9 @@ static int detach_classes(const struct request *r, const struct weir_meta *about
 	if (!result && !removal.removed && !r->rest)
 		result = weir_error("%s: none of these classes has a law", r->dev);
 	weir_attachment_close(&a);
+	if (!result && removal.removed)
+		result = weir_undo_leaves(about, path, *r->netns ? r->netns : about->netns, leaf_goes, &removal);
+	free(removal.class);
 	if (!result && !removal.left)
 		result = weir_undo(about, path, *r->netns ? r->netns : about->netns);
 	return result ? -1 : r->rest && removal.removed ? CHANGED : 0;
@@ -142,26 +163,98 @@ static int leave_ingress(const struct request *r, const struct weir_meta *egress
 
 	if (strchr(r->dev, '/') || r->classes || place.ingress)
 		return 0;
-	place.ingress = true;
+	place.ingress = true; /* made by the same command, it goes, too */
 	if (weir_place_path(r->pins, &place, path))
 		return -1;
-	if (!weir_meta_read(path, &about) || about.by_direction)
+	if (!weir_meta_read(path, &about) || about.by_direction || about.both)
 		return 0;
 	about.by_direction = 1;
 	return weir_meta_store(path, &about);
 }
 
-static int detach(const struct request *r)
+/* The other direction's attachment. False if there is none, or it can't be read. */
+static bool read_other(const struct request *r, const struct weir_meta *about, char *path, struct weir_meta *other)
+{
+	struct weir_place place = weir_place_of(about);
+
+	place.ingress = !place.ingress;
+	return !weir_place_path(r->pins, &place, path) && weir_meta_read(path, other);
+}
+
+/* The law at egress is alone from now on. */
+static int leave_egress(const struct request *r, const struct weir_meta *ingress)
+{
+	struct weir_meta other;
+	char path[PATH_MAX];
+
+	if (!weir_place_of(ingress).ingress || !read_other(r, ingress, path, &other) || !other.both)
+		return 0;
+	other.both = 0;
+	return weir_meta_store(path, &other);
+}
+
+/* Whether received packets have a law, or the leftovers of one, that was made by the same command. */
+static bool has_pair(const struct request *r, const struct weir_meta *about)
+{
+	struct weir_meta other = {0};
+	char path[PATH_MAX];
+
+	if (strchr(r->dev, '/') || r->classes || r->rest || r->pins_only || weir_place_of(about).ingress)
+		return false;
+	return (read_other(r, about, path, &other) && other.both) || (about->both && !access(path, F_OK));
+}
+
+/* Remains at DEV. Returns their number, or -1 after one line. */
+static int clear_remains(const struct request *r)
+{
+	enum weir_direction direction;
+	struct weir_locks locks = WEIR_LOCKS_NONE;
+	struct weir_place place;
+	char dev[VIEW_LABEL_LEN], why[512];
+	unsigned int what = WEIR_REMAINS_EGRESS | WEIR_REMAINS_PEER | WEIR_REMAINS_SHAPER;
+	bool has_pins;
+	int count;
+
+	snprintf(dev, sizeof(dev), "%s", r->dev);
+	direction = weir_direction_split(dev);
+	if (r->pins_only || r->classes || r->rest || weir_place_look(r->dev, r->netns, &place))
+		return 0;
+	place.ingress = false;
+	what = direction == WEIR_INGRESS ? WEIR_REMAINS_XDP : direction ? what : what | WEIR_REMAINS_XDP_UNNAMED;
+	weir_error_into(why, sizeof(why));
+	has_pins = !weir_pins_check(r->pins);
+	weir_error_into(NULL, 0);
+	/* without a BPF file system nobody can attach meanwhile */
+	if (has_pins && weir_locks_take(&locks, r->pins, &place, r->netns, NULL, "", WEIR_LOCK_WAIT_MS))
+		return -1;
+	count = weir_remains_clear(r->pins, &place, r->netns, what, false);
+	weir_locks_drop(&locks);
+	return count;
+}
+
+/* The attachment. 0, an exit status, or NO_PINS with the line in `nothing`. *pair: that of received packets is to go as
+ * well. */
+#define NO_PINS (-1)
+static int detach(const struct request *r, bool *pair, char *nothing, size_t size)
 {
 	struct weir_locks locks;
 	struct weir_meta about;
 	char path[PATH_MAX], name[PATH_MAX + 32];
-	int meta, result;
+	int meta, result, found;
 	bool known;
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
-	if (finish_replacements(r) || find_asked(r, path) || check_name(r, path))
+	if (finish_replacements(r))
+		return 1;
+	weir_error_into(nothing, size);
+	found = find_asked(r, path);
+	weir_error_into(NULL, 0);
+	if (found == WEIR_NOTHING)
+		return NO_PINS;
+	if (found)
+		return weir_error("%s", nothing), 1;
+	if (check_name(r, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);
@@ -177,20 +270,24 @@ static int detach(const struct request *r)
 		if (weir_meta_read(path, &about) && leave_ingress(r, &about))
 			return 1;
 		weir_poll_end(&about);
+		if (weir_leaf_aqm_any(path))
+			weir_note("%s: the AQMs that attach disabled stay disabled", r->dev);
 		result = weir_remove_pins(path);
 	} else {
 		if (lock_pinned(r, path, &locks))
 			return 1;
 		/* not before: the process that had the lock may have changed everything */
-		known = weir_meta_read(path, &about);
+		known = weir_meta_read(path, &about) ||
+			(weir_pins_restore(path, false) && weir_meta_read(path, &about));
 		if (access(path, F_OK))
 			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
-		else if (known && leave_ingress(r, &about))
+		else if (known && (leave_ingress(r, &about) || leave_egress(r, &about)))
 			result = -1;
 		else if (r->classes || r->rest)
 			result = detach_classes(r, &about, path);
 		else
 			result = weir_undo(&about, path, *r->netns ? r->netns : about.netns);
+		*pair = known && !result && has_pair(r, &about);
 		if (!known && !result)
 			result = weir_error("%s: its pins were removed, but there was no record of an attachment in "
 					    "%s: `tc filter show dev DEV egress` and `ip link` show what is left",
@@ -202,8 +299,22 @@ static int detach(const struct request *r)
 
 int command_detach(const struct request *r)
 {
-	int result = detach(r);
+	bool pair = false;
+	char nothing[512] = "", dev[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
+	struct request other = *r;
+	int result = detach(r, &pair, nothing, sizeof(nothing)), remains;
 
+	if (!result && pair) {
+		snprintf(dev, sizeof(dev), "%.*s" WEIR_INGRESS_SUFFIX, IF_NAMESIZE, r->dev);
+		other.dev = dev;
+		result = detach(&other, &pair, nothing, sizeof(nothing));
+	}
+	if (result == NO_PINS || !result) {
+		remains = clear_remains(r);
+		if (result == NO_PINS && !remains)
+			weir_error("%s", nothing);
+		result = remains < 0 || (result == NO_PINS && !remains);
+	}
 	weir_pins_tidy(r->pins);
 	return result;
 }

@@ -11,9 +11,11 @@
 #include "error.h"
 #include "gains/floor.h"
 #include "gains/gains.h"
+#include "hooks/hooks.h"
 #include "net/net.h"
 #include "net/tree.h"
 #include "pins/attachment.h"
+#include "pins/lock.h"
 #include "pins/slots.h"
 #include "pins/place.h"
 #include "signal/virtual.h"
@@ -65,13 +67,28 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 	weir_gains_asked(&gains, config);
 	for (int i = 0; i < r->words; i++)
 		if (apply_pair(r, r->word[i], &gains, config, &rate_bit_s))
-			return 1;
+			return USAGE_ERROR;
 	if (weir_gains_check(&gains) || (config->coupled && check_coupled(&gains)))
-		return 1;
+		return USAGE_ERROR;
 	weir_gains_apply(&gains, rate_bit_s, config);
 	if (config->signal == WEIR_SIGNAL_VIRTUAL)
 		weir_virtual_set_rate(config, rate_bit_s);
 	return 0;
+}
+
+/* Gains of a law that no packet meets any more. A dead poll process is none: `ensure` starts another. 0 or an exit
+ * status. */
+static int check_on(const struct request *r, const struct weir_attachment *a)
+{
+	const char *netns = *r->netns ? r->netns : a->about.netns, *why;
+	const struct weir_hook_row *row = weir_hook_of(&a->about);
+
+	why = weir_off_reason(a->path, &a->about, netns);
+	if (!why && row && row->by_link && !weir_hook_is_on(&a->about, a->path, "")) /* in any namespace */
+		why = "its interface is gone";
+	return why ? (weir_error("%s: %s; `weir-xdp ensure` attaches again, `weir-xdp detach` cleans up", r->dev, why),
+		      1)
+		   : 0;
 }
 
 static int print_gains(const struct request *r, struct weir_attachment *a)
@@ -147,14 +164,16 @@ int command_set(const struct request *r)
 		return weir_error("set %s: nothing to set; give KEY=VALUE, see --help", r->dev), USAGE_ERROR;
 	if ((r->expect || r->json) && (r->classes > 1 || (r->classes && !(r->class[0] & 0xffff))))
 		return weir_error("set: --%s goes with one class", r->json ? "json" : "expect"), USAGE_ERROR;
-	if (find_asked(r, path) || weir_attachment_open(&a, path, r->dev))
+	if (find_asked(r, path) || weir_lock_await(path, r->dev) || weir_attachment_open(&a, path, r->dev))
 		return 1;
 	folder = weir_folder_lock(path);
 	if (folder >= 0 && access(path, F_OK)) {
 		weir_error("%s was detached just now", r->dev);
 		close(folder);
 	} else if (folder >= 0) {
-		result = set_laws(r, &a);
+		result = check_on(r, &a);
+		if (!result)
+			result = set_laws(r, &a);
 		close(folder);
 	}
 	weir_attachment_close(&a);

@@ -42,20 +42,24 @@ static int status_one(const char *path, void *context)
 	return 0;
 }
 
-/* The law of the other direction, where DEV alone was asked for and the one at egress was printed. */
+/* The law of the other direction, where DEV alone was given and the one at egress was printed. */
 static void print_beside(const struct request *r)
 {
 	char dev[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)], path[PATH_MAX], beside[PATH_MAX], why[512];
+	struct weir_meta about;
+	unsigned int printed = 0;
 	int missing;
 
 	snprintf(dev, sizeof(dev), "%s", r->dev);
-	if (r->json || weir_direction_split(dev) || weir_place_find(r->pins, r->dev, r->netns, path))
+	if (r->json || weir_direction_split(dev))
 		return;
 	snprintf(dev, sizeof(dev), "%.*s" WEIR_INGRESS_SUFFIX, IF_NAMESIZE, r->dev);
-	weir_error_into(why, sizeof(why));
-	missing = weir_place_find(r->pins, dev, r->netns, beside);
+	weir_error_into(why, sizeof(why)); /* it may have been detached since it was printed */
+	missing = weir_place_find(r->pins, r->dev, r->netns, path) || weir_place_find(r->pins, dev, r->netns, beside);
 	weir_error_into(NULL, 0);
-	if (!missing && strcmp(path, beside))
+	if (!missing && strcmp(path, beside) && weir_meta_read(beside, &about) && about.both)
+		print_status(r, dev, beside, &printed);
+	else if (!missing && strcmp(path, beside))
 		weir_print(stdout, "  received packets have a law of their own: weir-xdp status %s\n", dev);
 }
 

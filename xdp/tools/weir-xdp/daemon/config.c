@@ -15,6 +15,7 @@
 #include "gains/units.h"
 #include "pins/attachment.h"
 #include "pins/place.h"
+#include "weir-xdp/directions.h"
 #include "weir-xdp/options.h"
 #include "weir-xdp/values.h"
 
@@ -137,6 +138,12 @@ static const struct {
 	bool is_switch;
 } keys[] = {
 	{"shape", "--shape", false},
+	{"ingress", "--ingress", false},
+	{"flow_queues", "--flows", true},
+	{"overhead", "--overhead", false},
+	{"mpu", "--mpu", false},
+	{"atm", "--atm", true},
+	{"ptm", "--ptm", true},
 	{"rate", "--rate", false},
 	{"peer", "--peer", false},
 	{"signal", "--signal", false},
@@ -146,7 +153,9 @@ static const struct {
 	{"limit_packets", "--limit-packets", false},
 	{"limit_bytes", "--limit-bytes", false},
 	{"whole_tree", "--whole-tree", true},
+	{"leaf_aqm", "--leaf-aqm", false},
 	{"bands", "--bands", true},
+	{"flow_records", "--flow-records", true},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
 };
@@ -165,11 +174,15 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 			return add_word(w, keys[i].option, "", "") || add_word(w, value, "", "") ? -1 : 0;
 		if (!yes && strcmp(value, "false"))
 			return weir_error("%s = %s: must be true or false", key, value);
+		if (!yes && !strcmp(key, "flow_records"))
+			return add_word(w, "--no-flow-records", "", "");
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, whole_tree, bands, of a class mark or others, or a key of a profile",
+		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, flow_queues, "
+		"flow_records, "
+		"of a class mark or others, or a key of a profile",
 		key);
 }
 
@@ -276,7 +289,8 @@ static int check_direction(const struct daemon_config *c, size_t table)
 	const struct wanted *w = &c->list[table];
 
 	for (size_t i = 0; i < table; i++)
-		if (same_interface(c->list[i].dev, w->dev) && c->list[i].ingress == w->ingress &&
+		if (same_interface(c->list[i].dev, w->dev) &&
+		    (c->list[i].ingress == w->ingress || c->list[i].both || w->both) &&
 		    (!c->list[i].class || !w->class))
 			return weir_error("[%s] is about packets in the same direction", c->list[i].name);
 	return 0;
@@ -290,18 +304,25 @@ static int check_tables(const struct daemon_config *c, const char *path)
 	for (size_t i = 0; i < c->count; i++) {
 		struct weir_coupling coupling;
 		struct weir_gains gains;
+		struct directions d;
 		struct request r;
 		int result;
 
 		weir_error_into(why, sizeof(why));
-		result = daemon_request(c, &c->list[i], WEIR_PINS, &r) || request_check(&r) ||
-			 read_gains(&r, &gains, &coupling);
-		c->list[i].ingress = request_is_ingress(&r);
+		d = (struct directions){0};
+		result = daemon_request(c, &c->list[i], WEIR_PINS, &r) || directions_of(&r, &d) ||
+			 request_check(d.has_egress ? &d.egress : &d.ingress) || read_gains(&r, &gains, &coupling);
+		c->list[i].both = d.has_egress && d.has_ingress;
+		c->list[i].ingress = request_is_ingress(d.has_egress ? &d.egress : &d.ingress);
 		c->list[i].by_mark = r.by_mark;
 		c->list[i].others = r.others;
 		c->list[i].mark = r.mark;
 		c->list[i].mark_mask = r.mark_mask;
+		if (!result && c->list[i].ingress && !(r.rate_bit_s > 0))
+			result = weir_error("packets that arrive wait in no queue here: give rate, slightly less than "
+					    "the line carries");
 		result = result || check_tells(c, i) || check_direction(c, i);
+		directions_free(&d);
 		daemon_request_free(&r);
 		weir_error_into(NULL, 0);
 		if (result)

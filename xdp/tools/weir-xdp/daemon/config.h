@@ -21,6 +21,7 @@ struct wanted {
 	char dev[IF_NAMESIZE];
 	enum weir_direction direction; /* after its name in the file */
 	bool ingress;		       /* so are its options about packets that arrive */
+	bool both;		       /* about both directions */
 	__u32 class;		       /* 0: the law is the interface's; 0x10000: all of htb 1: that have no table */
 	char name[REQUEST_NAME_LEN];
 	char *words[DAEMON_WORDS_MAX + 2]; /* the command line of `ensure` that asks for it, words[1] being dev */

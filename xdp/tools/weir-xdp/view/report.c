@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/pkt_sched.h>
+
 #include "signal/bands.h"
 #include "gains/ahead.h"
 #include "error.h"
@@ -12,6 +14,9 @@
 #include "gains/gains.h"
 #include "gains/units.h"
 #include "hooks/hooks.h"
+#include "net/tree.h"
+#include "pins/leaf_aqm.h"
+#include "pins/lock.h"
 #include "printable.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
@@ -39,6 +44,92 @@ static void counters_json(const struct weir_sample *s)
 	       n->stale, n->unusable);
 }
 
+/* Qdiscs below the law whose AQM attach disabled, while they are printed. */
+struct leaf_listing {
+	const struct view *v;
+	unsigned int count;
+};
+
+static bool is_below(const struct leaf_listing *list, const struct weir_leaf_aqm *leaf)
+{
+	return !list->v->class.handle || list->v->class.handle == leaf->parent;
+}
+
+static void leaf_json(__u32 handle, const struct weir_leaf_aqm *leaf, void *context)
+{
+	struct leaf_listing *list = context;
+	char name[WEIR_TREE_NAME_LEN], class[WEIR_CLASS_LEN] = "";
+
+	if (!is_below(list, leaf))
+		return;
+	weir_qdisc_name(name, sizeof(name), leaf->kind, handle);
+	if (leaf->parent != TC_H_ROOT)
+		weir_class_name(class, sizeof(class), leaf->parent);
+	fputs(list->count++ ? ", " : ", \"leaf_aqm_off\": [", stdout);
+	json_member(stdout, "{", "qdisc", " ", name);
+	json_member(stdout, ", ", "class", " ", class);
+	fputc('}', stdout);
+}
+
+static void leaf_text(__u32 handle, const struct weir_leaf_aqm *leaf, void *context)
+{
+	struct leaf_listing *list = context;
+	char name[WEIR_TREE_NAME_LEN], before[96];
+
+	if (!is_below(list, leaf))
+		return;
+	weir_qdisc_name(name, sizeof(name), leaf->kind, handle);
+	weir_aqm_say(leaf->kind, leaf->before, leaf->off, before, sizeof(before));
+	weir_print(stdout, "  AQM of %s is disabled until detach (was %s)\n", name, before);
+}
+
+static const char *line_name(const struct weir_framing *f)
+{
+	return f->line == WEIR_LINE_ATM ? "atm" : f->line == WEIR_LINE_PTM ? "ptm" : "plain";
+}
+
+/* Of the line, whether the queue is here or elsewhere. */
+static const struct weir_framing *framing_of(const struct view *v, const struct weir_sample *s)
+{
+	return v->a.about.shape.handle ? &v->a.about.shape.framing : &s->config.framing;
+}
+
+static bool is_framed(const struct weir_framing *f)
+{
+	return f->counts_ip || f->extra_bytes || f->mpu_bytes || f->line != WEIR_LINE_PLAIN;
+}
+
+static int overhead_bytes(const struct weir_framing *f, const struct weir_sample *s)
+{
+	return f->extra_bytes + (f->counts_ip ? (int)s->config.l2_bytes : 0);
+}
+
+static void framing_json(const struct view *v, const struct weir_sample *s)
+{
+	const struct weir_framing *f = framing_of(v, s);
+
+	if (!is_framed(f))
+		return;
+	printf(", \"framing\": {\"line\": \"%s\", \"mpu_bytes\": %u", line_name(f), f->mpu_bytes);
+	if (f->counts_ip)
+		printf(", \"overhead_bytes\": %d", overhead_bytes(f, s));
+	putchar('}');
+}
+
+static void framing_text(const struct view *v, const struct weir_sample *s)
+{
+	const struct weir_framing *f = framing_of(v, s);
+
+	if (!is_framed(f))
+		return;
+	printf("  frames of the line: %s", line_name(f));
+	if (f->counts_ip)
+		printf(", overhead %d bytes beside an IP packet", overhead_bytes(f, s));
+	if (f->mpu_bytes)
+		printf(", at least %u bytes", f->mpu_bytes);
+	putchar('\n');
+}
+
 static void class_json(const struct view *v)
 {
 	char name[WEIR_CLASS_LEN];
@@ -54,6 +145,7 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_signal_row *signal = weir_signal_of(m->signal);
 	struct weir_hook_description hook = weir_hook_of(m)->describe();
+	struct leaf_listing leaves = {.v = v};
 
 	json_member(stdout, "{", "dev", " ", v->label);
 	if (v->class.handle)
@@ -73,7 +165,11 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	if (hook.owner)
 		json_member(stdout, ", ", "xdp_owner", " ", hook.owner);
 	if (m->shape.handle)
-		printf(", \"shape_bit_s\": %llu", m->shape.rate_bit_s);
+		printf(", \"shape_bit_s\": %llu, \"flow_queues\": %s", m->shape.rate_bit_s,
+		       m->shape.flows ? "true" : "false");
+	framing_json(v, s);
+	weir_leaf_aqm_each(v->a.path, leaf_json, &leaves);
+	fputs(leaves.count ? "]" : "", stdout);
 	if (signal->needs_rate)
 		printf(", \"rate_bit_s\": %llu", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL)
@@ -93,6 +189,8 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 		json_flow_bands(stdout, " ", &s->config);
 		json_bands(stdout, s, " ");
 	}
+	if (s->config.flow_records)
+		printf(", \"flow_records\": true");
 	printf(", \"backlog_bytes\": %llu", s->backlog_bytes);
 	if (s->has_packets)
 		printf(", \"backlog_packets\": %llu", s->backlog_packets);
@@ -111,6 +209,7 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_signal_row *signal = weir_signal_of(m->signal);
 	struct weir_hook_description hook = weir_hook_of(m)->describe();
+	struct leaf_listing leaves = {.v = v};
 	char rate[24], class[WEIR_CLASS_LEN] = "";
 
 	if (v->class.handle)
@@ -130,21 +229,28 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 		weir_print(stdout, "  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
 	if (m->shape.handle) {
 		weir_say_rate(rate, sizeof(rate), (double)m->shape.rate_bit_s);
-		printf("  shaped to %s by htb %x: of weir-xdp\n", rate, m->shape.handle >> 16);
+		printf("  shaped to %s by htb %x: of weir-xdp%s\n", rate, m->shape.handle >> 16,
+		       m->shape.flows ? ", with flow queues" : "");
 	}
+	weir_leaf_aqm_each(v->a.path, leaf_text, &leaves);
 	if (signal->needs_rate) {
 		weir_say_rate(rate, sizeof(rate), (double)s->config.rate_bit_s);
 		printf("  drains at %s\n", rate);
 	}
+	framing_text(v, s);
 	if (s->config.target_asked_us)
 		printf("  target raised from %u to %u us: two packets take so long at this rate\n",
 		       s->config.target_asked_us, s->config.law.target_us);
 	if (m->signal == WEIR_SIGNAL_POLL) {
 		bool alive = weir_poll_lives(m, &s->config, s->silent_ns);
 
-		printf("  poll process %d %s%s%s\n", m->poll_pid,
-		       alive ? "runs" : "is DEAD, U decays; detach and attach again", m->poll_errno ? ": " : "",
-		       m->poll_errno ? weir_reason(m->poll_errno) : "");
+		printf("  poll process %d %s%s%s", m->poll_pid, alive ? "runs" : "is DEAD, U decays",
+		       m->poll_errno ? ": " : "", m->poll_errno ? weir_reason(m->poll_errno) : "");
+		if (alive)
+			putchar('\n');
+		else
+			weir_print(stdout, "; `weir-xdp ensure %s%s` starts another\n", v->label,
+				   m->slots > 1 && !v->class.handle ? "/CLASS" : "");
 	}
 }
 
@@ -211,6 +317,8 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 		printf("  decided while the poll process was silent: %llu\n", n->stale);
 	if (n->unusable)
 		printf("  reads of a queue that the law can't use: %llu\n", n->unusable);
+	if (s->config.flow_records)
+		printf("  flows are recorded (--flow-records): weir-xdp flows\n");
 	if (s->config.limit_packets)
 		printf("  limit_packets = %llu\n", s->config.limit_packets);
 	if (s->config.limit_bytes)
@@ -329,11 +437,21 @@ static int print_laws(struct view *v, const struct request *r, unsigned int *pri
 
 int print_status(const struct request *r, const char *dev, const char *path, unsigned int *printed)
 {
+	const char *name = dev ? dev : strrchr(path, '/') + 1;
+	struct weir_meta about;
+	char why[1024];
 	struct view v;
 	int result;
 
-	if (view_open(&v, r, dev, path))
+	if (!dev && weir_meta_read(path, &about))
+		name = about.dev;
+	if (weir_lock_await(path, name))
 		return -1;
+	weir_error_into(why, sizeof(why));
+	result = view_open(&v, r, dev, path);
+	weir_error_into(NULL, 0);
+	if (result)
+		return strstr(why, name) ? weir_error("%s", why) : weir_error("%s: %s", name, why);
 	result = print_laws(&v, r, printed);
 	view_close(&v);
 	return result;

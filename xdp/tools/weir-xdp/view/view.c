@@ -52,7 +52,7 @@ void label(const struct request *r, const struct weir_meta *about, char *text, s
 	char now[IF_NAMESIZE];
 	const char *name = weir_place_name_now(about, r->netns, now) > 0 ? now : about->dev;
 
-	snprintf(text, size, "%s%s%s%s", name, about->hook == WEIR_HOOK_XDP ? WEIR_INGRESS_SUFFIX : "",
+	snprintf(text, size, "%s%s%s%s", name, weir_hook_is_ingress(about->hook) ? WEIR_INGRESS_SUFFIX : "",
 		 plain ? "" : "@", plain ? "" : about->netns);
 }
 
@@ -183,7 +183,8 @@ void view_count_bypassed(struct view *v, const struct weir_sample *s)
 	size_t length = strlen(v->ahead);
 	char text[128] = "";
 
-	if (!v->gone && *s->root.kind && s->root.sent_bytes >= before_bytes)
+	/* frames are larger than the packets that the law sees */
+	if (!v->gone && *s->root.kind && !s->root.framed && s->root.sent_bytes >= before_bytes)
 		say_bypassed(s->root.sent_bytes - before_bytes,
 			     n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, text, sizeof(text));
 	if (*text)

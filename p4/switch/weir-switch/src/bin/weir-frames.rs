@@ -2,6 +2,7 @@
 //! Sends frames over and over, as fast as an interface takes them or at a rate: the offered load of the benchmarks. The
 //! frames that leave the far end are counted by that interface.
 use clap::Parser;
+use std::io::Write;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -136,11 +137,10 @@ fn run(options: &Options) -> Result<u64, String> {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(sent) => {
-            println!("{sent}");
-            ExitCode::SUCCESS
-        }
+    let mut out = std::io::stdout();
+    let printed = |sent| writeln!(out, "{sent}").map_err(|e| format!("standard output: {e}"));
+    match run(&Options::parse()).and_then(printed) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("{e}");
             ExitCode::FAILURE
