@@ -10,7 +10,8 @@
 // The departure rate of a queue, or in the cells of band L of the line.
 control QueueDeparture(
     in bit<32> queue,
-    in aqm_config_t config,
+    in bit<5> dq_shift,
+    in bit<4> dq_weight_shift,
     in bit<64> now_us,
     in bit<64> len_bytes,
     in bit<64> backlog_bytes)
@@ -20,11 +21,11 @@ control QueueDeparture(
     apply {
         law_rate_t r;
         law_dq_on.read(r.dq_on, queue);
-        if (r.dq_on == 1 || backlog_bytes >= 64w1 << config.law.dq_shift) {
+        if (r.dq_on == 1 || backlog_bytes >= 64w1 << dq_shift) {
             law_dq_time_q8_us.read(r.dq_time_q8_us, queue);
             law_dq_count_bytes.read(r.dq_count_bytes, queue);
             law_dq_start_us.read(r.dq_start_us, queue);
-            departure.apply(r, config.law.dq_shift, config.law.dq_weight_shift, now_us, len_bytes, backlog_bytes);
+            departure.apply(r, dq_shift, dq_weight_shift, now_us, len_bytes, backlog_bytes);
             law_dq_time_q8_us.write(queue, r.dq_time_q8_us);
             law_dq_count_bytes.write(queue, r.dq_count_bytes);
             law_dq_start_us.write(queue, r.dq_start_us);
@@ -43,13 +44,14 @@ control AheadEgress(in aqm_metadata_t meta, in standard_metadata_t standard_meta
         pair_t drained;
         aqm_drained.read(drained, port);
         aqm_enqueued.read(enqueued, port);
-        departure.apply(port, meta.config, (bit<64>)standard_metadata.egress_global_timestamp, (bit<64>)meta.len_bytes,
+        departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift,
+            (bit<64>)standard_metadata.egress_global_timestamp, (bit<64>)meta.len_bytes,
             (bit<64>)(enqueued - drained)[47:0]);
     }
 }
 
 // All other packets.
-control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
+control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
     QueueDeparture() departure;
     LawTau() tau;
     LawUpdate() update;
@@ -102,13 +104,16 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
                 aqm_enqueued.read(other_enqueued, other);
                 aqm_drained.read(other_drained, other);
                 other_bytes = (bit<64>)(other_enqueued - other_drained)[47:0];
-                line_departure.apply(PORTS + port, meta.config, now_us, len_bytes, backlog_bytes + other_bytes);
+                line_departure.apply(PORTS + port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us,
+                    len_bytes, backlog_bytes + other_bytes);
             }
             if (meta.low == 0) {
-                departure.apply(port, meta.config, now_us, len_bytes, backlog_bytes);
+                departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
+                    backlog_bytes);
             }
 #else
-            departure.apply(port, meta.config, now_us, len_bytes, backlog_bytes);
+            departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
+                backlog_bytes);
 #endif
 
             law_state_t s;
