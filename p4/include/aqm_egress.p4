@@ -34,6 +34,43 @@ control QueueDeparture(
     }
 }
 
+// Backlog of a queue whose packets leave in any order, as one of `len_bytes` leaves and `waiting` packets stay: what was
+// enqueued less what left. Lost packets are those that neither left nor wait; for their bytes the length of this packet
+// stands, as far as what waits can have it: 64 to 2048 bytes a packet. An empty queue is exact again.
+control CountedBacklog(
+    in bit<32> queue,
+    in bit<48> waiting,
+    in bit<48> len_bytes,
+    in pair_t enqueued,
+    out bit<64> backlog_bytes)
+{
+    apply {
+        pair_t drained;
+        aqm_drained.read(drained, queue);
+        pair_t backlog = enqueued - drained - (48w1 ++ len_bytes);
+        bit<48> packets = backlog[95:48];
+        bit<48> bytes = backlog[47:0];
+        bit<48> lost = packets - waiting;
+        // Packets that are not counted wait too, and may be more than those lost.
+        if (lost != 0 && lost[47:47] == 0) {
+            bit<48> lost_bytes = lost * len_bytes;
+            bit<48> least_bytes = waiting << 6;
+            bit<48> most_bytes = waiting << 11;
+            if (bytes < lost_bytes + least_bytes) {
+                bytes = least_bytes;
+            } else {
+                bytes = bytes - lost_bytes;
+                if (bytes > most_bytes) {
+                    bytes = most_bytes;
+                }
+            }
+            packets = waiting;
+        }
+        aqm_drained.write(queue, enqueued - (packets ++ bytes));
+        backlog_bytes = (bit<64>)bytes;
+    }
+}
+
 // A packet of band A: takes its part in the rate of the line, while band B waits for it.
 control AheadEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
     QueueDeparture() departure;
@@ -53,6 +90,7 @@ control AheadEgress(in aqm_metadata_t meta, in standard_metadata_t standard_meta
 // All other packets.
 control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
     QueueDeparture() departure;
+    CountedBacklog() counted;
     LawTau() tau;
     LawUpdate() update;
 #ifdef WEIR_L4S
@@ -80,9 +118,14 @@ control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metada
             // it; then it sets `drained` to the same place again.)
             aqm_drained.write(queue, enqueued);
         } else if (meta.stamped == 1) {
-            // Packets lost at the tail stay in this difference until one that joined after them leaves.
-            backlog_bytes = (bit<64>)(enqueued - meta.enqueued)[47:0];
-            aqm_drained.write(queue, meta.enqueued);
+            if (meta.config.delay_source == DELAY_FLOWS) {
+                counted.apply(queue, (bit<48>)standard_metadata.deq_qdepth, (bit<48>)meta.len_bytes, enqueued,
+                    backlog_bytes);
+            } else {
+                // Packets lost at the tail stay in this difference until one that joined after them leaves.
+                backlog_bytes = (bit<64>)(enqueued - meta.enqueued)[47:0];
+                aqm_drained.write(queue, meta.enqueued);
+            }
         }
 
         if (meta.stamped == 1) {
@@ -121,7 +164,7 @@ control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metada
             law_last_us.read(s.last_us, port);
             if (s.started == 0 || now_us - s.last_us >= (bit<64>)meta.config.law.interval_us) { // else no step is due
                 bit<32> delay_us = standard_metadata.deq_timedelta;
-                if (meta.config.delay_source == 1) {
+                if (meta.config.delay_source != DELAY_SOJOURN) {
                     bit<32> dq_time_q8_us;
                     law_dq_time_q8_us.read(dq_time_q8_us, queue);
                     tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, delay_us);
@@ -129,7 +172,7 @@ control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metada
 #ifdef WEIR_L4S
                 if (meta.coupled == 1 && other_bytes != 0) {
                     bit<32> other_us;
-                    if (meta.config.delay_source == 1) {
+                    if (meta.config.delay_source != DELAY_SOJOURN) {
                         bit<32> other_dq_time_q8_us;
                         law_dq_time_q8_us.read(other_dq_time_q8_us, other);
                         tau.apply(other_dq_time_q8_us, meta.config.law.dq_shift, other_bytes, other_us);

@@ -141,7 +141,7 @@ control AqmIngress(
 
     action pid_delay(
         LAW_ACTION_PARAMS,
-        bit<1> delay_source,
+        bit<2> delay_source,
         bit<32> digest_interval_us)
     {
         meta.config.mode = aqm_mode_t.PID_DELAY;
@@ -153,7 +153,7 @@ control AqmIngress(
     // The law in band B of two bands of flows (docs/design/flows.md). The switch needs two queues a port.
     action pid_delay_bands(
         LAW_ACTION_PARAMS,
-        bit<1> delay_source,
+        bit<2> delay_source,
         bit<32> digest_interval_us,
         bit<20> ahead_share_q16,
         bit<32> ahead_most_bytes,
