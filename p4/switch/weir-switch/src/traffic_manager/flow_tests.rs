@@ -233,7 +233,7 @@ proptest! {
             tm.enqueue(0, 0, *a, 1, 2 * i, 0).unwrap();
             tm.enqueue(0, 0, *b, 2, 2 * i + 1, 0).unwrap();
         }
-        let bytes = |item: usize| if item % 2 == 0 { lengths[item / 2].0 } else { lengths[item / 2].1 };
+        let bytes = |item: usize| if item.is_multiple_of(2) { lengths[item / 2].0 } else { lengths[item / 2].1 };
         let most = *lengths.iter().flat_map(|(a, b)| [a, b]).max().unwrap();
         let (mut sent, mut left, mut n) = ([0u64; 2], [lengths.len(); 2], 0);
         while let Some(d) = next(&mut tm) {
