@@ -61,10 +61,10 @@ class Line:
     def __exit__(self, *_) -> None:
         self.switch.close()
 
-    def send(self, packets: list[Packet]) -> list[bytes]:
-        """Sends all; the frames that station 2 is to get."""
-        for packet in packets:
-            self.switch.send(1, bytes(packet))
+    def send(self, packets: list[Packet], *more: bytes) -> list[bytes]:
+        """Sends all at once, `more` last; the frames that station 2 is to get for the packets."""
+        for frame in [*map(bytes, packets), *more]:
+            self.switch.send(1, frame)
         return [routed(packet, 2) for packet in packets]
 
     def take(self, count: int) -> list[bytes]:
@@ -95,9 +95,8 @@ def test_a_call_leaves_before_a_flood(line):
         assert [frame for frame in came if frame in flood] == flood, f"{kind}: a flow keeps its order"
         assert [frame for frame in came if frame in call] == call, kind
         assert came[-8:] == flood[-8:], f"{kind}: bulk that was sent first leaves last"
-    flood = line.send(flow(5001, 16))
     arp = bytes(Ether(src=mac_text(host_mac(1)), dst=mac_text(host_mac(2))) / ARP(op=2) / Raw(bytes(18)))
-    line.switch.send(1, arp)
+    flood = line.send(flow(5001, 16), arp)
     came = line.take(17)
     assert came[-4:] == flood[-4:], "frames that are not IP are a flow of their stations"
     stats = line.queue()
@@ -142,7 +141,8 @@ def test_the_law_counts_what_waits(line):
     switch = line.switch
     law = PortLaw(profile("tuned").with_changes(STILL), 0, "flows")
     with switch.entries(PID_DELAY.law_entry(2, law, switch.info)):
-        flood, call = line.send(flow(5001, 30)), line.send(flow(5002, 1, 200))
+        frames = line.send([*flow(5001, 30), *flow(5002, 1, 200)])
+        flood, call = frames[:30], frames[30:]
         arrivals = switch.arrivals(60)
         came = []
         while call[0] not in came:
