@@ -10,7 +10,8 @@
 // The departure rate of a queue, or in the cells of band L of the line.
 control QueueDeparture(
     in bit<32> queue,
-    in aqm_config_t config,
+    in bit<5> dq_shift,
+    in bit<4> dq_weight_shift,
     in bit<64> now_us,
     in bit<64> len_bytes,
     in bit<64> backlog_bytes)
@@ -20,16 +21,53 @@ control QueueDeparture(
     apply {
         law_rate_t r;
         law_dq_on.read(r.dq_on, queue);
-        if (r.dq_on == 1 || backlog_bytes >= 64w1 << config.law.dq_shift) {
+        if (r.dq_on == 1 || backlog_bytes >= 64w1 << dq_shift) {
             law_dq_time_q8_us.read(r.dq_time_q8_us, queue);
             law_dq_count_bytes.read(r.dq_count_bytes, queue);
             law_dq_start_us.read(r.dq_start_us, queue);
-            departure.apply(r, config.law.dq_shift, config.law.dq_weight_shift, now_us, len_bytes, backlog_bytes);
+            departure.apply(r, dq_shift, dq_weight_shift, now_us, len_bytes, backlog_bytes);
             law_dq_time_q8_us.write(queue, r.dq_time_q8_us);
             law_dq_count_bytes.write(queue, r.dq_count_bytes);
             law_dq_start_us.write(queue, r.dq_start_us);
             law_dq_on.write(queue, r.dq_on);
         }
+    }
+}
+
+// Backlog of a queue whose packets leave in any order, as one of `len_bytes` leaves and `waiting` packets stay: what was
+// enqueued less what left. Lost packets are those that neither left nor wait; for their bytes the length of this packet
+// stands, as far as what waits can have it: 64 to 2048 bytes a packet. An empty queue is exact again.
+control CountedBacklog(
+    in bit<32> queue,
+    in bit<48> waiting,
+    in bit<48> len_bytes,
+    in pair_t enqueued,
+    out bit<64> backlog_bytes)
+{
+    apply {
+        pair_t drained;
+        aqm_drained.read(drained, queue);
+        pair_t backlog = enqueued - drained - (48w1 ++ len_bytes);
+        bit<48> packets = backlog[95:48];
+        bit<48> bytes = backlog[47:0];
+        bit<48> lost = packets - waiting;
+        // Packets that are not counted wait too, and may be more than those lost.
+        if (lost != 0 && lost[47:47] == 0) {
+            bit<48> lost_bytes = lost * len_bytes;
+            bit<48> least_bytes = waiting << 6;
+            bit<48> most_bytes = waiting << 11;
+            if (bytes < lost_bytes + least_bytes) {
+                bytes = least_bytes;
+            } else {
+                bytes = bytes - lost_bytes;
+                if (bytes > most_bytes) {
+                    bytes = most_bytes;
+                }
+            }
+            packets = waiting;
+        }
+        aqm_drained.write(queue, enqueued - (packets ++ bytes));
+        backlog_bytes = (bit<64>)bytes;
     }
 }
 
@@ -43,14 +81,16 @@ control AheadEgress(in aqm_metadata_t meta, in standard_metadata_t standard_meta
         pair_t drained;
         aqm_drained.read(drained, port);
         aqm_enqueued.read(enqueued, port);
-        departure.apply(port, meta.config, (bit<64>)standard_metadata.egress_global_timestamp, (bit<64>)meta.len_bytes,
+        departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift,
+            (bit<64>)standard_metadata.egress_global_timestamp, (bit<64>)meta.len_bytes,
             (bit<64>)(enqueued - drained)[47:0]);
     }
 }
 
 // All other packets.
-control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
+control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
     QueueDeparture() departure;
+    CountedBacklog() counted;
     LawTau() tau;
     LawUpdate() update;
 #ifdef WEIR_L4S
@@ -78,9 +118,14 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
             // it; then it sets `drained` to the same place again.)
             aqm_drained.write(queue, enqueued);
         } else if (meta.stamped == 1) {
-            // Packets lost at the tail stay in this difference until one that joined after them leaves.
-            backlog_bytes = (bit<64>)(enqueued - meta.enqueued)[47:0];
-            aqm_drained.write(queue, meta.enqueued);
+            if (meta.config.delay_source == DELAY_FLOWS) {
+                counted.apply(queue, (bit<48>)standard_metadata.deq_qdepth, (bit<48>)meta.len_bytes, enqueued,
+                    backlog_bytes);
+            } else {
+                // Packets lost at the tail stay in this difference until one that joined after them leaves.
+                backlog_bytes = (bit<64>)(enqueued - meta.enqueued)[47:0];
+                aqm_drained.write(queue, meta.enqueued);
+            }
         }
 
         if (meta.stamped == 1) {
@@ -102,13 +147,16 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
                 aqm_enqueued.read(other_enqueued, other);
                 aqm_drained.read(other_drained, other);
                 other_bytes = (bit<64>)(other_enqueued - other_drained)[47:0];
-                line_departure.apply(PORTS + port, meta.config, now_us, len_bytes, backlog_bytes + other_bytes);
+                line_departure.apply(PORTS + port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us,
+                    len_bytes, backlog_bytes + other_bytes);
             }
             if (meta.low == 0) {
-                departure.apply(port, meta.config, now_us, len_bytes, backlog_bytes);
+                departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
+                    backlog_bytes);
             }
 #else
-            departure.apply(port, meta.config, now_us, len_bytes, backlog_bytes);
+            departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
+                backlog_bytes);
 #endif
 
             law_state_t s;
@@ -116,7 +164,7 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
             law_last_us.read(s.last_us, port);
             if (s.started == 0 || now_us - s.last_us >= (bit<64>)meta.config.law.interval_us) { // else no step is due
                 bit<32> delay_us = standard_metadata.deq_timedelta;
-                if (meta.config.delay_source == 1) {
+                if (meta.config.delay_source != DELAY_SOJOURN) {
                     bit<32> dq_time_q8_us;
                     law_dq_time_q8_us.read(dq_time_q8_us, queue);
                     tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, delay_us);
@@ -124,7 +172,7 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
 #ifdef WEIR_L4S
                 if (meta.coupled == 1 && other_bytes != 0) {
                     bit<32> other_us;
-                    if (meta.config.delay_source == 1) {
+                    if (meta.config.delay_source != DELAY_SOJOURN) {
                         bit<32> other_dq_time_q8_us;
                         law_dq_time_q8_us.read(other_dq_time_q8_us, other);
                         tau.apply(other_dq_time_q8_us, meta.config.law.dq_shift, other_bytes, other_us);

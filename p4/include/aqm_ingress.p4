@@ -65,22 +65,6 @@ control BothBands(in bit<32> low, inout aqm_state_t state) {
 }
 #endif
 
-// Expected delay of a packet that arrives now, which is newer than that of the last one to leave.
-control ArrivalDelay(in bit<32> port, in bit<5> dq_shift, in bit<64> backlog_bytes, out bit<32> tau_us) {
-    LawTau() tau;
-
-    apply {
-        bit<32> dq_time_q8_us;
-        tau_us = 0;
-        law_dq_time_q8_us.read(dq_time_q8_us, port);
-        if (dq_time_q8_us != 0) {
-            tau.apply(dq_time_q8_us, dq_shift, backlog_bytes, tau_us);
-        } else if (backlog_bytes != 0) { // else it need not wait, however long the last one did
-            aqm_sojourn_us.read(tau_us, port);
-        }
-    }
-}
-
 // Band of a packet whose flow's counter is `counted`, on a port with two bands of flows; band B has a delay of `tau_us`.
 control FlowBand(
     in bit<32> port,
@@ -134,7 +118,7 @@ control AqmIngress(
     // Packets of new flows beyond the budget of band A, dropped because band B had a queue; `aqm_drops` has them too.
     counter(PORTS, CounterType.packets_and_bytes) aqm_refused;
     LawDecide() decide;
-    ArrivalDelay() delay;
+    LawTau() tau;
     LawArrival() arrival;
     FlowBand() band;
 #ifdef WEIR_L4S
@@ -157,7 +141,7 @@ control AqmIngress(
 
     action pid_delay(
         LAW_ACTION_PARAMS,
-        bit<1> delay_source,
+        bit<2> delay_source,
         bit<32> digest_interval_us)
     {
         meta.config.mode = aqm_mode_t.PID_DELAY;
@@ -169,7 +153,7 @@ control AqmIngress(
     // The law in band B of two bands of flows (docs/design/flows.md). The switch needs two queues a port.
     action pid_delay_bands(
         LAW_ACTION_PARAMS,
-        bit<1> delay_source,
+        bit<2> delay_source,
         bit<32> digest_interval_us,
         bit<20> ahead_share_q16,
         bit<32> ahead_most_bytes,
@@ -228,10 +212,25 @@ control AqmIngress(
             u_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
         }
 
+        bool judged = false;
+        bit<32> tau_us = 0;
+        if (controlled && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
+            || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
+            judged = true;
+        }
+        if (meta.config.mode == aqm_mode_t.PID_DELAY && (judged || meta.config.has_bands == 1)) {
+            // Expected delay of this packet, which is newer than that of the last one to leave.
+            bit<32> dq_time_q8_us;
+            law_dq_time_q8_us.read(dq_time_q8_us, port);
+            if (dq_time_q8_us != 0) {
+                tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);
+            } else if (backlog_bytes != 0) { // else it need not wait, however long the last one did
+                aqm_sojourn_us.read(tau_us, port);
+            }
+        }
+
         // Each packet counts, also those that no probability could hit.
         law_size_t size = law_size_t.SMALL;
-        bool judged = controlled;
-        bool bulk = false;
         bool refused = false;
         if (meta.config.mode == aqm_mode_t.PID_DELAY
             && ((controlled && meta.config.law.share_least_q16 != 0) || meta.config.has_bands == 1)) {
@@ -242,13 +241,10 @@ control AqmIngress(
             law_flows.read(counted, number);
             law_share_mean_q6.read(share_mean_q6, port);
             if (meta.config.has_bands == 1) {
-                bit<32> tau_us;
                 band_kind_t kind;
-                delay.apply(port, meta.config.law.dq_shift, backlog_bytes, tau_us);
                 band.apply(port, meta.config, now_us, standard_metadata.packet_length, tau_us, counted, share_mean_q6,
                     kind);
-                bulk = kind != band_kind_t.AHEAD;
-                if (!bulk) {
+                if (kind == band_kind_t.AHEAD) {
                     aqm_ahead.count(port);
                     meta.ahead = 1;
                     standard_metadata.priority = PRIORITY_FIRST;
@@ -266,25 +262,20 @@ control AqmIngress(
                 f.flow_last_us = counted[63:0];
                 arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift, now_us,
                     (bit<64>)standard_metadata.packet_length, size);
-                counted = 32w0 ++ f.flow_bytes ++ f.flow_last_us;
+                counted = (bit<128>)(f.flow_bytes ++ f.flow_last_us);
             }
             law_flows.write(number, counted);
             law_share_mean_q6.write(port, share_mean_q6);
         }
 
-        if (judged && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
-            || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
+        if (judged) {
             bit<32> rand_a;
             bit<32> rand_b;
             bit<1> ect = 0;
-            bit<32> tau_us = 0;
             bit<64> u_ecn_q40;
             bit<64> sum_q32;
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
-            if (meta.config.mode == aqm_mode_t.PID_DELAY) {
-                delay.apply(port, meta.config.law.dq_shift, backlog_bytes, tau_us);
-            }
             // A short queue is not marked by the mean of U, which the swings of U keep above 0.
             if (ecn_capable && tau_us >= (bit<32>)meta.config.law.min_delay_us) {
                 ect = 1;
@@ -347,7 +338,7 @@ control AqmIngress(
             meta.enqueued = enqueued;
             meta.len_bytes = standard_metadata.packet_length;
             meta.stamped = 1;
-            if (bulk) {
+            if (meta.config.has_bands == 1) {
                 bit<96> bytes;
                 bands_budget.read(bytes, port);
                 bit<32> bulk_bytes = band_passed(bytes[31:0], (bit<64>)meta.len_bytes);

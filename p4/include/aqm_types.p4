@@ -14,6 +14,12 @@ enum bit<2> aqm_mode_t {
     FIXED = 2
 }
 
+// Where the law has the delay from: the last packet's own time in the queue, or Cao Eq. 1. Packets of a queue with flow
+// queues don't leave in the order in which they came, so FLOWS is Eq. 1 with a backlog that is counted (aqm_egress.p4).
+const bit<2> DELAY_SOJOURN = 0;
+const bit<2> DELAY_RATE = 1;
+const bit<2> DELAY_FLOWS = 2;
+
 // Packets in the high, bytes in the low 48 bits, so that one register access reads or writes both and they are of the
 // same moment. Bytes carry into packets after 2^48 (280 TB); the difference of two pairs is right in both for less
 // than that.
@@ -22,7 +28,7 @@ typedef bit<96> pair_t;
 // The parameters that the table `aqm` has for the port.
 struct aqm_config_t {
     aqm_mode_t mode;
-    bit<1> delay_source;
+    bit<2> delay_source;
     bit<32> digest_interval_us;
     bit<33> fixed_u_q32;
     law_params_t law;

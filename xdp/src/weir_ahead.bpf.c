@@ -10,16 +10,23 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
+#include "weir/fair.h"
 #include "weir/flows.h"
 #include "weir/pairs.h"
 #include "weir/polled.h"
 #include "weir/sampling.h"
 
+/* Recent bytes of both bands, and of the flows of band B. */
+struct recent {
+	struct weir_budget budget;
+	struct weir_fair fair;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct weir_budget);
+	__type(value, struct recent);
 } budget SEC(".maps");
 
 /* Both bands. Their maps have as many entries: what is not found is missing altogether. */
@@ -32,6 +39,7 @@ struct bands {
 struct outcome {
 	enum weir_kind kind;
 	enum weir_fate fate;
+	int decided; /* without the law's verdict */
 };
 
 static const __u32 second = WEIR_BAND_AHEAD;
@@ -46,20 +54,49 @@ WEIR_INLINE int find_bands(struct bands *b)
 	       b->drain[WEIR_BAND_AHEAD];
 }
 
-/* Band of a packet and its flow's part in it. Without the maps all is bulk, and all flows are small. */
-WEIR_INLINE enum weir_kind classify(const struct weir_arrival *a, struct weir_budget *g, struct __sk_buff *skb,
-				    __u64 now_ns, __u32 tau_us)
+/*
+ * Band of a packet, its flow's part in it, and whether that alone decides. Without the maps all is bulk, and all flows
+ * are small.
+ */
+WEIR_INLINE struct outcome classify(const struct weir_arrival *a, struct recent *r, struct __sk_buff *skb, __u64 now_ns,
+				    __u32 tau_us)
 {
+	struct outcome o = {.kind = WEIR_KIND_SMALL, .fate = WEIR_FATE_PASS};
 	struct weir_flows *f = bpf_map_lookup_elem(&flows, &weir_first);
 	const struct weir_config *c = a->config;
+	__u32 flow_bytes, fair_bytes;
+	struct weir_flow *flow;
 
 	if (!f)
-		return WEIR_KIND_SMALL;
-	return weir_band_arrival(weir_flow_at(f, 0, weir_skb_flow(skb, a->header)), &a->queue->share, g, &c->law,
-				 &c->flow_bands, now_ns >> 10, a->len_bytes, tau_us);
+		return o;
+	flow = weir_flow_at(f, 0, weir_skb_flow(skb, a->header));
+	o.kind = weir_band_arrival(flow, &a->queue->share, &r->budget, &c->law, &c->flow_bands, now_ns >> 10,
+				   a->len_bytes, tau_us);
+	o.decided = o.kind == WEIR_KIND_AHEAD;
+	if (o.decided)
+		return o;
+	if (weir_kind_is_refused(o.kind, &c->law, tau_us)) {
+		o.fate = WEIR_FATE_HIT_DROP;
+		o.decided = 1;
+	}
+	if (!weir_counts_flows(&c->law))
+		return o;
+	flow_bytes = *(volatile __u32 *)&flow->flow_bytes;
+	fair_bytes = weir_fair_arrival(&r->fair, &c->law, o.kind, flow_bytes, now_ns >> 10, a->len_bytes);
+	if (o.decided)
+		return o;
+	o.kind = weir_kind_by_share(o.kind, flow_bytes, fair_bytes);
+	if (weir_may_be_policed(&c->law, flow_bytes, fair_bytes, tau_us) &&
+	    weir_is_policed(flow_bytes, fair_bytes, bpf_get_prandom_u32())) {
+		o.fate = WEIR_FATE_HIT_DROP;
+		o.decided = 1;
+	} else if (weir_kind_is_spared(o.kind, &c->law, tau_us)) {
+		o.decided = 1;
+	}
+	return o;
 }
 
-WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const struct bands *b, struct weir_budget *g,
+WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const struct bands *b, struct recent *r,
 					struct __sk_buff *skb)
 {
 	struct weir_queue *bulk = b->queue[WEIR_BAND_BULK], *ahead = b->queue[WEIR_BAND_AHEAD];
@@ -67,8 +104,8 @@ WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const stru
 	__u64 pair_b = weir_between(bulk, b->drain[WEIR_BAND_BULK]);
 	__u64 pair_a = weir_between(ahead, b->drain[WEIR_BAND_AHEAD]);
 	__u64 coarse_ns = bpf_ktime_get_coarse_ns(), now_ns = weir_step_time_ns(bulk, c, coarse_ns), backlog_bytes;
-	struct outcome o = {.fate = WEIR_FATE_PASS};
 	struct weir_chance chance;
+	struct outcome o;
 	__u32 tau_us;
 
 	if (now_ns) {
@@ -83,13 +120,11 @@ WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const stru
 		bulk->busy_ns = coarse_ns;
 	if (!pair_a)
 		ahead->busy_ns = coarse_ns;
-	o.kind = classify(a, g, skb, coarse_ns, tau_us);
+	o = classify(a, r, skb, coarse_ns, tau_us);
 	if ((c->limit_packets && WEIR_PAIR_PACKETS(pair_b) + WEIR_PAIR_PACKETS(pair_a) >= c->limit_packets) ||
 	    (c->limit_bytes && backlog_bytes + WEIR_PAIR_BYTES(pair_a) + a->len_bytes > c->limit_bytes))
 		o.fate = WEIR_FATE_LIMIT;
-	else if (weir_kind_is_refused(o.kind, &c->law, tau_us))
-		o.fate = WEIR_FATE_HIT_DROP;
-	else if (o.kind != WEIR_KIND_AHEAD && weir_may_hit(&bulk->law, &bulk->spacing, c) &&
+	else if (!o.decided && weir_may_hit(&bulk->law, &bulk->spacing, c) &&
 		 weir_may_be_hit(&bulk->law, &bulk->spacing, &c->law, backlog_bytes, tau_us, weir_kind_size(o.kind),
 				 &chance))
 		o.fate = weir_draw_fate(&bulk->law, &bulk->spacing, c, tau_us,
@@ -97,21 +132,19 @@ WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const stru
 	return o;
 }
 
-WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, struct weir_budget *g, struct __sk_buff *skb)
+WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, struct recent *r, struct __sk_buff *skb)
 {
 	const struct weir_config *c = a->config;
 	struct weir_rate rate = {.dq_time_q8_us = a->queue->poll_dq_time_q8_us};
 	__u64 silent_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS;
 	__u64 now_ns = bpf_ktime_get_coarse_ns();
-	struct outcome o = {.fate = WEIR_FATE_PASS};
 	__u32 tau_us = weir_tau_us(&rate, &c->law, a->queue->backlog_bytes);
+	struct outcome o;
 
 	if (weir_ago(now_ns, a->queue->poll_ns, silent_ns))
 		tau_us = 0; /* of a queue that nobody has looked at */
-	o.kind = classify(a, g, skb, now_ns, tau_us);
-	if (weir_kind_is_refused(o.kind, &c->law, tau_us))
-		o.fate = WEIR_FATE_HIT_DROP;
-	else if (o.kind != WEIR_KIND_AHEAD)
+	o = classify(a, r, skb, now_ns, tau_us);
+	if (!o.decided)
 		o.fate = weir_poll_verdict(a, skb, weir_kind_size(o.kind));
 	return o;
 }
@@ -119,7 +152,7 @@ WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, struct wei
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
-	struct weir_budget *g = bpf_map_lookup_elem(&budget, &weir_first);
+	struct recent *r = bpf_map_lookup_elem(&budget, &weir_first);
 	struct weir_counters *ahead = bpf_map_lookup_elem(&counters, &second);
 	const struct weir_config *c;
 	struct weir_arrival a;
@@ -129,7 +162,7 @@ int weir_egress(struct __sk_buff *skb)
 	__u32 band;
 	int marked;
 
-	if (!weir_arrival_begin(&a) || !find_bands(&b) || !g || !ahead)
+	if (!weir_arrival_begin(&a) || !find_bands(&b) || !r || !ahead)
 		return TC_ACT_UNSPEC;
 	c = a.config;
 	a.header = weir_skb_find_header(skb, c->l2_bytes);
@@ -141,7 +174,7 @@ int weir_egress(struct __sk_buff *skb)
 		weir_arrival_see(&a, a.header, a.len_bytes);
 		return TC_ACT_UNSPEC;
 	}
-	o = c->signal == WEIR_SIGNAL_VETH ? veth_arrival(&a, &b, g, skb) : poll_arrival(&a, g, skb);
+	o = c->signal == WEIR_SIGNAL_VETH ? veth_arrival(&a, &b, r, skb) : poll_arrival(&a, r, skb);
 	band = o.kind == WEIR_KIND_AHEAD ? WEIR_BAND_AHEAD : WEIR_BAND_BULK;
 	if (band == WEIR_BAND_AHEAD)
 		a.counters = ahead;
@@ -150,8 +183,10 @@ int weir_egress(struct __sk_buff *skb)
 	weir_sample(skb, &a, o.kind, o.fate, marked);
 	if (weir_arrival_end(&a, o.fate, marked))
 		return TC_ACT_SHOT;
-	if (band == WEIR_BAND_BULK)
-		weir_bulk_passed(g, a.len_bytes);
+	if (band == WEIR_BAND_BULK) {
+		weir_bulk_passed(&r->budget, a.len_bytes);
+		weir_fair_passed(&r->fair, a.len_bytes);
+	}
 	/* htb and prio take a class's number as the priority. This index goes with the packet to another namespace,
 	 * where the priority is lost. */
 	skb->priority = band == WEIR_BAND_AHEAD ? c->band_class[WEIR_BAND_AHEAD] : c->band_class[WEIR_BAND_BULK];

@@ -173,7 +173,7 @@ def test_gains_on_the_command_line() -> None:
     )
     assert PortLaw(profile(str(PROFILES / "paper.toml"))).gains.probability == "linear"
     for word, message in [
-        ("delay_source=x", "delay_source = 'x': must be one of sojourn, rate"),
+        ("delay_source=x", "delay_source = 'x': must be one of sojourn, rate, flows"),
         ("digest_interval_us=-1", "digest_interval_us = -1: must be a whole number"),
         ("kp=fast", "kp = 'fast': must be a number per second"),
     ]:

@@ -138,7 +138,7 @@ def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:
             "s1.toml:22: aqm.port.1.profile: 'papyrus': no such profile; must be a path or one of coupled, paper",
         ),
         ('"paper"', '"./none.toml"', "aqm.port.1.profile: './none.toml': No such file"),
-        ('"rate"', '"clock"', "s1.toml:23: aqm.port.1.delay_source: 'clock': must be 'sojourn' or 'rate'"),
+        ('"rate"', '"clock"', "s1.toml:23: aqm.port.1.delay_source: 'clock': must be 'sojourn', 'rate' or 'flows'"),
         (
             "[aqm.port.1]",
             "[aqm.port.9]",

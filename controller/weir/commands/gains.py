@@ -39,7 +39,8 @@ an interface with two coupled bands (`weir-xdp attach DEV --coupled L,C`) has fo
 {COUPLING_HELP}
 a port of a P4 switch has two more:
   digest_interval_us     between two digests of the port, 0: none
-  delay_source           where the law has the delay from: sojourn, or rate (Cao Eq. 1)
+  delay_source           where the law has the delay from: sojourn, rate (Cao Eq. 1), or flows (that
+                         of a queue with flow queues)
 with two bands of flows it has three more:
 {BANDS_HELP}
 

@@ -21,8 +21,8 @@ from ..p4runtime.values import P4RuntimeError
 from ..sample import Counts, Sample
 
 DIGEST_INTERVAL_US = 100_000
-DELAY_SOURCES = ("sojourn", "rate")
-"""Where the law has the delay from: the packets' own sojourn time, or Cao Eq. 1."""
+DELAY_SOURCES = ("sojourn", "rate", "flows")
+"""Where the law has the delay from: the packets' own sojourn time, Cao Eq. 1, or Eq. 1 for a queue with flow queues."""
 
 PORT_MAX = 509
 """BMv2's ports are 9 bits; 511 is its drop port, 510 often the CPU's."""

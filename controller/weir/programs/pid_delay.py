@@ -248,7 +248,7 @@ def to_sample(device: str, record: Record, law: PortLaw) -> Sample:
     (port, now_us, delay_us, u_q40, backlog_bytes, dq_time_q8_us, row) = record[:7]
     (in_packets, in_bytes, lost_packets, lost_bytes, dropped, marked) = record[7:]
     dq_shift = law.gains.dq_shift
-    if law.delay_source == "rate":
+    if law.delay_source != "sojourn":
         delay_us = min(min(backlog_bytes, BYTES_MAX) * dq_time_q8_us >> dq_shift + 8, TAU_MAX_US)
     u = u_q40 / U_ONE_Q40
     rate_bit_s = None

@@ -90,13 +90,13 @@ class Neighbour(_Section):
 
 class _Aqm(BaseModel):
     """`[aqm.port.N]` but for the profile's own keys, which `gains` checks. `delay_source`: where the law has the delay
-    from, the packets' own sojourn time or Cao Eq. 1."""
+    from, the packets' own sojourn time, Cao Eq. 1, or Eq. 1 for a queue with flow queues."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     profile: str = "tuned"
     digest_interval_us: Annotated[int, Field(ge=0, le=2**32 - 1)] = DIGEST_INTERVAL_US
-    delay_source: Literal["sojourn", "rate"] = "sojourn"
+    delay_source: Literal["sojourn", "rate", "flows"] = "sojourn"
 
 
 class _Coupled(_Section):

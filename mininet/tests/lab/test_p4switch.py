@@ -57,6 +57,14 @@ def test_a_depth_for_all_queues_stands_before_those_of_ports():
     assert queues == ["default:depth=900p", "2:depth=5p"]
 
 
+def test_flow_queues_are_the_embedded_targets():
+    target = Target(TWO_PORTS, {1: Queue(flows=True), 2: Queue(rate_bit_s=1000, flows=True)})
+    argv = target.embedded("weir-switch")
+    assert [argv[i + 1] for i, word in enumerate(argv) if word == "--queue"] == ["1:flows", "2:rate=1000bit,flows"]
+    with pytest.raises(NetError, match=r"queue of port 1: "):
+        target.bmv2_queue_commands()
+
+
 def test_bmv2_has_no_rates_in_bits():
     with pytest.raises(NetError, match=r"queue of port 2: BMv2's rates are in packets/s; give rate_packets_s"):
         Target(TWO_PORTS, {2: Queue(rate_bit_s=10)}).bmv2_queue_commands()
@@ -68,6 +76,7 @@ def test_bmv2_has_no_rates_in_bits():
         (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0: expected a whole number of 1 or more"),
         (lambda: Queue(rate_bit_s="10mbit"), "queue: rate_bit_s '10mbit': expected a whole number"),
         (lambda: Queue(depth_packets=True), "queue: depth_packets True: "),
+        (lambda: Queue(flows=1), "queue: flows 1: "),
         (lambda: Queue(rate_bit_s=1, rate_packets_s=1), "both given; give one of them"),
         (lambda: Target(TWO_PORTS, {3: Queue()}), "queue of port 3: there is no such port; there are 1, 2"),
         (lambda: Target(TWO_PORTS, depth_packets=9).bmv2("b"), "depth_packets: BMv2 has no depth for all queues; give"),

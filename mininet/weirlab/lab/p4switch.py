@@ -65,14 +65,18 @@ def whole(least: int, most: int | None = None) -> Rule:
 
 @dataclass(frozen=True)
 class Queue:
-    """A port's output queue; None leaves the target's own value. BMv2 knows rates in packets/s only."""
+    """A port's output queue; None leaves the target's own value. BMv2 knows rates in packets/s only, and no flow
+    queues."""
 
     rate_bit_s: int | None = None
     rate_packets_s: int | None = None
     depth_packets: int | None = None
+    flows: bool = False
 
     def __post_init__(self) -> None:
         expect("queue: ", vars(self), dict.fromkeys(("rate_bit_s", "rate_packets_s", "depth_packets"), whole(1)))
+        if not isinstance(self.flows, bool):
+            raise NetError(f"queue: flows {self.flows!r}: must be True or False")
         if self.rate_bit_s is not None and self.rate_packets_s is not None:
             raise NetError("queue: rate_bit_s and rate_packets_s are both given; give one of them")
 
@@ -114,6 +118,7 @@ class Target:
                 words.append(f"rate={queue.rate_packets_s}pps")
             if queue.depth_packets is not None:
                 words.append(f"depth={queue.depth_packets}p")
+            words += ["flows"] if queue.flows else []
             if words:
                 argv += ["--queue", f"{port}:{','.join(words)}"]
         argv += ["--cpu-port", str(self.cpu_port)] if self.cpu_port is not None else []
@@ -139,6 +144,8 @@ class Target:
         for port, queue in sorted(self.queues.items()):
             if queue.rate_bit_s is not None:
                 raise NetError(f"queue of port {port}: BMv2's rates are in packets/s; give rate_packets_s")
+            if queue.flows:
+                raise NetError(f"queue of port {port}: BMv2 has no flow queues (flows)")
             if queue.rate_packets_s is not None:
                 lines.append(f"set_queue_rate {queue.rate_packets_s} {port}")
             if queue.depth_packets is not None:

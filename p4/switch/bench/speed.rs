@@ -3,7 +3,8 @@
 //! egress. For programs with a table of IPv4 prefixes (`routes` or `ipv4_lpm`); prints the median and the range of
 //! several runs in the thread's CPU time, with 100 and with 100,000 routes, and the ratio of the two; first the same
 //! for a lookup by itself. `speed --scale FILE.p4...`: with 1 to 500 ports, each with the law and its share of the
-//! packets, and few or many destinations, each a flow; a line of JSON for each. Run it with `--release`.
+//! packets, and few or many destinations, each a flow; a line of JSON for each. `speed --packets N FILE.p4`: only N
+//! packets through the law, for tools that count instructions. Run it with `--release`.
 mod parts;
 use parts::{add, add_law, cpu_ns, leaf_path, named, program, scale_or_files, table, tell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,10 +248,29 @@ fn measure(path: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Runs so many packets of 64 bytes, of 100 flows to one port with the law, and prints nothing.
+fn run_packets(packets: usize, path: &str) -> Result<(), String> {
+    let mut s = Switch::new(program(path)?, 1);
+    let heads = heads(&fill(&mut s, ROUTES[0], 1)?, LENGTHS_BYTES[0]);
+    run(&mut s, packets, LENGTHS_BYTES[0], &heads, &mut 1_000_000).map(|_| ())
+}
+
 fn main() -> ExitCode {
     let (scale, files) = scale_or_files();
+    if let [option, packets, file] = &files[..]
+        && option == "--packets"
+        && let Ok(packets) = packets.parse()
+    {
+        return run_packets(packets, file).map_or_else(
+            |e| {
+                eprintln!("speed: {e}");
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     if files.is_empty() {
-        eprintln!("usage: speed [--scale] FILE.p4...");
+        eprintln!("usage: speed [--scale] FILE.p4... | speed --packets N FILE.p4");
         return ExitCode::from(2);
     }
     let lookups = (!scale).then(measure_lookups);

@@ -123,7 +123,7 @@ class CampusDrive(Programs):
         queues = {port: Queue(depth_packets=DEEP_PACKETS) for port in ports_of(site, self.spec)}
         for queue in law_ports(site, self.spec):
             assert queue.port is not None  # it is a switch's
-            rate = {"rate_bit_s": round(queue.rate_mbit_s * 1e6)}
+            rate: dict[str, Any] = {"rate_bit_s": round(queue.rate_mbit_s * 1e6)}
             if target == "bmv2":  # the only unit there
                 rate = {"rate_packets_s": round(queue.rate_mbit_s * 1e6 / 8 / FULL_BYTES)}
             queues[queue.port] = Queue(depth_packets=queue.limit_packets, **rate)

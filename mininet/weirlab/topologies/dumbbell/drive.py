@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from weirlab import paths
 from weirlab.lab.arrivals import arrivals
@@ -170,7 +171,7 @@ class Drive(Programs):
         if aqm["qdisc"] != "p4":
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
             return Dumbbell(senders=self.senders, queue=queue, bands=bands_of(aqm), **links)
-        rate = {"rate_bit_s": round(rate_mbit_s * 1e6)}
+        rate: dict[str, Any] = {"rate_bit_s": round(rate_mbit_s * 1e6)}
         if aqm["switch"] == "bmv2":  # the only unit there
             rate = {"rate_packets_s": round(rate_mbit_s * 1e6 / 8 / self.packet_bytes)}
         config = self.out / "switch.toml"

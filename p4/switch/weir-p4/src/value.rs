@@ -141,6 +141,8 @@ impl Val {
         }
         match self {
             Val::S(v) if w <= 128 => Val::S((v << n) & ones(w)),
+            // A big integer would be allocated.
+            Val::S(v) if n < 128 && v.leading_zeros() as usize >= n => Val::S(v << n),
             v => Val::from_big(v.big() << n).mask(w),
         }
     }
@@ -366,6 +368,9 @@ mod tests {
         assert_eq!(Val::S(1).shl(299, 300).shr(299), Val::S(1));
         assert_eq!(top.clone().not(300), Val::S(0));
         assert_eq!(top.clone().sar(200, 300), top);
+        assert_eq!(Val::S(3).shl(126, 300), Val::S(3 << 126));
+        assert_eq!(Val::S(3).shl(127, 300).shr(127), Val::S(3));
+        assert_eq!(Val::S(3).shl(127, 128), Val::S(1 << 127));
     }
 
     #[test]

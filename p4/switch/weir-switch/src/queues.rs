@@ -13,7 +13,8 @@ const RATES_PPS: RangeInclusive<u64> = 1..=1_000_000_000;
 
 /// Syntax of limits, for messages and the help.
 pub const GRAMMAR: &str = "PORT[.PRIORITY]:LIMIT[,LIMIT], where PORT is a number or `default`, and LIMIT is \
-     rate=N{bit|kbit|mbit|gbit} (of the port's link), rate=Npps (of each queue), depth=Np or depth=N{B|kB|MB}";
+     rate=N{bit|kbit|mbit|gbit} (of the port's link), rate=Npps (of each queue), depth=Np or depth=N{B|kB|MB}, flows (a \
+     queue for each flow, by DRR++) or fifo";
 
 /// One setting; omitted limits stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub struct QueueSpec {
     rate_pps: Option<u64>,
     /// Packets and bytes.
     depth: Option<(u64, u64)>,
+    flows: Option<bool>,
 }
 
 fn number(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
@@ -64,7 +66,8 @@ impl QueueSpec {
             n.parse().ok().filter(below).ok_or_else(wrong)
         });
         let priority = priority.transpose()?;
-        let mut spec = QueueSpec { text: text.into(), port, priority, rate_bps: None, rate_pps: None, depth: None };
+        let mut spec =
+            QueueSpec { text: text.into(), port, priority, rate_bps: None, rate_pps: None, depth: None, flows: None };
         let positive = |n: u64, what: &str| if n == 0 { Err(what.to_string()) } else { Ok(n) };
         let once = |given: bool, what: &str| if given { Err(format!("{what} is given twice")) } else { Ok(()) };
         const STILL: &str = "a rate of 0 would send nothing; without `rate` there is no such limit";
@@ -72,6 +75,11 @@ impl QueueSpec {
             if range.contains(&n) { Ok(n) } else { Err(format!("a rate is from {what}")) }
         };
         for limit in limits.split(',') {
+            if matches!(limit, "flows" | "fifo") {
+                once(spec.flows.is_some(), "the order of packets")?;
+                spec.flows = Some(limit == "flows");
+                continue;
+            }
             let (key, value) = limit.split_once('=').ok_or_else(|| format!("`{limit}` has no `=`"))?;
             match key {
                 "rate" if value.ends_with("pps") => {
@@ -122,6 +130,7 @@ impl QueueSpec {
             if self.priority.is_none_or(|p| p == priority) {
                 q.rate_pps = self.rate_pps.unwrap_or(q.rate_pps);
                 (q.depth_packets, q.depth_bytes) = self.depth.unwrap_or((q.depth_packets, q.depth_bytes));
+                q.flows = self.flows.unwrap_or(q.flows);
             }
         }
     }
@@ -139,7 +148,7 @@ pub fn check(specs: &[QueueSpec], ports: &[u32]) -> Result<(), String> {
             return Err(format!("queue `{}`: port {port} has no interface; there is {there} (see -i)", spec.text));
         }
         let place = |s: &QueueSpec| (s.port, s.priority);
-        let limits = |s: &QueueSpec| [s.rate_bps.is_some(), s.rate_pps.is_some(), s.depth.is_some()];
+        let limits = |s: &QueueSpec| [s.rate_bps.is_some(), s.rate_pps.is_some(), s.depth.is_some(), s.flows.is_some()];
         let clashes = |s: &&QueueSpec| {
             place(s) == place(spec) && limits(s).iter().zip(limits(spec)).any(|(theirs, ours)| *theirs && ours)
         };
@@ -216,17 +225,27 @@ mod tests {
             "2:rate=8pps",
             "default:rate=1gbit,depth=150kB",
         ];
-        let bytes = QueueSettings { rate_pps: 0, depth_packets: u64::MAX, depth_bytes: 150_000 };
+        let bytes = QueueSettings { rate_pps: 0, depth_packets: u64::MAX, depth_bytes: 150_000, flows: false };
         assert_eq!(settings(&specs, 1), PortSettings { rate_bps: 1_000_000_000, queues: vec![bytes; 2] });
-        let packets = QueueSettings { rate_pps: 0, depth_packets: 1000, depth_bytes: u64::MAX };
+        let packets = QueueSettings { rate_pps: 0, depth_packets: 1000, depth_bytes: u64::MAX, flows: false };
         let paced = |rate_pps| QueueSettings { rate_pps, ..packets };
         assert_eq!(settings(&specs, 2), PortSettings { rate_bps: 10_000_000, queues: vec![paced(9), paced(500)] });
     }
 
     #[test]
     fn both_depths_hold_when_both_are_given() {
-        let both = QueueSettings { rate_pps: 0, depth_packets: 20, depth_bytes: 9_000 };
+        let both = QueueSettings { rate_pps: 0, depth_packets: 20, depth_bytes: 9_000, flows: false };
         assert_eq!(settings(&["0:depth=20p,depth=9000b"], 0).queues, [both; 2]);
+    }
+
+    #[test]
+    fn flows_are_of_a_port_or_of_a_priority() {
+        let flows = |specs: &[&str], port| settings(specs, port).queues.iter().map(|q| q.flows).collect::<Vec<_>>();
+        assert_eq!(flows(&["1:rate=1mbit"], 1), [false, false]);
+        assert_eq!(flows(&["1:rate=1mbit,flows"], 1), [true, true]);
+        assert_eq!(flows(&["1.0:flows"], 1), [true, false]);
+        assert_eq!(flows(&["default:flows", "1:fifo", "1.1:flows"], 1), [false, true]);
+        assert_eq!(flows(&["default:flows", "1:fifo"], 2), [true, true]);
     }
 
     #[test]
@@ -251,6 +270,8 @@ mod tests {
             ("2:rate=1pps,rate=1pps", "rate in packets/s is given twice"),
             ("2:depth=1p,depth=2p", "depth in packets is given twice"),
             ("2:depth=1kB,depth=2MB", "depth in bytes is given twice"),
+            ("2:flows,fifo", "the order of packets is given twice"),
+            ("2:flows=1", "`flows` is not a limit"),
             ("2:rate=99999999999gbit", "`99999999999gbit` is not a whole number"),
         ] {
             let said = QueueSpec::parse(text, 2).unwrap_err();

@@ -31,8 +31,13 @@ pub fn report(device: &Device, ports: &mut Ports) -> Value {
             add(&mut queue, "enqueued", q.enqueued);
             add(&mut queue, "dequeued", q.dequeued);
             add(&mut queue, "tail_dropped", q.tail_dropped);
+            add(&mut queue, "head_dropped", q.head_dropped);
             add(&mut queue, "purged", q.purged);
             add(&mut queue, "backlog", q.backlog);
+            if let Some(flows) = device.traffic_manager.flow_stats(port, priority) {
+                queue.insert("flows_active".into(), flows.active.into());
+                queue.insert("flows_begun".into(), flows.begun.into());
+            }
             queues.push(Value::Object(queue));
         }
     }

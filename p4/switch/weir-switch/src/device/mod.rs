@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch as a pure thing: frames and time in, frames and events out. No sockets, no clock.
 use crate::traffic_manager::{Count, NS_PER_S, TrafficManager};
+use flow_hash::flow_hash;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::RandomState;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use weir_p4::bytecode::program::Program;
 use weir_p4::exec::DigestData;
 use weir_p4::v1model::{Arriving, DROP_PORT, EgressOut, IngressOut, Notes, Queued, Switch};
+
+mod flow_hash;
 
 /// Events that wait for controllers at most.
 pub const EVENTS: usize = 4096;
@@ -121,11 +125,13 @@ pub struct Config {
     pub drop_port: u32,
     /// Starts the programs' `random`.
     pub seed: u64,
+    /// Key of the hash of flows.
+    pub flow_key: RandomState,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { priorities: 1, cpu_port: None, drop_port: DROP_PORT, seed: 1 }
+        Config { priorities: 1, cpu_port: None, drop_port: DROP_PORT, seed: 1, flow_key: RandomState::new() }
     }
 }
 
@@ -154,6 +160,7 @@ pub struct Device {
     after_ingress: IngressOut,
     after_egress: EgressOut,
     seed: u64,
+    flow_key: RandomState,
     generation: u64,
     now_ns: u64,
     /// Steps since the turn began.
@@ -180,6 +187,7 @@ impl Device {
             after_ingress: IngressOut::default(),
             after_egress: EgressOut::default(),
             seed: config.seed,
+            flow_key: config.flow_key,
             generation: 0,
             now_ns: 0,
             spent: 0,
@@ -306,13 +314,15 @@ impl Device {
 
     fn ingress(&mut self, arriving: Arriving) {
         let now_us = self.now_us();
+        // Of the frame as it came in: a flow stays the same flow when the program changes its headers.
+        let flow = if self.traffic_manager.has_flows() { flow_hash(&self.flow_key, &arriving.packet) } else { 0 };
         let Some(pipeline) = &mut self.pipeline else { return };
         pipeline.switch.ingress(arriving, now_us, &mut self.notes, &mut self.after_ingress);
         let steps = pipeline.switch.spent();
         self.spent += steps;
         self.work += steps;
         for q in self.after_ingress.queued.drain(..) {
-            Self::enqueue(&mut self.traffic_manager, &mut pipeline.switch, q, self.now_ns);
+            Self::enqueue(&mut self.traffic_manager, &mut pipeline.switch, q, flow, self.now_ns);
         }
         if let Some(a) = self.after_ingress.again.take() {
             self.again(a);
@@ -320,11 +330,14 @@ impl Device {
         self.take_notes();
     }
 
-    fn enqueue(tm: &mut TrafficManager<Queued>, switch: &mut Switch, q: Queued, now_ns: u64) {
+    fn enqueue(tm: &mut TrafficManager<Queued>, switch: &mut Switch, q: Queued, flow: u32, now_ns: u64) {
         let (port, priority, length) = (q.port, usize::from(q.priority), u64::from(q.length));
         // The traffic manager has counted the rejected packets.
-        if let Err((_, refused)) = tm.enqueue(port, priority, length, q, now_ns) {
+        if let Err((_, refused)) = tm.enqueue(port, priority, length, flow, q, now_ns) {
             switch.discard(refused);
+        }
+        while let Some(dropped) = tm.next_dropped() {
+            switch.discard(dropped);
         }
     }
 
@@ -349,7 +362,7 @@ impl Device {
                 q.enq_qdepth = departure.enq_qdepth;
                 q.deq_us = self.now_us();
                 q.deq_qdepth = departure.deq_qdepth;
-                self.egress(q, out);
+                self.egress(q, departure.flow, out);
             } else if let Some(arriving) = self.again.pop_front() {
                 self.ingress(arriving);
             } else {
@@ -358,7 +371,7 @@ impl Device {
         }
     }
 
-    fn egress(&mut self, q: Queued, out: &mut dyn Sink) {
+    fn egress(&mut self, q: Queued, flow: u32, out: &mut dyn Sink) {
         let now_us = self.now_us();
         let Some(pipeline) = &mut self.pipeline else { return };
         pipeline.switch.egress(q, now_us, &mut self.notes, &mut self.after_egress);
@@ -366,7 +379,7 @@ impl Device {
         self.spent += steps;
         self.work += steps;
         for q in self.after_egress.clones.drain(..) {
-            Self::enqueue(&mut self.traffic_manager, &mut pipeline.switch, q, self.now_ns);
+            Self::enqueue(&mut self.traffic_manager, &mut pipeline.switch, q, flow, self.now_ns);
         }
         let sent = self.after_egress.sent.take();
         if let Some(sent) = &sent {

@@ -8,9 +8,15 @@
 //! free, a queue gets its rate whole. A packet that finds nothing in its way leaves at once. A rate of 0 is no limit. A
 //! full queue drops what arrives.
 //!
+//! A queue can have flow queues ([`flow_queues`]). Depths in packets and bytes are those of all of them together; a full
+//! queue drops the first packet of the flow with most bytes.
+//!
 //! Departures are spaced by when they were due, not by when the caller came to ask: a late call loses no rate.
+use flow_queues::FlowQueues;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+
+mod flow_queues;
 
 /// Nanoseconds in a second.
 pub const NS_PER_S: u64 = 1_000_000_000;
@@ -24,12 +30,14 @@ pub struct QueueSettings {
     pub depth_packets: u64,
     /// Most bytes that wait, counted as the packets arrived.
     pub depth_bytes: u64,
+    /// A queue for each flow, by DRR++, instead of one in the order of arrival.
+    pub flows: bool,
 }
 
 impl Default for QueueSettings {
     /// BMv2's: no rate, 64 packets.
     fn default() -> Self {
-        QueueSettings { rate_pps: 0, depth_packets: 64, depth_bytes: u64::MAX }
+        QueueSettings { rate_pps: 0, depth_packets: 64, depth_bytes: u64::MAX, flows: false }
     }
 }
 
@@ -59,7 +67,8 @@ impl Count {
     }
 }
 
-/// Counts of a queue's packets. Offered are `enqueued + tail_dropped`; enqueued are `dequeued + purged + backlog`.
+/// Counts of a queue's packets. Offered are `enqueued + tail_dropped`; enqueued are `dequeued + head_dropped + purged +
+/// backlog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Took a place in the queue.
@@ -68,10 +77,21 @@ pub struct QueueStats {
     pub dequeued: Count,
     /// The queue was full.
     pub tail_dropped: Count,
+    /// Dropped from a flow queue for a packet of another flow, or for a later one.
+    pub head_dropped: Count,
     /// Thrown away by [`TrafficManager::purge`].
     pub purged: Count,
     /// Are in the queue now.
     pub backlog: Count,
+}
+
+/// Flow queues of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Have packets now.
+    pub active: u64,
+    /// Number of times a flow began to wait.
+    pub begun: u64,
 }
 
 /// A packet that leaves.
@@ -91,6 +111,8 @@ pub struct Departure<T> {
     pub enq_qdepth: u32,
     /// Packets in its queue after it left.
     pub deq_qdepth: u32,
+    /// Hash of its flow, as it was queued with.
+    pub flow: u32,
 }
 
 /// Why a packet was not queued.
@@ -108,11 +130,48 @@ struct Waiting<T> {
     bytes: u64,
     enq_ns: u64,
     enq_qdepth: u32,
+    flow: u32,
+}
+
+/// Waiting packets in the order in which they leave.
+#[derive(Debug)]
+enum Order<T> {
+    Arrival(VecDeque<Waiting<T>>),
+    Flows(Box<FlowQueues<T>>),
+}
+
+impl<T> Order<T> {
+    fn new(flows: bool) -> Self {
+        if flows { Order::Flows(Box::new(FlowQueues::new())) } else { Order::Arrival(VecDeque::new()) }
+    }
+
+    fn push(&mut self, waiting: Waiting<T>) {
+        match self {
+            Order::Arrival(packets) => packets.push_back(waiting),
+            Order::Flows(flows) => flows.push(waiting),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Waiting<T>> {
+        match self {
+            Order::Arrival(packets) => packets.pop_front(),
+            Order::Flows(flows) => flows.pop(),
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Order::Arrival(packets) => packets.clear(),
+            Order::Flows(flows) => flows.clear(),
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Queue<T> {
-    waiting: VecDeque<Waiting<T>>,
+    waiting: Order<T>,
+    /// Time since which packets wait: with flow queues the next packet is chosen when it leaves.
+    since_ns: u64,
     /// When the next packet has its turn, as far as `rate_pps` is concerned.
     free_ns: u64,
     stats: QueueStats,
@@ -132,8 +191,13 @@ struct Port<T> {
 impl<T> Port<T> {
     /// When the head of queue `i` is due.
     fn head_due_ns(&self, i: usize) -> Option<u64> {
-        let head = self.queues[i].waiting.front()?;
-        Some(head.enq_ns.max(self.queues[i].free_ns).max(self.link_free_ns))
+        let q = &self.queues[i];
+        let enq_ns = match &q.waiting {
+            Order::Arrival(packets) => packets.front()?.enq_ns,
+            Order::Flows(flows) if flows.len() > 0 => q.since_ns,
+            Order::Flows(_) => return None,
+        };
+        Some(enq_ns.max(q.free_ns).max(self.link_free_ns))
     }
 
     fn earliest_ns(&self) -> Option<u64> {
@@ -148,6 +212,9 @@ pub struct TrafficManager<T> {
     ports: Vec<Option<Box<Port<T>>>>,
     /// Ports with something waiting, by when they next have something to send.
     calendar: BinaryHeap<Reverse<(u64, u32)>>,
+    has_flows: bool,
+    /// Packets dropped from flow queues.
+    dropped: Vec<T>,
 }
 
 /// Time that `amount` takes at `rate` a second, rounded up so that a rate is never exceeded.
@@ -176,7 +243,13 @@ impl<T> TrafficManager<T> {
     pub fn new(priorities: usize) -> Self {
         let queues = vec![QueueSettings::default(); priorities.max(1)];
         let default = PortSettings { rate_bps: 0, queues };
-        TrafficManager { default, ports: Vec::new(), calendar: BinaryHeap::new() }
+        TrafficManager {
+            default,
+            ports: Vec::new(),
+            calendar: BinaryHeap::new(),
+            has_flows: false,
+            dropped: Vec::new(),
+        }
     }
 
     /// Queues of each port.
@@ -184,15 +257,26 @@ impl<T> TrafficManager<T> {
         self.default.queues.len()
     }
 
+    /// Whether a queue has flow queues, and packets need their flow's hash.
+    pub fn has_flows(&self) -> bool {
+        self.has_flows
+    }
+
     fn port(&mut self, port: u32) -> &mut Port<T> {
+        Self::port_of(&mut self.ports, &self.default, port)
+    }
+
+    fn port_of<'a>(ports: &'a mut Vec<Option<Box<Port<T>>>>, settings: &PortSettings, port: u32) -> &'a mut Port<T> {
         let at = port as usize;
-        if at >= self.ports.len() {
-            self.ports.resize_with(at + 1, || None);
+        if at >= ports.len() {
+            ports.resize_with(at + 1, || None);
         }
-        let settings = &self.default;
-        self.ports[at].get_or_insert_with(|| {
-            let queue = || Queue { waiting: VecDeque::new(), free_ns: 0, stats: QueueStats::default() };
-            let queues = settings.queues.iter().map(|_| queue()).collect();
+        ports[at].get_or_insert_with(|| {
+            let queue = |s: &QueueSettings| {
+                let waiting = Order::new(s.flows);
+                Queue { waiting, since_ns: 0, free_ns: 0, stats: QueueStats::default() }
+            };
+            let queues = settings.queues.iter().map(queue).collect();
             Box::new(Port { settings: settings.clone(), queues, link_free_ns: 0, due_ns: None, bad_priority: 0 })
         })
     }
@@ -210,7 +294,10 @@ impl<T> TrafficManager<T> {
     /// When `settings` has not one queue for each priority.
     pub fn set(&mut self, port: Option<u32>, settings: &PortSettings, now_ns: u64) {
         match port {
-            Some(port) => self.change(port, settings, now_ns),
+            Some(port) => {
+                self.change(port, settings, now_ns);
+                self.update_has_flows();
+            }
             None => self.set_all(|_| settings.clone(), [], now_ns),
         }
     }
@@ -232,6 +319,12 @@ impl<T> TrafficManager<T> {
         self.default = settings(None);
         let there: Vec<u32> = (0u32..).zip(&self.ports).filter(|(_, p)| p.is_some()).map(|(n, _)| n).collect();
         there.into_iter().for_each(|port| self.change(port, &settings(Some(port)), now_ns));
+        self.update_has_flows();
+    }
+
+    fn update_has_flows(&mut self) {
+        let ports = self.ports.iter().flatten().map(|p| &p.settings);
+        self.has_flows = ports.chain([&self.default]).any(|s| s.queues.iter().any(|q| q.flows));
     }
 
     fn change(&mut self, port: u32, settings: &PortSettings, now_ns: u64) {
@@ -240,6 +333,11 @@ impl<T> TrafficManager<T> {
         p.link_free_ns = sooner(p.link_free_ns, now_ns, p.settings.rate_bps, settings.rate_bps);
         for ((q, old), new) in p.queues.iter_mut().zip(&p.settings.queues).zip(&settings.queues) {
             q.free_ns = sooner(q.free_ns, now_ns, old.rate_pps, new.rate_pps);
+            if old.flows != new.flows {
+                let mut before = std::mem::replace(&mut q.waiting, Order::new(new.flows));
+                std::iter::from_fn(|| before.pop()).for_each(|waiting| q.waiting.push(waiting));
+                q.since_ns = now_ns;
+            }
         }
         p.settings = settings.clone();
         let due = p.earliest_ns();
@@ -249,7 +347,8 @@ impl<T> TrafficManager<T> {
         }
     }
 
-    /// Queues a packet of `bytes` bytes, or counts it as dropped and gives it back.
+    /// Queues a packet of `bytes` bytes, or counts it as dropped and gives it back. `flow`: hash of its flow, for flow
+    /// queues; [`TrafficManager::next_dropped`] gives what they dropped for it.
     ///
     /// # Errors
     /// The queue is full, or there is no such priority.
@@ -258,25 +357,38 @@ impl<T> TrafficManager<T> {
         port: u32,
         priority: usize,
         bytes: u64,
+        flow: u32,
         item: T,
         now_ns: u64,
     ) -> Result<(), (Refused, T)> {
-        let p = self.port(port);
+        let p = Self::port_of(&mut self.ports, &self.default, port);
         let (Some(q), Some(limits)) = (p.queues.get_mut(priority), p.settings.queues.get(priority)) else {
             p.bad_priority += 1;
             return Err((Refused::Priority, item));
         };
-        let backlog = q.stats.backlog;
-        if backlog.packets >= limits.depth_packets || backlog.bytes.saturating_add(bytes) > limits.depth_bytes {
-            q.stats.tail_dropped.add(bytes);
-            return Err((Refused::Full, item));
+        while q.stats.backlog.packets >= limits.depth_packets
+            || q.stats.backlog.bytes.saturating_add(bytes) > limits.depth_bytes
+        {
+            let fattest = match &mut q.waiting {
+                Order::Arrival(_) => None,
+                Order::Flows(flows) => flows.drop_fattest(flow, bytes),
+            };
+            let Some(first) = fattest else {
+                q.stats.tail_dropped.add(bytes);
+                return Err((Refused::Full, item));
+            };
+            q.stats.head_dropped.add(first.bytes);
+            q.stats.backlog.packets -= 1;
+            q.stats.backlog.bytes -= first.bytes;
+            self.dropped.push(first.item);
         }
-        let enq_qdepth = u32::try_from(backlog.packets).unwrap_or(u32::MAX);
-        q.waiting.push_back(Waiting { item, bytes, enq_ns: now_ns, enq_qdepth });
+        let enq_qdepth = u32::try_from(q.stats.backlog.packets).unwrap_or(u32::MAX);
+        q.waiting.push(Waiting { item, bytes, enq_ns: now_ns, enq_qdepth, flow });
         q.stats.enqueued.add(bytes);
         q.stats.backlog.add(bytes);
         // Only a new head can bring a port's time forward.
-        if q.waiting.len() == 1 {
+        if q.stats.backlog.packets == 1 {
+            q.since_ns = now_ns;
             let due = p.head_due_ns(priority);
             if let Some(due) = due.filter(|due| p.due_ns.is_none_or(|known| *due < known)) {
                 p.due_ns = Some(due);
@@ -284,6 +396,11 @@ impl<T> TrafficManager<T> {
             }
         }
         Ok(())
+    }
+
+    /// A packet that was dropped from a flow queue since the last call.
+    pub fn next_dropped(&mut self) -> Option<T> {
+        self.dropped.pop()
     }
 
     /// The next packet that is due by `now_ns`: of the port that has been due longest, the highest priority.
@@ -312,7 +429,8 @@ impl<T> TrafficManager<T> {
     fn take(p: &mut Port<T>, port: u32, priority: usize) -> Option<Departure<T>> {
         let due = p.head_due_ns(priority)?;
         let q = &mut p.queues[priority];
-        let head = q.waiting.pop_front()?;
+        let head = q.waiting.pop()?;
+        let due = due.max(head.enq_ns);
         let turn_ns = head.enq_ns.max(q.free_ns);
         q.free_ns = turn_ns.saturating_add(duration_ns(1, p.settings.queues[priority].rate_pps));
         p.link_free_ns = due.saturating_add(duration_ns(head.bytes * 8, p.settings.rate_bps));
@@ -326,7 +444,8 @@ impl<T> TrafficManager<T> {
             enq_ns: head.enq_ns,
             due_ns: due,
             enq_qdepth: head.enq_qdepth,
-            deq_qdepth: u32::try_from(q.waiting.len()).unwrap_or(u32::MAX),
+            deq_qdepth: u32::try_from(q.stats.backlog.packets).unwrap_or(u32::MAX),
+            flow: head.flow,
         })
     }
 
@@ -358,6 +477,14 @@ impl<T> TrafficManager<T> {
         purged
     }
 
+    /// Flow queues of one queue, if it has any.
+    pub fn flow_stats(&self, port: u32, priority: usize) -> Option<FlowStats> {
+        match &self.ports.get(port as usize)?.as_ref()?.queues.get(priority)?.waiting {
+            Order::Arrival(_) => None,
+            Order::Flows(flows) => Some(FlowStats { active: flows.active() as u64, begun: flows.begun }),
+        }
+    }
+
     /// Counters by port: those of its queues, lowest priority first, and packets of a priority that is not there.
     pub fn stats(&self) -> impl Iterator<Item = (u32, Vec<QueueStats>, u64)> + '_ {
         (0u32..).zip(&self.ports).filter_map(|(port, p)| {
@@ -366,5 +493,7 @@ impl<T> TrafficManager<T> {
     }
 }
 
+#[cfg(test)]
+mod flow_tests;
 #[cfg(test)]
 mod tests;

@@ -19,9 +19,10 @@ fn drain<T>(tm: &mut TrafficManager<T>) -> Vec<Departure<T>> {
 #[test]
 fn without_limits_a_packet_leaves_at_once() {
     let mut tm = TrafficManager::new(1);
-    tm.enqueue(1, 0, 100, 'a', 5).unwrap();
+    tm.enqueue(1, 0, 100, 0, 'a', 5).unwrap();
     assert_eq!(tm.next_ns(), Some(5));
-    let want = Departure { port: 1, priority: 0, item: 'a', enq_ns: 5, due_ns: 5, enq_qdepth: 0, deq_qdepth: 0 };
+    let want =
+        Departure { port: 1, priority: 0, item: 'a', enq_ns: 5, due_ns: 5, enq_qdepth: 0, deq_qdepth: 0, flow: 0 };
     assert_eq!(tm.dequeue(5), Some(want));
     assert_eq!(tm.next_ns(), None);
 }
@@ -32,12 +33,12 @@ fn the_link_is_busy_for_length_over_rate() {
     // 1250 bytes at 10 Mbit/s: 1 ms.
     tm.set(Some(2), &one_queue(10_000_000, QueueSettings::default()), 0);
     for i in 0..3 {
-        tm.enqueue(2, 0, 1250, i, 0).unwrap();
+        tm.enqueue(2, 0, 1250, 0, i, 0).unwrap();
     }
     let times: Vec<_> = drain(&mut tm).iter().map(|d| (d.due_ns, d.item, d.enq_qdepth, d.deq_qdepth)).collect();
     assert_eq!(times, [(0, 0, 0, 2), (1_000_000, 1, 1, 1), (2_000_000, 2, 2, 0)]);
     // Idle since 3 ms: the next one waits for nothing.
-    tm.enqueue(2, 0, 1250, 3, 9_000_000).unwrap();
+    tm.enqueue(2, 0, 1250, 0, 3, 9_000_000).unwrap();
     assert_eq!(tm.next_ns(), Some(9_000_000));
 }
 
@@ -47,8 +48,8 @@ fn a_packet_rate_is_each_priority_s_own_as_in_bmv2() {
     let queue = QueueSettings { rate_pps: 1000, ..QueueSettings::default() };
     tm.set(None, &PortSettings { rate_bps: 0, queues: vec![queue; 2] }, 0);
     for i in 0..2 {
-        tm.enqueue(0, 0, 1, ("low", i), 0).unwrap();
-        tm.enqueue(0, 1, 1, ("high", i), 0).unwrap();
+        tm.enqueue(0, 0, 1, 0, ("low", i), 0).unwrap();
+        tm.enqueue(0, 1, 1, 0, ("high", i), 0).unwrap();
     }
     let order: Vec<_> = drain(&mut tm).into_iter().map(|d| (d.due_ns, d.item)).collect();
     assert_eq!(order, [(0, ("high", 0)), (0, ("low", 0)), (1_000_000, ("high", 1)), (1_000_000, ("low", 1))]);
@@ -61,8 +62,8 @@ fn a_queue_that_goes_first_has_its_rate_of_a_link_that_others_fill() {
     // A packet takes the link for 1 ms; the first queue may send nine in ten of them.
     tm.set(None, &PortSettings { rate_bps: 8_000, queues: vec![queue(0), queue(900)] }, 0);
     for i in 0..30 {
-        tm.enqueue(0, 0, 1, i, 0).unwrap();
-        tm.enqueue(0, 1, 1, i, 0).unwrap();
+        tm.enqueue(0, 0, 1, 0, i, 0).unwrap();
+        tm.enqueue(0, 1, 1, 0, i, 0).unwrap();
     }
     let order: Vec<_> = drain(&mut tm).into_iter().map(|d| d.priority).collect();
     let first = |n: usize| order[..n].iter().filter(|p| **p == 1).count();
@@ -75,7 +76,7 @@ fn a_late_caller_loses_no_rate() {
     let mut tm = TrafficManager::new(1);
     tm.set(None, &one_queue(8_000, QueueSettings::default()), 0);
     for i in 0..4 {
-        tm.enqueue(0, 0, 1, i, 0).unwrap();
+        tm.enqueue(0, 0, 1, 0, i, 0).unwrap();
     }
     // One byte a millisecond; asked at 2.5 ms, three are due and the fourth is due at 3 ms as if asked in time.
     let late = std::iter::from_fn(|| tm.dequeue(2_500_000)).count();
@@ -85,13 +86,13 @@ fn a_late_caller_loses_no_rate() {
 #[test]
 fn what_does_not_fit_is_counted_where_it_was_dropped() {
     let mut tm = TrafficManager::new(1);
-    let queue = QueueSettings { rate_pps: 1, depth_packets: 2, depth_bytes: 150 };
+    let queue = QueueSettings { rate_pps: 1, depth_packets: 2, depth_bytes: 150, ..QueueSettings::default() };
     tm.set(Some(0), &one_queue(0, queue), 0);
-    assert_eq!(tm.enqueue(0, 0, 100, 'a', 0), Ok(()));
-    assert_eq!(tm.enqueue(0, 0, 51, 'b', 0), Err((Refused::Full, 'b')));
-    assert_eq!(tm.enqueue(0, 0, 50, 'c', 0), Ok(()));
-    assert_eq!(tm.enqueue(0, 0, 0, 'd', 0), Err((Refused::Full, 'd')));
-    assert_eq!(tm.enqueue(0, 1, 1, 'e', 0), Err((Refused::Priority, 'e')));
+    assert_eq!(tm.enqueue(0, 0, 100, 0, 'a', 0), Ok(()));
+    assert_eq!(tm.enqueue(0, 0, 51, 0, 'b', 0), Err((Refused::Full, 'b')));
+    assert_eq!(tm.enqueue(0, 0, 50, 0, 'c', 0), Ok(()));
+    assert_eq!(tm.enqueue(0, 0, 0, 0, 'd', 0), Err((Refused::Full, 'd')));
+    assert_eq!(tm.enqueue(0, 1, 1, 0, 'e', 0), Err((Refused::Priority, 'e')));
     let (_, queues, bad_priority) = tm.stats().next().unwrap();
     assert_eq!(queues[0].tail_dropped, Count { packets: 2, bytes: 51 });
     assert_eq!(queues[0].enqueued, Count { packets: 2, bytes: 150 });
@@ -103,7 +104,7 @@ fn a_new_rate_holds_for_what_waits() {
     let mut tm = TrafficManager::new(1);
     tm.set(None, &one_queue(8, QueueSettings::default()), 0);
     for i in 0..3 {
-        tm.enqueue(0, 0, 1, i, 0).unwrap();
+        tm.enqueue(0, 0, 1, 0, i, 0).unwrap();
     }
     assert_eq!(tm.dequeue(0).map(|d| d.item), Some(0));
     tm.set(None, &one_queue(80, QueueSettings::default()), 0);
@@ -118,8 +119,8 @@ fn a_correction_is_felt_while_a_packet_is_under_way() {
     let mut tm = TrafficManager::new(1);
     // 1500 bytes at 1 bit/s: more than three hours.
     tm.set(None, &one_queue(1, queue), 0);
-    tm.enqueue(1, 0, 1500, 'a', 0).unwrap();
-    tm.enqueue(1, 0, 1500, 'b', 0).unwrap();
+    tm.enqueue(1, 0, 1500, 0, 'a', 0).unwrap();
+    tm.enqueue(1, 0, 1500, 0, 'b', 0).unwrap();
     assert_eq!(tm.dequeue(0).map(|d| d.item), Some('a'));
     let (one_s, late) = (NS_PER_S, tm.next_ns().unwrap());
     assert_eq!(late, 12_000 * one_s);
@@ -150,8 +151,12 @@ fn offered() -> impl Strategy<Value = Vec<Offered>> {
 
 fn limits() -> impl Strategy<Value = PortSettings> {
     let queue = (prop_oneof![Just(0), 1..5000u64], 1..20u64, prop_oneof![Just(u64::MAX), 1000..9000u64]);
-    let queue =
-        queue.prop_map(|(rate_pps, depth_packets, depth_bytes)| QueueSettings { rate_pps, depth_packets, depth_bytes });
+    let queue = queue.prop_map(|(rate_pps, depth_packets, depth_bytes)| QueueSettings {
+        rate_pps,
+        depth_packets,
+        depth_bytes,
+        flows: false,
+    });
     (prop_oneof![Just(0), 10_000..100_000_000u64], prop::collection::vec(queue, 2))
         .prop_map(|(rate_bps, queues)| PortSettings { rate_bps, queues })
 }
@@ -165,7 +170,7 @@ proptest! {
         let (mut now, mut refused, mut left) = (0, 0, Vec::new());
         for (n, o) in offered.iter().enumerate() {
             now += o.after_ns;
-            refused += usize::from(tm.enqueue(o.port, o.priority, o.bytes, n, now).is_err());
+            refused += usize::from(tm.enqueue(o.port, o.priority, o.bytes, 0, n, now).is_err());
             if n % poll_every == 0 {
                 left.extend(std::iter::from_fn(|| tm.dequeue(now)));
                 prop_assert!(tm.next_ns().is_none_or(|due| due > now));

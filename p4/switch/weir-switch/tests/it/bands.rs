@@ -59,7 +59,7 @@ impl Line {
     fn new(low_pps: u64) -> Line {
         let mut device = Device::new(Config { priorities: 2, ..Config::default() });
         device.set_pipeline(program("pid_delay_l4s.p4"));
-        let queue = |rate_pps| QueueSettings { rate_pps, depth_packets: DEPTH_PACKETS, depth_bytes: u64::MAX };
+        let queue = |rate_pps| QueueSettings { rate_pps, depth_packets: DEPTH_PACKETS, ..QueueSettings::default() };
         let limits = PortSettings { rate_bps: LINE_BIT_S, queues: vec![queue(0), queue(low_pps)] };
         device.traffic_manager.set(Some(PORT), &limits, 0);
         let mut line = Line { device, far: Far::default(), next_ns: None };

@@ -4,4 +4,5 @@
 mod bands;
 #[path = "../../../weir-p4/tests/it/common/mod.rs"]
 mod common;
+mod flows;
 mod p4runtime;
