@@ -91,17 +91,17 @@ def in_users_units(ahead_share: float, ahead_most_bytes: int, ahead_least_bytes:
     return Bands(share_q16, ahead_most_bytes, ahead_least_bytes)
 
 
-def _within(name: str, value: int, most: int) -> int:
+def within(name: str, value: int, most: int) -> int:
     if not 0 <= value <= most:
         raise WidthError(f"{name} = {value}: must be 0 .. {most}")
     return value
 
 
-def _sum(a_bytes: int, b_bytes: int) -> int:
+def sum_bytes(a_bytes: int, b_bytes: int) -> int:
     return min(a_bytes + b_bytes, BYTES_MAX)
 
 
-def _halvings(last_us: int, now_us: int, shift: int) -> tuple[int, int]:
+def halvings_due(last_us: int, now_us: int, shift: int) -> tuple[int, int]:
     """Number of halvings due, at most 32, and the counter's new time (verdict.md, The share of flows, step 2)."""
     elapsed_us = (now_us - last_us) % 2**64
     halvings = elapsed_us >> shift
@@ -116,13 +116,13 @@ def threshold_bytes(bands: Bands, share: Share) -> int:
     """Recent bytes below which a flow is sparse (step 3)."""
     most = bands.ahead_most_bytes
     if bands.ahead_share_q16:
-        most = min(_within("share of the mean", bands.ahead_share_q16 * share.share_mean_q6, 2**58) >> 22, most)
+        most = min(within("share of the mean", bands.ahead_share_q16 * share.share_mean_q6, 2**58) >> 22, most)
     return max(most, bands.ahead_least_bytes)
 
 
 def hold_ticks(params: Params, tau_us: int) -> int:
     """Ticks after which a packet that enters band B now has left it for sure (step 7)."""
-    return min(((2 * _within("tau_us", tau_us, U32_MAX) + params.interval_us) >> TICK_SHIFT) + 1, HELD_MOST_TICKS)
+    return min(((2 * within("tau_us", tau_us, U32_MAX) + params.interval_us) >> TICK_SHIFT) + 1, HELD_MOST_TICKS)
 
 
 def arrival(
@@ -130,12 +130,12 @@ def arrival(
 ) -> Kind:
     """Band of a packet of `len_bytes` that `flow` counts, while band B has a delay of `tau_us`. Call with each packet,
     before its verdict; after it `passed` if the packet is of band B and was not dropped."""
-    _within("now_us", now_us, 2**64 - 1)
-    len_bytes = min(_within("len_bytes", len_bytes, 2**64 - 1), BYTES_MAX)
-    halvings, flow.flow_last_us = _halvings(flow.flow_last_us, now_us, params.share_shift)  # 1
+    within("now_us", now_us, 2**64 - 1)
+    len_bytes = min(within("len_bytes", len_bytes, 2**64 - 1), BYTES_MAX)
+    halvings, flow.flow_last_us = halvings_due(flow.flow_last_us, now_us, params.share_shift)  # 1
     before = flow.flow_bytes >> halvings
-    flow.flow_bytes = _sum(before, len_bytes)
-    halvings, budget.budget_last_us = _halvings(budget.budget_last_us, now_us, params.share_shift)  # 2
+    flow.flow_bytes = sum_bytes(before, len_bytes)
+    halvings, budget.budget_last_us = halvings_due(budget.budget_last_us, now_us, params.share_shift)  # 2
     budget.ahead_bytes >>= halvings
     budget.new_bytes >>= halvings
     budget.bulk_bytes >>= halvings
@@ -154,9 +154,9 @@ def arrival(
 
     if sparse and room and not held:  # 6
         flow.flow_until_tick = tick
-        budget.ahead_bytes = _sum(budget.ahead_bytes, len_bytes)
+        budget.ahead_bytes = sum_bytes(budget.ahead_bytes, len_bytes)
         if is_new:
-            budget.new_bytes = _sum(budget.new_bytes, len_bytes)
+            budget.new_bytes = sum_bytes(budget.new_bytes, len_bytes)
         return Kind.AHEAD
 
     flow.flow_until_tick = (tick + hold_ticks(params, tau_us)) % TICKS  # 7
@@ -166,13 +166,13 @@ def arrival(
     if sparse:
         return Kind.STRANGER if strange else Kind.SPILLED
     mean_q6 = share.share_mean_q6 - (share.share_mean_q6 >> 6) + flow.flow_bytes  # 8
-    share.share_mean_q6 = _within("share_mean", mean_q6, 2**38 - 1)
+    share.share_mean_q6 = within("share_mean", mean_q6, 2**38 - 1)
     return Kind.LARGE if flow.flow_bytes << 22 >= params.share_least_q16 * mean_q6 else Kind.SMALL
 
 
 def passed(budget: Budget, len_bytes: int) -> None:
     """A packet of band B was not dropped (step 10)."""
-    budget.bulk_bytes = _sum(budget.bulk_bytes, min(len_bytes, BYTES_MAX))
+    budget.bulk_bytes = sum_bytes(budget.bulk_bytes, min(len_bytes, BYTES_MAX))
 
 
 def is_refused(kind: Kind, params: Params, tau_us: int) -> bool:

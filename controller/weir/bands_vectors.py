@@ -39,7 +39,7 @@ class Queue:
     budget: Budget = field(default_factory=Budget)
 
 
-def _packets(random: Random) -> Iterator[tuple[int, int, int, int]]:
+def packets(random: Random) -> Iterator[tuple[int, int, int, int]]:
     """flow, now_us, len_bytes, tau_us of packets that arrive in order: bulk flows, calls, pages, strangers; silences;
     a clock that goes back; numbers of any size."""
     now_us = random.getrandbits(40)
@@ -71,7 +71,7 @@ def generate() -> str:
         law = {key: getattr(params, key) for key in LAW_PARAMS}
         lines.append({"op": "params", "case": name, **asdict(given), **law})
         queue, random = Queue(), Random(8290 + number)
-        for index, now_us, len_bytes, tau_us in _packets(random):
+        for index, now_us, len_bytes, tau_us in packets(random):
             flow = queue.flows[index]
             kind = bands.arrival(flow, queue.share, queue.budget, params, given, now_us, len_bytes, tau_us)
             refused = bands.is_refused(kind, params, tau_us)

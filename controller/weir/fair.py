@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .bands import Kind, _halvings, _sum, _within
+from .bands import Kind, halvings_due, sum_bytes, within
 from .law import BYTES_MAX, U32_MAX, Params
 
 FLOWS_MOST_Q16 = 2**40 - 1
@@ -29,9 +29,9 @@ class Fair:
 def arrival(fair: Fair, params: Params, kind: Kind, flow_bytes: int, now_us: int, len_bytes: int) -> int:
     """Recent bytes of a flow that has its fair share of band B. Call with each packet of band B, after
     `weir.bands.arrival`, of whose flow `flow_bytes` is the counter (steps 11 to 13)."""
-    len_bytes = min(_within("len_bytes", len_bytes, 2**64 - 1), BYTES_MAX)
-    _within("flow_bytes", flow_bytes, U32_MAX)
-    halvings, fair.fair_last_us = _halvings(fair.fair_last_us, now_us, params.share_shift)  # 11
+    len_bytes = min(within("len_bytes", len_bytes, 2**64 - 1), BYTES_MAX)
+    within("flow_bytes", flow_bytes, U32_MAX)
+    halvings, fair.fair_last_us = halvings_due(fair.fair_last_us, now_us, params.share_shift)  # 11
     fair.passed_bytes >>= halvings
     fair.flows_q16 >>= halvings
     if kind != Kind.STRANGER and flow_bytes:  # 12
@@ -61,4 +61,4 @@ def is_spared(kind: Kind, params: Params, tau_us: int) -> bool:
 
 def passed(fair: Fair, len_bytes: int) -> None:
     """A packet of band B was not dropped (step 17)."""
-    fair.passed_bytes = _sum(fair.passed_bytes, min(len_bytes, BYTES_MAX))
+    fair.passed_bytes = sum_bytes(fair.passed_bytes, min(len_bytes, BYTES_MAX))

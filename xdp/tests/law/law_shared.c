@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include "law_io.h"
 #include "weir/bands.h"
+#include "weir/fair.h"
 #include "weir/coupled.h"
 
 int law_run(struct law_io *io);
@@ -48,4 +49,28 @@ __u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_bu
 void bands_passed(struct weir_budget *budget, __u64 len_bytes)
 {
 	weir_bulk_passed(budget, len_bytes);
+}
+
+/* fair_run's results. */
+struct fair_results {
+	__u32 fair_bytes, kind, policed, spared;
+};
+
+void fair_run(struct weir_fair *fair, const struct weir_params *p, __u32 kind, __u32 flow_bytes, __u64 now_us,
+	      __u64 len_bytes, __u32 tau_us, __u32 rand, struct fair_results *r);
+void fair_passed(struct weir_fair *fair, __u64 len_bytes);
+
+void fair_run(struct weir_fair *fair, const struct weir_params *p, __u32 kind, __u32 flow_bytes, __u64 now_us,
+	      __u64 len_bytes, __u32 tau_us, __u32 rand, struct fair_results *r)
+{
+	r->fair_bytes = weir_fair_arrival(fair, p, (enum weir_kind)kind, flow_bytes, now_us, len_bytes);
+	r->kind = weir_kind_by_share((enum weir_kind)kind, flow_bytes, r->fair_bytes);
+	r->policed = (__u32)(weir_may_be_policed(p, flow_bytes, r->fair_bytes, tau_us) &&
+			     weir_is_policed(flow_bytes, r->fair_bytes, rand));
+	r->spared = (__u32)weir_kind_is_spared((enum weir_kind)r->kind, p, tau_us);
+}
+
+void fair_passed(struct weir_fair *fair, __u64 len_bytes)
+{
+	weir_fair_passed(fair, len_bytes);
 }
