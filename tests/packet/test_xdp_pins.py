@@ -208,7 +208,7 @@ ALONE = {
     "xdp": (("--rate", "10mbit"), ["config", "config_now", "queue", "counters", "flows", "meta", "prog_weir_ingress"]),
     "classes": (
         ("--class", "1:"),
-        [*ONE_LAW, "class", "minors", "tells", "telling", "config_now-1"],
+        [*(one for one in ONE_LAW if one != "drain"), "class", "minors", "tells", "telling", "config_now-1"],
     ),
 }
 
