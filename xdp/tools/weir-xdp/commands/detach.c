@@ -206,8 +206,8 @@ static bool has_pair(const struct request *r, const struct weir_meta *about)
 
 /* Results of a detach beside its exit status. */
 struct detached {
-	bool pair;	   /* the law of received packets is to go as well */
-	bool shaped;	   /* the record named a shaper, which is gone, or stays because another tool changed it */
+	bool pair;	   /* detach the law of received packets, too */
+	bool shaped;	   /* the record named a shaper: removed, or kept for a change by another tool */
 	char nothing[512]; /* the error where there are no pins */
 };
 
