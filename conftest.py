@@ -64,6 +64,11 @@ TABLE = (
     # The same loss of pins at other hooks, and by an unmounted file system.
     ("long", r"tests/packet/test_xdp_pins.py::.*\[.*(mount|bands|poll|clsact)"),
     ("default", r"tests/packet/test_xdp_pins.py::test_ensure_brings.*clsact-mount"),
+    # The same packets, framings and set-ups at another program, line or direction.
+    ("long", r"tests/packet/test_xdp_bad_input.py::.*\[(bands1|bands-|tc-|changing|hash|other1|.*pfifo)"),
+    ("long", r"tests/packet/test_xdp_framing.py::test_the_shaper_counts_frames\[(?!all|nothing)"),
+    ("long", r"tests/packet/test_xdp_(pins.py::test_ensure_brings.*xdp|records.py::test_hosts.*bands)"),
+    ("long", r"tests/packet/test_sqm_scripts.py::test_(an_in.*(another|gone)|sett.*_wi|.*(clsact|IQDISC|UPL|5000))"),
     # Repeatability; pages of a kind that another test has drawn.
     ("long", "mininet/tests/.*test_(the_same_(results|rows)_give|part_of_a)"),
     ("long", "mininet/tests/topologies/.*test_each_of_our_scenarios_has_a_report"),

@@ -112,3 +112,15 @@ def test_received_packets_have_a_law_without_xdp(rig, link, leaving):
     rig.weir("detach", "tun9")
     assert rig.router.sh("tc qdisc show dev tun9; tc filter show dev tun9 ingress") == before
     assert rig.weir("status").stdout == "nothing is attached\n"
+
+
+@pytest.mark.parametrize("link", ["ppp"], indirect=True)
+def test_a_law_of_received_packets_without_pins_is_found(rig, link):
+    before = rig.router.sh("tc qdisc show dev tun9; tc filter show dev tun9 ingress")
+    rig.weir("attach", "tun9/ingress", "--rate", "8kbit")
+    rig.router.sh("rm -r /sys/fs/bpf/weir")
+    assert rig.weir("ensure", "tun9/ingress", "--rate", "8kbit").returncode == 0
+    assert rig.status("tun9/ingress")["gone"] is False
+    rig.router.sh("rm -r /sys/fs/bpf/weir")
+    rig.weir("detach", "tun9/ingress")
+    assert rig.router.sh("tc qdisc show dev tun9; tc filter show dev tun9 ingress") == before

@@ -176,9 +176,9 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	__u32 *made_clsact = is_near(side) ? &about->made_clsact : &about->peer_made_clsact;
 	int there = weir_filter_qdisc_of(side->ifindex);
 
-	if (weir_tcx_has(is_near(side) ? "weir_egress" : "weir_peer", side->ifindex, side->point))
+	if (weir_tcx_has(is_near(side) ? "weir_egress" : "weir_peer", side->ifindex, point_of(side)))
 		return weir_error("%s: a program of ours is at %s already, pinned elsewhere; `bpftool link` shows it",
-				  side->name, weir_point_name(side->point));
+				  side->name, weir_point_name(point_of(side)));
 	*prog_id = weir_prog_id(program->prog);
 	*made_clsact = !there; /* before it is made, so that nobody has to guess whose it is */
 	if (there < 0)

@@ -204,14 +204,21 @@ static bool has_pair(const struct request *r, const struct weir_meta *about)
 	return (read_other(r, about, path, &other) && other.both) || (about->both && !access(path, F_OK));
 }
 
+/* Results of a detach beside its exit status. */
+struct detached {
+	bool pair;	   /* detach the law of received packets, too */
+	bool shaped;	   /* the record named a shaper: removed, or kept for a change by another tool */
+	char nothing[512]; /* the error where there are no pins */
+};
+
 /* Remains at DEV. Returns their number, or -1 after one line. */
-static int clear_remains(const struct request *r)
+static int clear_remains(const struct request *r, const struct detached *d)
 {
 	enum weir_direction direction;
 	struct weir_locks locks = WEIR_LOCKS_NONE;
 	struct weir_place place;
 	char dev[VIEW_LABEL_LEN], why[512];
-	unsigned int what = WEIR_REMAINS_EGRESS | WEIR_REMAINS_PEER | WEIR_REMAINS_SHAPER;
+	unsigned int what = WEIR_REMAINS_EGRESS | WEIR_REMAINS_PEER | (d->shaped ? 0 : WEIR_REMAINS_SHAPER);
 	bool has_pins;
 	int count;
 
@@ -232,10 +239,9 @@ static int clear_remains(const struct request *r)
 	return count;
 }
 
-/* The attachment. 0, an exit status, or NO_PINS with the line in `nothing`. *pair: that of received packets is to go as
- * well. */
+/* The attachment. 0, an exit status, or NO_PINS with the line in `nothing`. */
 #define NO_PINS (-1)
-static int detach(const struct request *r, bool *pair, char *nothing, size_t size)
+static int detach(const struct request *r, struct detached *d)
 {
 	struct weir_locks locks;
 	struct weir_meta about;
@@ -247,13 +253,13 @@ static int detach(const struct request *r, bool *pair, char *nothing, size_t siz
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
 	if (finish_replacements(r))
 		return 1;
-	weir_error_into(nothing, size);
+	weir_error_into(d->nothing, sizeof(d->nothing));
 	found = find_asked(r, path);
 	weir_error_into(NULL, 0);
 	if (found == WEIR_NOTHING)
 		return NO_PINS;
 	if (found)
-		return weir_error("%s", nothing), 1;
+		return weir_error("%s", d->nothing), 1;
 	if (check_name(r, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
@@ -287,7 +293,8 @@ static int detach(const struct request *r, bool *pair, char *nothing, size_t siz
 			result = detach_classes(r, &about, path);
 		else
 			result = weir_undo(&about, path, *r->netns ? r->netns : about.netns);
-		*pair = known && !result && has_pair(r, &about);
+		d->pair = known && !result && has_pair(r, &about);
+		d->shaped |= known && about.shape.handle;
 		if (!known && !result)
 			result = weir_error("%s: its pins were removed, but there was no record of an attachment in "
 					    "%s: `tc filter show dev DEV egress` and `ip link` show what is left",
@@ -299,20 +306,20 @@ static int detach(const struct request *r, bool *pair, char *nothing, size_t siz
 
 int command_detach(const struct request *r)
 {
-	bool pair = false;
-	char nothing[512] = "", dev[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
+	char dev[IF_NAMESIZE + sizeof(WEIR_INGRESS_SUFFIX)];
+	struct detached d = {0};
 	struct request other = *r;
-	int result = detach(r, &pair, nothing, sizeof(nothing)), remains;
+	int result = detach(r, &d), remains;
 
-	if (!result && pair) {
+	if (!result && d.pair) {
 		snprintf(dev, sizeof(dev), "%.*s" WEIR_INGRESS_SUFFIX, IF_NAMESIZE, r->dev);
 		other.dev = dev;
-		result = detach(&other, &pair, nothing, sizeof(nothing));
+		result = detach(&other, &d);
 	}
 	if (result == NO_PINS || !result) {
-		remains = clear_remains(r);
+		remains = clear_remains(r, &d);
 		if (result == NO_PINS && !remains)
-			weir_error("%s", nothing);
+			weir_error("%s", d.nothing);
 		result = remains < 0 || (result == NO_PINS && !remains);
 	}
 	weir_pins_tidy(r->pins);
