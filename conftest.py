@@ -57,15 +57,17 @@ TABLE = (
     ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),
     ("long", "tests/lab/test_senders_lab.py::.*noq"),
     # Runs of the lab that differ from one of the default tier in the kind of flow, link or data plane.
-    ("long", "tests/lab/test_dumbbell_scenarios.py::test_the_tuner_.*p4"),
-    ("long", "tests/lab/test_edge_runs.py::test_a_broadcast_segment"),
+    ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),
+    ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|what_one_receiver)"),
     ("long", "tests/lab/test_runs.py::test_other_kinds_of_flow.*tcp"),
-    ("long", "tests/lab/test_senders_lab.py::test_congestion_controls_.*all"),
+    ("long", "tests/lab/test_senders_lab.py::test_(congestion_controls_.*all|quic_flows_of|short_transfers_of)"),
     # The same loss of pins at other hooks, and by an unmounted file system.
     ("long", r"tests/packet/test_xdp_pins.py::.*\[.*(mount|bands|poll|clsact)"),
     ("default", r"tests/packet/test_xdp_pins.py::test_ensure_brings.*clsact-mount"),
     # The same packets, framings and set-ups at another program, line or direction.
     ("long", r"tests/packet/test_xdp_bad_input.py::.*\[(bands1|bands-|tc-|changing|hash|other1|.*pfifo)"),
+    ("long", r"tests/packet/test_p4_bands.py::test_l_is_marked.*(-0-0-0-|ipv4)"),
+    ("long", "tests/packet/test_xdp_daemon_many.py::test_a_class_that_changes"),
     ("long", r"tests/packet/test_xdp_framing.py::test_the_shaper_counts_frames\[(?!all|nothing)"),
     ("long", r"tests/packet/test_xdp_(pins.py::test_ensure_brings.*xdp|records.py::test_hosts.*bands)"),
     ("long", r"tests/packet/test_sqm_scripts.py::test_(an_in.*(another|gone)|sett.*_wi|.*(clsact|IQDISC|UPL|5000))"),
