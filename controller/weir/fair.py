@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden model of the fair share of bulk flows: docs/design/flows.md, "The fair share", step by step.
 
-It follows `weir.bands` where the data plane can divide: it says which packets of band B the verdict may hit. Pure.
+It continues `weir.bands` in data planes with a division, and decides to which packets of band B the verdict applies. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .law import BYTES_MAX, U32_MAX, Params
 
 FLOWS_MOST_Q16 = 2**40 - 1
 FAIR_LEAST_BYTES = 1514
-"""A full Ethernet frame: below it a share can't be told from one packet."""
+"""A full Ethernet frame: a share below it is that of one packet."""
 
 
 @dataclass

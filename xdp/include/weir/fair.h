@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The fair share of bulk flows in integers; docs/design/flows.md is the contract and its numbered steps are cited here.
- * It says which packets of band B the verdict may hit. Pure functions of their arguments.
+ * It decides to which packets of band B the verdict applies. Pure functions of their arguments.
  */
 #ifndef WEIR_FAIR_H
 #define WEIR_FAIR_H

@@ -24,7 +24,7 @@ static struct tc_sizespec spec_of(const struct weir_framing *f)
 		.overhead = f->extra_bytes,
 		.linklayer = f->line == WEIR_LINE_ATM ? TC_LINKLAYER_ATM : TC_LINKLAYER_ETHERNET,
 		.mpu = f->mpu_bytes,
-		/* of no effect in the kernel, which does not report the table: tells PTM's from the others */
+		/* of no effect in the kernel, which does not report the table: distinguishes PTM's */
 		.mtu = f->line == WEIR_LINE_PTM ? ENTRIES : ENTRIES - 1,
 		.tsize = table ? ENTRIES : 0,
 	};
