@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden model of the fair share of bulk flows: docs/design/flows.md, "The fair share", step by step.
 
-It continues `weir.bands` in data planes with a division, and decides to which packets of band B the verdict applies. Pure.
+It continues `weir.bands` in data planes that can divide, and decides to which packets of band B the
+verdict applies. Pure.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ OTHERS = (
     "echo", "ethtool", "export", "for", "head", "ip", "mininet/examples/one_to_three.sh", "mkdir", "mount",
     "p4c-bm2-ss", "pip", "player", "podman", "pytest", "python", "setcap", "setup/test.sh", "sh", "simple_switch",
     "simple_switch_CLI", "simple_switch_grpc", "switch_bench.py", "systemctl", "tar", "tc", "tee", "touch",
-    "unshare", "xdp-loader",
+    "unshare", "valgrind", "xdp-loader",
 )  # fmt: skip
 """Programs of others: their options are not checked."""
 
