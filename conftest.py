@@ -67,6 +67,8 @@ TABLE = (
     # The same packets, framings and set-ups at another program, line or direction.
     ("long", r"tests/packet/test_xdp_bad_input.py::.*\[(bands1|bands-|tc-|changing|hash|other1|.*pfifo)"),
     ("long", r"tests/packet/test_p4_bands.py::test_l_is_marked.*(-0-0-0-|ipv4)"),
+    ("long", r"tests/packet/test_p4_flow_bands.py::test_(?!a_flood|deploy).*-edge"),
+    ("long", r"tests/packet/test_p4_differential.py::test_two_targets.*-[34]\]"),
     ("long", "tests/packet/test_xdp_daemon_many.py::test_a_class_that_changes"),
     ("long", r"tests/packet/test_xdp_framing.py::test_the_shaper_counts_frames\[(?!all|nothing)"),
     ("long", r"tests/packet/test_xdp_(pins.py::test_ensure_brings.*xdp|records.py::test_hosts.*bands)"),
