@@ -144,7 +144,7 @@ def test_the_board_finds_the_run(tmp_path):
                 time.sleep(0.1)
             silent = []
             for name, query in board_queries().items():
-                of_queues = name.startswith(CONTROLLER) and " by " not in name  # a run has no records of kinds and hosts
+                of_queues = name.startswith(CONTROLLER) and " by " not in name  # a run has neither
                 if of_queues and not ask(port, "query", query=query, time=DAY_S + 10)["result"]:
                     silent.append(name)
             assert silent == []
