@@ -58,7 +58,8 @@ TABLE = (
     ("long", "tests/lab/test_senders_lab.py::.*noq"),
     # Runs of the lab that differ from one of the default tier in the kind of flow, link or data plane.
     ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),
-    ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|what_one_receiver)"),
+    ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|on_one_segment|what_one_receiver)"),
+    ("long", "tests/lab/test_coupled_lab.py::test_classic_flows"),
     ("long", "tests/lab/test_runs.py::test_other_kinds_of_flow.*tcp"),
     ("long", "tests/lab/test_senders_lab.py::test_(congestion_controls_.*all|quic_flows_of|short_transfers_of)"),
     # The same loss of pins at other hooks, and by an unmounted file system.
@@ -69,7 +70,10 @@ TABLE = (
     ("long", r"tests/packet/test_p4_bands.py::test_l_is_marked.*(-0-0-0-|ipv4)"),
     ("long", r"tests/packet/test_p4_flow_bands.py::test_(?!a_flood|deploy).*-edge"),
     ("long", r"tests/packet/test_p4_differential.py::test_two_targets.*-[34]\]"),
-    ("long", "tests/packet/test_xdp_daemon_many.py::test_a_class_that_changes"),
+    ("long", "tests/packet/test_xdp_daemon_many.py"),
+    ("long", "tests/packet/test_p4_aqm.py::test_flows_are_told"),
+    ("long", "tests/packet/test_rate_shaper.py::test_an_address_of_the_other_family"),
+    ("long", r"tests/packet/test_names_converter.py::test_an_opening_in.*\[1000\]"),
     ("long", r"tests/packet/test_xdp_framing.py::test_the_shaper_counts_frames\[(?!all|nothing)"),
     ("long", r"tests/packet/test_xdp_(pins.py::test_ensure_brings.*xdp|records.py::test_hosts.*bands)"),
     ("long", r"tests/packet/test_sqm_scripts.py::test_(an_in.*(another|gone)|sett.*_wi|.*(clsact|IQDISC|UPL|5000))"),
@@ -80,7 +84,6 @@ TABLE = (
     ("long", "mininet/tests/evaluation/test_controls.py::test_a_small_suite_runs_in_the_lab"),
     ("long", "tests/lab/(?!.*noq).*repeat"),
     ("long", "tests/lab/test_experiment_cache.py"),
-    ("default", "tests/lab/test_experiment_cache.py::test_more_seeds"),
     ("long", "tests/lab/test_installations.py"),
     # Checks of what pages say that take more than a few seconds.
     ("long", "tests/lab/test_links_and_pacing_lab.py::test_beside_a_flood"),
