@@ -45,9 +45,12 @@ SIGNALS = {
     "backlog": (("--signal", "backlog"), "prog_weir_egress", "empty_tc", True),
     "poll": (("--signal", "poll"), "prog_weir_egress", "empty_tc", True),
     "poll-records": (("--signal", "poll", "--flow-records"), "prog_weir_egress", "empty_tc", True),
+    "poll-bands": (("--signal", "poll", "--bands", "--shape", "10gbit"), "prog_weir_egress", "empty_tc", False),
     "virtual-tc": (("--rate", "1000gbit", "--hook", "tc"), "prog_weir_egress", "empty_tc", False),
     "virtual-xdp": (("--rate", "1000gbit"), "prog_weir_ingress", "empty_xdp", False),
 }
+SHAPED = ("poll-bands",)
+"""Their own shaper bounds packets per second, so only the cost is measured."""
 # cost of any program at these hooks
 EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP = "empty-clsact", "empty-tcx", "empty-xdp"
 BPF_TCX_EGRESS = 47  # linux/bpf.h since 6.6
@@ -390,7 +393,8 @@ def measure(args: argparse.Namespace, work: Path) -> dict:
             for label, u in (("idle", 0), ("dropping", 0.01)):
                 print(f"cost of {name}, {label} ...", file=sys.stderr)
                 result["cost"][f"{name}, {label}"] = bench.cost(name, u, args.rounds, args.repeat)
-        for name in [] if args.cost_only else [EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP, *args.signals]:
+        signals = [name for name in args.signals if name not in SHAPED]
+        for name in [] if args.cost_only else [EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP, *signals]:
             for load in ("udp", "raw"):
                 print(f"throughput with {name}, {load} ...", file=sys.stderr)
                 result["throughput"][f"{name}, {load}"] = bench.throughput(name, load, args.rounds, args.seconds)
