@@ -48,8 +48,8 @@ def kind_by_share(kind: Kind, flow_bytes: int, fair_bytes: int) -> Kind:
 
 
 def is_policed(params: Params, flow_bytes: int, fair_bytes: int, tau_us: int, rand: int) -> bool:
-    """Whether a packet of band B is dropped because its flow has three times its share (step 15). `rand` is uniform
-    over 32 bits."""
+    """Whether a packet of band B is dropped because its flow has three times its share (step 15), with the probability
+    of approximate fair dropping (Pan et al. 2003). `rand` is uniform over 32 bits."""
     if tau_us < params.target_us >> 1 or flow_bytes < 3 * fair_bytes:
         return False
     return rand * flow_bytes < (flow_bytes - fair_bytes) << 32
