@@ -98,7 +98,7 @@ def spec(names: bool = True, **more: Any) -> dict[str, Any]:
         "tether": {"rate_mbit_s": 8.0, "up_mbit_s": 4.0, "delay_ms": 20.0, "queue_limit_packets": 500},
         "receivers": {"count": 3, "rate_mbit_s": 15.0, "delay_ms": 4.0, "queue_limit_packets": 400},
         "law": {"profile": "tuned", "target_us": 15000},
-        "priority": {"ef_mbit_s": 0.0},
+        "switches": {"target": "embedded"},
         "server": {"cc": "cubic"},
         "requests": [{"bytes": 5000, "interval_ms": 1000.0, "start_s": 0.0}],
         "downloads": {"bytes": 1_000_000, "at_s": [2.0]},
@@ -113,7 +113,7 @@ def spec(names: bool = True, **more: Any) -> dict[str, Any]:
         "moves": [{"at_s": 5.0, "to_site": 2, "address_after_s": 0.1}],
         "fades": [{"at_s": 4.0, "for_s": 1.0, "loss_percent": 10.0}],
         "has": {
-            "aqm": "law" if names else "pfifo", "tune": True, "paths": "choice" if names else "wifi",
+            "aqm": "law" if names else "pfifo", "bands": True, "tune": True, "paths": "choice" if names else "wifi",
             "window": "weir" if names else "double", "upload_cc": "pbq" if names else "cubic", "names": names,
             "traffic": "all",
         },

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weirlab.lab.kernels import Job
 from weirlab.lab.qdisc import attributes, causes, parse_message
-from weirlab.lab.shaping import netem, past_filters, shaped
+from weirlab.lab.shaping import netem, shaped
 from weirlab.run.scenarios import load_scenario
 from weirlab.topologies.dumbbell.network import Dumbbell, Link
 from weirlab.topologies.dumbbell.queues.tc import codel, queue_under_test
@@ -105,63 +105,6 @@ def test_link_texts():
     assert netem(1, 50, 0, 1000) == ["qdisc add dev {dev} root handle 1: netem limit 1000 delay 1ms rate 50mbit"]
     assert "loss 1%" in netem(50, loss_percent=1)[0]
     assert shaped(10, "pfifo limit 5")[-1] == "qdisc add dev {dev} parent 1:1 handle 10: pfifo limit 5"
-    assert past_filters("ingress")[-1].endswith("u32 match ip dsfield 0xb8 0xfc action ok")
-
-
-EF_BESIDE = """
-import json, subprocess
-from mininet.topo import Topo
-from weirlab.lab.net import LabNet
-from weirlab.lab.shaping import shaped_ef
-
-class Two(Topo):
-    def build(self):
-        self.addHost("a")
-        self.addHost("b")
-        queue = shaped_ef(1, "pfifo limit 1000", 0.2)
-        here, there = {"ip": "10.0.0.1/24", "tc": queue}, {"ip": "10.0.0.2/24"}
-        self.addLink("a", "b", intfName1="eth0", intfName2="eth0", params1=here, params2=there)
-
-SEND = ["weir-paced", "send", "--out", "/dev/null", "--to", "10.0.0.2:5202", "--start-s", "0", "--until-s", "4"]
-CALL = ["--packets-per-s", "50", "--bytes", "160", "--tos", "184", "--flow", "1"]
-FLOOD = ["--packets-per-s", "200", "--bytes", "1200", "--tos", "{tos}", "--flow", "2"]
-with LabNet(Two()) as net:
-    hear = net["b"].popen(["weir-paced", "receive", "--port", "5202", "--out", "/tmp/heard"], stdout=subprocess.PIPE)
-    hear.stdout.readline()
-    senders = [net["a"].popen([*SEND, *words]) for words in (CALL, FLOOD)]
-    assert [sender.wait() for sender in senders] == [0, 0]
-    net["b"].cmd("sleep", "2")
-    hear.terminate()
-    hear.wait()
-for line in open("/tmp/heard"):
-    heard = json.loads(line)
-    print(heard["flow"], heard["t_us"] - heard["sent_us"])
-"""
-
-
-def heard(in_lab, tos: int) -> dict[int, list[int]]:
-    """Delays (us) of a call marked EF (1) and of a flood with that tos (2) over 1 Mbit/s."""
-    result = in_lab(EF_BESIDE.replace("{tos}", str(tos)))
-    assert result.status == 0, result.stderr
-    found: dict[int, list[int]] = {1: [], 2: []}
-    for line in result.stdout.decode().splitlines():
-        flow, delay_us = map(int, line.split())
-        found[flow].append(delay_us)
-    return found
-
-
-def test_what_is_marked_ef_waits_for_the_packet_on_the_line_alone(in_lab):
-    found = heard(in_lab, tos=0)
-    # 10 ms of the other's packet, 1.6 ms of its own.
-    assert len(found[1]) == 200
-    assert max(found[1]) < 20_000
-    assert max(found[2]) > 1_000_000
-
-
-def test_what_is_marked_ef_has_no_more_than_its_part(in_lab):
-    found = heard(in_lab, tos=184)
-    # 6 s at 0.2 Mbit/s, and what waits, of the 800 packets of 1242 bytes that were sent.
-    assert 70 < len(found[2]) < 150
 
 
 ALL_QUEUES = """

@@ -84,11 +84,13 @@ class Queue:
 @dataclass(frozen=True)
 class Target:
     """Target to start. `ports` is port number to interface; `queues` port number to Queue; `depth_packets` is that of
-    all queues without a Queue (the embedded target's only)."""
+    all queues without a Queue (the embedded target's only). `priorities`: queues of each port; None: the target's own
+    number, one. BMv2's share no rate."""
 
     ports: Mapping[int, str]
     queues: Mapping[int, Queue] = field(default_factory=dict)
     depth_packets: int | None = None
+    priorities: int | None = None
     device_id: int = 1
     grpc: str = "127.0.0.1:9559"
     thrift_port: int = 9090
@@ -106,6 +108,7 @@ class Target:
         """weir-switch's command line."""
         argv = [binary, "--device-id", str(self.device_id), "--grpc-server-addr", self.grpc]
         argv += ["--p4", str(self.program)] if self.program is not None else ["--no-p4"]
+        argv += ["--priority-queues", str(self.priorities)] if self.priorities is not None else []
         for port, device in sorted(self.ports.items()):
             argv += ["-i", f"{port}@{device}"]
         argv += [] if self.grpc.startswith(LOOPBACK) else ["--insecure-listen"]
@@ -136,6 +139,7 @@ class Target:
             argv += ["-i", f"{port}@{device}"]
         argv += [f"--pcap={self.pcap}"] if self.pcap else []
         argv += ["--", "--grpc-server-addr", self.grpc]
+        argv += ["--priority-queues", str(self.priorities)] if self.priorities is not None else []
         return argv + (["--cpu-port", str(self.cpu_port)] if self.cpu_port is not None else [])
 
     def bmv2_queue_commands(self) -> list[str]:
@@ -210,6 +214,7 @@ VALUES: dict[str, Rule] = {
     "program": (_is_file, "a P4 program, an existing file"),
     "queues": (_are_queues, "{PORT: Queue(...)}, PORT a number"),
     "depth_packets": whole(1),
+    "priorities": (lambda value: value is None or whole(1, 8)[0](value), whole(1, 8)[1]),
     "config": (_is_file, "an existing file for weir p4 deploy"),
     "deploy": (are_texts, 'words for weir p4 deploy, as ("--empty",)'),
     "device_id": whole(0, 2**64 - 1),
@@ -268,8 +273,8 @@ class P4Node:
     popen: Callable[..., subprocess.Popen]
 
     OWN = (
-        "switch", "program", "queues", "depth_packets", "config", "deploy", "device_id", "grpc", "thrift_port",
-        "cpu_port", "pcap", "seed", "log", "management",
+        "switch", "program", "queues", "depth_packets", "priorities", "config", "deploy", "device_id", "grpc",
+        "thrift_port", "cpu_port", "pcap", "seed", "log", "management",
     )  # fmt: skip
 
     def set_up(
@@ -279,6 +284,7 @@ class P4Node:
         program: str | os.PathLike | None = None,
         queues: Mapping[int, Queue] | None = None,
         depth_packets: int | None = None,
+        priorities: int | None = None,
         config: str | os.PathLike | None = None,
         deploy: tuple[str, ...] = (),
         device_id: int = 1,
@@ -303,6 +309,7 @@ class P4Node:
         self.options: dict[str, Any] = {
             "queues": dict(queues or {}),
             "depth_packets": depth_packets,
+            "priorities": priorities,
             "device_id": device_id,
             "grpc": grpc,
             "thrift_port": thrift_port,

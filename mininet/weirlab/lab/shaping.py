@@ -51,9 +51,6 @@ LOW_CLASS, CLASSIC_CLASS = "1:10", "1:20"
 """The classes of `shaped_bands`: the first is served first, the second is the default."""
 CLASSIC_SHARE = 0.1
 OWN_KBIT_S = 1  # next to nothing, and so much that tc can count the time that a packet takes at it
-MARKED_EF = "u32 match ip dsfield 0xb8 0xfc"
-"""tc's words for packets with DSCP EF (RFC 3246)."""
-EF_LIMIT_PACKETS = 20
 ANY_MBIT_S = 10_000  # of a class that only the line bounds
 
 
@@ -67,25 +64,9 @@ def shaped_bands(rate_mbit_s: float, child: str) -> list[str]:
 
 
 def shaped_flows(rate_mbit_s: float, child: str) -> list[str]:
-    """htb at `rate_mbit_s` with two classes, each with `child` as its queue, on `{dev}`: LOW_CLASS is served first."""
-    return two_classes(rate_mbit_s, ((rate_mbit_s, PACKET),) * 2, (child, child))
-
-
-def shaped_ef(rate_mbit_s: float, child: str, ef_mbit_s: float) -> list[str]:
-    """htb at `rate_mbit_s` with two classes on `{dev}`: packets marked EF are served first, at no more than
-    `ef_mbit_s`, in a short queue of its own; `child` is the queue of the rest. `shaped_rate` changes the rate of both
-    together."""
-    ceils = (ef_mbit_s, PACKET), (ANY_MBIT_S, PACKET)
-    lines = two_classes(rate_mbit_s, ceils, (f"pfifo limit {EF_LIMIT_PACKETS}", child))
-    return [*lines, f"filter add dev {{dev}} parent 1: protocol ip pref 1 {MARKED_EF} flowid {LOW_CLASS}"]
-
-
-def past_filters(hook: str) -> list[str]:
-    """Packets marked EF skip every clsact filter of a later priority on `{dev}`, at `egress` or `ingress`."""
-    return [
-        "qdisc add dev {dev} clsact",
-        f"filter add dev {{dev}} {hook} protocol ip pref 1 {MARKED_EF} action ok",
-    ]
+    """htb at `rate_mbit_s` with two classes, each with `child` as its queue, on `{dev}`: LOW_CLASS is served first.
+    `shaped_rate` changes the rate of both together."""
+    return two_classes(rate_mbit_s, ((ANY_MBIT_S, PACKET),) * 2, (child, child))
 
 
 def two_classes(rate_mbit_s: float, ceils: tuple[tuple[float, str], ...], children: tuple[str, str]) -> list[str]:

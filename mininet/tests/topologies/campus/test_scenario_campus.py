@@ -13,8 +13,8 @@ from weirlab.run.together import together
 from weirlab.scenario.errors import ScenarioError
 
 VARIANTS = [
-    "all", "none", "today", "without-aqm", "without-pcm", "without-window", "without-pbq", "without-names",
-    "without-timestamps",
+    "all", "none", "today", "without-aqm", "without-bands", "without-pcm", "without-window", "without-pbq",
+    "without-names", "without-timestamps",
 ]  # fmt: skip
 ALONE = {
     "alone-aqm": "neighbours",
@@ -35,8 +35,8 @@ def test_a_good_file_leaves_nothing_open(load):
     assert list(cases) == ["all", "none"]
     spec = cases["all"]
     assert spec["has"] == {
-        "aqm": "law", "tune": True, "paths": "choice", "window": "weir", "upload_cc": "pbq",
-        "timestamps": True, "names": True, "traffic": "all",
+        "aqm": "law", "bands": True, "tune": True, "paths": "choice", "window": "weir",
+        "upload_cc": "pbq", "timestamps": True, "names": True, "traffic": "all",
     }  # fmt: skip
     assert spec["cell"]["rates"][:3] == [(0, 10), (1, 4), (2, 20)]
     assert "rate_file" not in spec["cell"]
@@ -104,7 +104,7 @@ def test_the_shipped_scenario_has_each_systems_traffic_alone():
         ("duration_s = 10", "duration_s = 3", "scenario.duration_s: less than 4 s; write more"),
         ("count = 3", "count = 60", "receivers.count"),
         ('aqm = "law"', 'aqm = "red"', "variants.all.aqm"),
-        ('aqm = "pfifo"', 'aqm = "pfifo"\ntune = true', 'variants.none.tune: aqm = "pfifo" has no gains; remove it'),
+        ('aqm = "pfifo"', 'aqm = "pfifo"\ntune = true', 'variants.none.tune: aqm = "pfifo" is not the law; remove it'),
         ('aqm = "law"', 'traffic = "voice"', "variants.all.traffic"),
         ("target_us = 15000", 'profile = "tunde"', "law.profile: unknown name 'tunde'"),
         ("[[moves]]", '[[kills]]\npart = "edge3"\nat_s = 1\n[[moves]]', "kills.0.part"),

@@ -55,18 +55,16 @@ def test_one_controller_has_every_queue(tmp_path):
 
 
 @pytest.mark.parametrize("names", [True, False])
-def test_what_is_marked_ef_is_past_the_law_at_both_ends(names):
-    spec = made.spec(names, priority={"ef_mbit_s": 0.5})
+def test_the_laws_queues_have_two_bands(names):
+    spec = made.spec(names)
     net = CampusNet(spec=spec, switches={switch_of(site): {} for site in SITES})
     tc = {}
     for _, _, info in net.links(withInfo=True):
         for end in ("1", "2"):
             lines = info.get(f"params{end}", {}).get("tc", [])
             tc[info[f"node{end}"], info[f"intfName{end}"]] = " ".join(lines)
-    for queue in linux_queues(spec):
-        here, there = tc[queue.node, queue.device], tc[queue.peer, queue.peer_device]
-        # Without the law nobody is let past anything.
-        assert ("flowid 1:10" in here, "egress" in here, "ingress" in there) == (names, names, names)
+    assert all(("classid 1:10" in tc[queue.node, queue.device]) == names for queue in linux_queues(spec))
+    assert [("bands" in tomllib.loads(deploy_config(site, spec))) for site in SITES] == [names, names]
 
 
 @pytest.mark.parametrize("names", [True, False])

@@ -25,7 +25,7 @@ class CampusKeeping(Keeping):
     def parts(self, spec: Spec) -> set[str]:
         has = spec["has"]
         law = has["aqm"] == "law"
-        wanted = {"loader": law, "tuner": law and has["tune"], "icn": has["names"]}
+        wanted = {"loader": law, "bands": law and has["bands"], "tuner": law and has["tune"], "icn": has["names"]}
         every = ("lab", "deployed", "names", "quic", "traffic", "paced")  # weir-icn has the same QUIC
         learned = parts_of_runs([{"cc": has["upload_cc"]}, spec["server"]])
         return {*every, *learned, *(name for name, does in wanted.items() if does)}
@@ -41,7 +41,7 @@ class CampusKeeping(Keeping):
         return FLOOR_S + SWITCHES_S + (TUNER_S if law else 0) + spec["duration_s"] * SECONDS_PER_VIRTUAL_S
 
     def like(self, spec: Spec) -> tuple:
-        return (spec["has"]["aqm"], spec["has"]["names"], spec["has"]["traffic"])
+        return (spec["has"]["aqm"], spec["has"]["bands"], spec["has"]["names"], spec["has"]["traffic"])
 
 
 KEEPING = CampusKeeping()

@@ -81,7 +81,18 @@ def deploy_config(site: int, spec: Mapping[str, Any]) -> str:
     law = [f"{key} = {json.dumps(value)}" for key, value in spec["law"].items()]
     for queue in law_ports(site, spec):
         lines += [f"[aqm.port.{queue.port}]", *law, f"digest_interval_us = {SAMPLE_US}"]
+        lines += [f"[bands.port.{queue.port}]"] if has_bands_on_switches(spec) else []
     return "\n".join([*lines, ""])
+
+
+def has_bands(spec: Mapping[str, Any]) -> bool:
+    """Whether queues have two bands of flows."""
+    return spec["has"]["aqm"] == LAW and spec["has"]["bands"]
+
+
+def has_bands_on_switches(spec: Mapping[str, Any]) -> bool:
+    """BMv2's queues of a port share no rate, so it has none."""
+    return has_bands(spec) and spec["switches"]["target"] == "embedded"
 
 
 def law_ports(site: int, spec: Mapping[str, Any]) -> list[RatedQueue]:

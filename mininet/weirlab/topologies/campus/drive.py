@@ -37,6 +37,8 @@ from weirlab.topologies.campus.deploy import (
     LAW,
     deploy_config,
     fleet_config,
+    has_bands,
+    has_bands_on_switches,
     law_ports,
     linux_queues,
     ports_of,
@@ -130,6 +132,7 @@ class CampusDrive(Programs):
         return {
             "switch": target,
             "queues": queues,
+            "priorities": 2 if has_bands_on_switches(self.spec) else None,
             "config": config,
             "deploy": ("--program", str(paths.clone() / PROGRAM)),
             "grpc": f"{management_address(site)}:{GRPC_PORT}",
@@ -217,13 +220,12 @@ class CampusDrive(Programs):
         """The law as eBPF at the kernel's queues."""
         gains = [f"{key}={value}" for key, value in self.spec["law"].items() if key != "profile"]
         profile = paths.clone() / "controller" / "profiles" / f"{self.spec['law']['profile']}.toml"
-        # Behind the filters that let through packets marked EF; that class's queue is none of the law's.
-        behind = ["--hook", "clsact", "--whole-tree"] if self.spec["priority"]["ef_mbit_s"] else []
+        bands = ["--bands"] if has_bands(self.spec) else []
         for queue in linux_queues(self.spec):
             said = net[queue.node].cmd(
                 "weir-xdp", "attach", queue.device, "--signal", "veth", "--gains", profile,
                 "--peer", f"{queue.peer_device}@{net[queue.peer].namespace}",
-                "--limit-packets", queue.limit_packets, *behind, *gains, "--expert", "--json",
+                "--limit-packets", queue.limit_packets, *bands, *gains, "--expert", "--json",
             )  # fmt: skip
             (self.out / f"attached-{queue.device}.json").write_text(said)
 

@@ -22,8 +22,8 @@ from typing import Any
 from mininet.topo import Topo
 
 from weirlab.lab.bridges import bridge, join
-from weirlab.lab.shaping import netem, past_filters, shaped, shaped_ef
-from weirlab.topologies.campus.deploy import LAW, linux_queues
+from weirlab.lab.shaping import netem, shaped, shaped_flows
+from weirlab.topologies.campus.deploy import LAW, has_bands, linux_queues
 from weirlab.topologies.campus.sites import (
     BACKBONE_DEVICE,
     CACHE_PORT,
@@ -78,8 +78,7 @@ class CampusNet(Topo):
     def build(self, spec: dict[str, Any], switches: dict[str, dict[str, Any]]) -> None:
         self.spec = spec
         self.queues = {(queue.node, queue.device): queue for queue in linux_queues(spec)}
-        self.ef_mbit_s = spec["priority"]["ef_mbit_s"] if spec["has"]["aqm"] == LAW else 0.0
-        self.far_ends = {(queue.peer, queue.peer_device) for queue in self.queues.values()} if self.ef_mbit_s else set()
+        self.shape = shaped_flows if has_bands(spec) else shaped
         for site in SITES:
             self.addSwitch(switch_of(site), **switches[switch_of(site)])
         self.addHost(CONTROLLER)
@@ -127,17 +126,11 @@ class CampusNet(Topo):
             self.wired(receiver.site, receiver.port, receiver)
 
     def queue(self, node: str, device: str) -> list[str]:
-        """tc's lines for the kernel's queue at a device (none where the switch has it), and for a queue's far end.
-
-        Where the law is, packets marked EF go first, and the law's programs at both ends do not see it."""
-        lines = past_filters("ingress") if (node, device) in self.far_ends else []
+        """tc's lines for the kernel's queue at a device: none where the switch has it."""
         queue = self.queues.get((node, device))
         if queue is None:
-            return lines
-        child = queue_words(self.spec["has"]["aqm"], queue.limit_packets)
-        if not self.ef_mbit_s:
-            return shaped(queue.rate_mbit_s, child)
-        return [*shaped_ef(queue.rate_mbit_s, child, self.ef_mbit_s), *past_filters("egress"), *lines]
+            return []
+        return self.shape(queue.rate_mbit_s, queue_words(self.spec["has"]["aqm"], queue.limit_packets))
 
     def at_switch(self, site: int, port: int, node: str, device: str, **more: Any) -> None:
         """The link from a port of a switch to a device of a node."""

@@ -92,13 +92,6 @@ class Law(Section):
     target_us: Annotated[int, Field(ge=1, le=10**7)] | None = None
 
 
-class Priority(Section):
-    """`[priority]`: on the Linux queues, where a variant has the law, packets marked EF go first, at `ef_mbit_s` at the
-    most, and skip the law. 0: it is as the rest. The switches' queues ignore the mark."""
-
-    ef_mbit_s: NotNegative = 0.0
-
-
 class Switches(Section):
     """`[switches]`: which program the sites' switches are. BMv2 knows rates in packets/s only: a queue of the law has
     the rate of full-size packets then, so that short ones take as long."""
@@ -193,7 +186,8 @@ class Kill(Section):
 class Has(Section):
     """A variant: which of the five systems are there, and the replacement of those that are not.
 
-    `aqm`: the law on all queues, or the kernel's discipline with its own settings. `tune`: the law's controller.
+    `aqm`: the law on all queues, or the kernel's discipline with its own settings. `bands`: under the law sparse and
+    young flows go ahead of bulk (BMv2's queues of a port share no rate: one queue there). `tune`: the law's controller.
     `paths`: the phone chooses, or has one network only. `window`: the rule of the phone's receive windows.
     `upload_cc`: the phone's congestion control. `timestamps`: the server says when it sent acknowledgements, if that
     control asks. `names`: the file and the stream by name, or a QUIC download for each.
@@ -202,6 +196,7 @@ class Has(Section):
     """
 
     aqm: Literal["law", "pfifo", "pie", "fq_codel"] = "law"
+    bands: bool = True
     tune: bool = True
     paths: Literal["choice", "cell", "wifi", "tether"] = "choice"
     window: Literal["static", "double", "fast", "weir"] = "weir"
@@ -212,8 +207,9 @@ class Has(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.aqm != "law" and "tune" in self.model_fields_set:
-            raise ValueError(f'tune: aqm = "{self.aqm}" has no gains; remove it')
+        for key in ("bands", "tune"):
+            if self.aqm != "law" and key in self.model_fields_set:
+                raise ValueError(f'{key}: aqm = "{self.aqm}" is not the law; remove it')
         return self
 
 
@@ -224,7 +220,6 @@ SECTIONS: dict[str, type[Section]] = {
     "tether": Tether,
     "receivers": Receivers,
     "law": Law,
-    "priority": Priority,
     "switches": Switches,
     "server": Server,
     "downloads": Downloads,
@@ -233,7 +228,7 @@ SECTIONS: dict[str, type[Section]] = {
     "stream": Stream,
     "neighbours": Neighbours,
 }
-MAY_BE_LEFT_OUT = ("law", "priority", "switches", "server", "neighbours")
+MAY_BE_LEFT_OUT = ("law", "switches", "server", "neighbours")
 LISTS: dict[str, type[Section]] = {"requests": Requests, "moves": Move, "fades": Fade, "kills": Kill}
 
 

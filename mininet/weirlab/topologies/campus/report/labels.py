@@ -79,12 +79,13 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
 
 def has_in_words(has: Mapping[str, Any]) -> str:
     """Systems of a variant."""
+    bands = ", two bands" if has["aqm"] == "law" and has["bands"] else ""
     tuned = ", tuned by one controller" if has["aqm"] == "law" and has["tune"] else ""
     paths = "a network chosen for each request" if has["paths"] == "choice" else f"{has['paths']} only"
     traffic = "" if has["traffic"] == "all" else f"; no traffic but {TRAFFIC_WORDS[has['traffic']]}"
     names = "file and stream by name" if has["names"] else "a QUIC download of file and stream for each receiver"
     windows = f"receive windows by the rule {has['window']}"
-    return f"{AQM_WORDS[has['aqm']]}{tuned}; {paths}; {windows}; uploads by {has['upload_cc']}; {names}{traffic}"
+    return f"{AQM_WORDS[has['aqm']]}{bands}{tuned}; {paths}; {windows}; uploads by {has['upload_cc']}; {names}{traffic}"
 
 
 def checks(summary: Summary) -> list[Check]:
