@@ -233,7 +233,8 @@ def test_settings_are_run_time_data(rig, bands):
 
 def test_ensure_makes_bands_of_one_queue_and_keeps_their_settings(rig):
     rig.unshape()
-    rig.weir("attach", "rb", "--shape", "95mbit")
+    rig.weir("attach", "rb", "--shape", "95mbit", "--no-bands")
+    rig.weir("ensure", "rb", "--shape", "90mbit")
     assert "bands" not in rig.status()
     rig.weir("ensure", "rb", "--shape", "95mbit", "--bands", "ahead_share=0.5")
     assert (rig.status()["signal"], rig.status()["bands"]["ahead_share"]) == ("poll", 0.5)
@@ -242,6 +243,9 @@ def test_ensure_makes_bands_of_one_queue_and_keeps_their_settings(rig):
     status = rig.status()
     assert (status["shape_bit_s"], status["bands"]["ahead_share"]) == (50_000_000, 0.5)
     assert "trouble" not in status
+    rig.weir("ensure", "rb", "--shape", "50mbit", "--no-bands")
+    assert "bands" not in rig.status()
+    assert "trouble" not in rig.status()
     rig.weir("detach", "rb")
     assert "htb" not in rig.router.sh("tc qdisc show dev rb")
 
@@ -287,5 +291,5 @@ def test_what_does_not_go_with_bands_is_refused(rig, tree, words):
 
 def test_their_settings_need_bands(rig):
     rig.unshape()
-    assert rig.weir("attach", "rb", "--shape", "10mbit", "ahead_share=1", check=False).returncode == 2
+    assert rig.weir("attach", "rb", "--shape", "10mbit", "--no-bands", "ahead_share=1", check=False).returncode == 2
     rig.unshape()

@@ -91,13 +91,14 @@ def test_another_root_is_what_the_law_goes_by_then(shaped, signal):
     assert "trouble" not in shaped.status()
 
 
-def test_the_shaper_is_kept_too(shaped):
+@pytest.mark.parametrize(("words", "root"), [((), "7e1f"), (("--no-bands",), "7e1d")])
+def test_the_shaper_is_kept_too(shaped, words, root):
     shaped.unshape()
-    assert ensure(shaped, "--shape", "95mbit")["did"] == "attached"
+    assert ensure(shaped, "--shape", "95mbit", *words)["did"] == "attached"
     assert ensure(shaped, "--shape", "95mbit")["did"] == "adopted"
     assert ensure(shaped, "--shape", "50mbit") == {"dev": "rb", "did": "replaced", "what": ["shaper"]}
     for change in (
-        "tc class change dev rb parent 7e1d: classid 7e1d:1 htb rate 10mbit",
+        f"tc class change dev rb parent {root}: classid {root}:1 htb rate 10mbit",
         "tc qdisc replace dev rb root handle 9: tbf rate 10mbit burst 5000 limit 100000",
         "tc qdisc del dev rb root",
     ):
@@ -110,8 +111,8 @@ def test_the_shaper_is_kept_too(shaped):
 
 
 ADDED = {
-    "a class": "tc class add dev rb parent 7e1d: classid 7e1d:2 htb rate 10mbit",
-    "a filter": "tc filter add dev rb parent 7e1d: protocol all u32 match u32 0 0 classid 7e1d:1",
+    "a class": "tc class add dev rb parent 7e1f: classid 7e1f:9 htb rate 10mbit",
+    "a filter": "tc filter add dev rb parent 7e1f: protocol all u32 match u32 0 0 classid 7e1f:3",
 }
 
 

@@ -2,6 +2,7 @@
 """`attach --shape`: weir-xdp makes the shaper itself, and takes away what it made and nothing else."""
 
 import json
+import re
 
 import pytest
 from packet_rig import Failed
@@ -19,14 +20,24 @@ def tree(rig) -> list[str]:
     return rig.router.sh("tc qdisc show dev rb; tc class show dev rb").splitlines()
 
 
-def test_the_shaper_is_made_and_taken_away(rig):
+@pytest.mark.parametrize(
+    ("words", "root", "queue"),
+    [
+        ((), "7e1f", "7e1f:3"),
+        (("--no-bands",), "7e1d", "7e1d:1"),
+        (("--signal", "poll", "--whole-tree"), "7e1d", "7e1d:1"),
+    ],
+)
+def test_the_shaper_is_made_and_taken_away(rig, words, root, queue):
     before = tree(rig)
-    rig.weir("attach", "rb", "--shape", "95mbit")
+    rig.weir("attach", "rb", "--shape", "95mbit", *words)
     made = "\n".join(tree(rig))
-    for words in ("qdisc htb 7e1d: root", "rate 95Mbit ceil 95Mbit", "qdisc pfifo 7e1e: parent 7e1d:1 limit 3922p"):
-        assert words in made
+    assert f"qdisc htb {root}: root" in made
+    assert "rate 95Mbit ceil 95Mbit" in made
+    assert re.search(f"qdisc pfifo [0-9a-f]+: parent {queue} limit 3922p", made)
     assert (rig.status()["shape_bit_s"], rig.status().get("trouble")) == (95_000_000, None)
-    assert "shaped to 95 Mbit/s by htb 7e1d: of weir-xdp" in rig.weir("status", "rb").stdout
+    assert ("bands" in rig.status()) == (not words)
+    assert f"shaped to 95 Mbit/s by htb {root}: of weir-xdp" in rig.weir("status", "rb").stdout
     rig.weir("detach", "rb")
     assert tree(rig) == before
 
@@ -51,7 +62,7 @@ def test_packets_wait_there_and_the_law_sees_them(rig):
     ],
 )
 def test_what_somebody_changed_is_his(rig, change):
-    rig.weir("attach", "rb", "--shape", "95mbit")
+    rig.weir("attach", "rb", "--shape", "95mbit", "--no-bands")
     rig.router.sh(change)
     changed = tree(rig)
     done = rig.weir("detach", "rb")
@@ -74,6 +85,7 @@ def test_a_root_of_somebody_elses_is_refused(rig):
     [
         (["--rate", "1mbit"], "leave one of them out"),
         (["--peer", "PEER", "--coupled", "1:10,1:20"], "--coupled needs two"),
+        (["--bands", "--no-bands"], "leave one of them out"),
     ],
 )
 def test_what_goes_with_no_shaper_is_refused(rig, options, words):

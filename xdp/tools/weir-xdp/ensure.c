@@ -149,6 +149,9 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		memcpy(wanted->band_class, p->config.band_class, sizeof(wanted->band_class));
 		if (read_bands(r, &wanted->flow_bands))
 			return -1;
+	} else if (weir_has_bands(old)) {
+		memset(&wanted->flow_bands, 0, sizeof(wanted->flow_bands));
+		memset(wanted->band_class, 0, sizeof(wanted->band_class));
 	}
 	if (r->coupled) {
 		wanted->coupled = 1;
@@ -239,7 +242,7 @@ static int fill_in(struct work *w)
 	if (weir_config_read(&w->a, &config))
 		return -1;
 	r->coupled |= config.coupled;
-	r->bands |= weir_has_bands(&config);
+	r->bands |= weir_has_bands(&config) && !r->no_bands;
 	r->flow_records = (r->flow_records || config.flow_records) && !r->no_flow_records;
 	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
@@ -460,7 +463,7 @@ static int attach(struct work *w, struct outcome *o)
 	o->part[PART_PROGRAM] = true;
 	if (w->r->look)
 		return 0;
-	if (!w->own.classes && read_gains(w->r, &p->gains, &p->config.coupling))
+	if (!w->own.classes && read_gains(&w->own, &p->gains, &p->config.coupling))
 		return -1;
 	if ((w->old.complete && w->old.slots > 1 && !weir_attachment_lacks_map(w->path, &w->old) &&
 	     plan_carry(p, w->path)) ||
@@ -493,6 +496,8 @@ static int ensure_all(struct work *w, bool works, struct outcome *o)
 	if (works && (check_ends(w->p, &w->old) ||
 		      (!w->own.classes && weir_attachment_open(&w->a, w->path, w->r->dev)) || fill_in(w)))
 		return -1;
+	if (!works)
+		w->own.bands = request_has_bands(&w->own);
 	if (resolve(w, o))
 		return -1;
 	result = !works ? attach(w, o) : one && w->own.classes ? replace_one_law(w, o) : 0;

@@ -69,7 +69,6 @@ static const char signals_help[] =
 static const char examples[] =
 	"Examples:\n"
 	"  weir-xdp attach eth0 --shape 95mbit      # slightly less than the link, so that the queue is here\n"
-	"  weir-xdp attach eth0 --shape 95mbit --bands                # calls and pages ahead of downloads\n"
 	"  weir-xdp attach eth0                     # where a shaper (htb) is there already\n"
 	"  weir-xdp set eth0 target=5ms ecn=off\n"
 	"  weir-xdp watch eth0 --every 500ms\n"

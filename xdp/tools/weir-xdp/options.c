@@ -275,14 +275,14 @@ static const struct row {
 	{"peer", "DEV[@NETNS]", ATTACH | ENSURE, read_peer,
 	 .help = "veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)"},
 	{"shape", "RATE", ATTACH | ENSURE, read_shape,
-	 .help = "make the shaper too, an htb of one class (--bands: two); detach takes it away, unless somebody\n"
-		 "changed it"},
+	 .help = "make the shaper too, an htb with two bands (--no-bands: one queue); detach takes it away, unless\n"
+		 "somebody changed it"},
 	{"ingress", "RATE", ATTACH | ENSURE, read_ingress,
 	 .help = "received packets, too: a virtual queue at RATE, slightly less than the line carries, as\n"
 		 "DEV/ingress --rate RATE makes it; without --shape or another option of sent packets\n"
 		 "these alone; detach DEV takes both away"},
 	{"flows", NULL, ATTACH | ENSURE, NULL, MEMBER(flows),
-	 "with --shape: flow queues (fq_codel without CoDel) below the law; with --bands: of bulk"},
+	 "with --shape: flow queues (fq_codel without CoDel) of bulk below the law; --no-bands: of all"},
 	{"rate", "RATE", ATTACH | ENSURE | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
 	{"overhead", "BYTES|LINE", ATTACH | ENSURE, read_overhead,
 	 .help = "with --shape or --rate: bytes on the line beside each IP packet, -64 .. 256; or a line by its\n"
@@ -306,8 +306,9 @@ static const struct row {
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
 	{"bands", NULL, ATTACH | ENSURE, NULL, MEMBER(bands),
-	 "two bands: sparse and young flows ahead of bulk, by the two classes of an htb or prio\n"
-	 "(with --shape: made here); takes signal poll or veth"},
+	 "two bands: sparse and young flows ahead of bulk, by the two classes of an htb or prio; default\n"
+	 "with --shape, which makes the classes; takes signal poll or veth"},
+	{"no-bands", NULL, ATTACH | ENSURE, NULL, MEMBER(no_bands), "one queue; ensure: also in the place of bands"},
 	{"flow-records", NULL, ATTACH | ENSURE, NULL, MEMBER(flow_records),
 	 "record each flow's addresses, packets, delay, drops and marks, for `flows` and `weir top --by`:\n"
 	 "4096 flows, one packet in 16; addresses are personal data, and only the owner of the pins reads them"},

@@ -78,7 +78,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	if (!r->classes && interface_check_queue(r, dev, about->signal))
 		return -1;
 	if (!row && r->bands) {
-		snprintf(about->why, sizeof(about->why), "--bands given");
+		snprintf(about->why, sizeof(about->why), "two bands");
 		about->signal = WEIR_SIGNAL_POLL;
 	} else if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
 		error = try_backlog(r, about, l);

@@ -99,6 +99,14 @@ static int check_bands(const struct request *r, __u32 signal)
 	return 0;
 }
 
+bool request_has_bands(const struct request *r)
+{
+	__u32 signal = request_signal(r);
+
+	return r->bands || (r->shape_bit_s > 0 && !r->no_bands && !r->whole_tree && !r->coupled &&
+			    (!signal || signal == WEIR_SIGNAL_POLL || signal == WEIR_SIGNAL_VETH));
+}
+
 static int check_classes(const struct request *r)
 {
 	if (!r->classes)
@@ -130,6 +138,8 @@ int request_check(const struct request *r)
 		return weir_error("--flow-records and --no-flow-records: leave one of them out");
 	if (r->flow_records && (r->classes || r->coupled))
 		return weir_error("--flow-records: neither laws of classes nor coupled bands have them");
+	if (r->bands && r->no_bands)
+		return weir_error("--bands and --no-bands: leave one of them out");
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
 	if (r->bands && check_bands(r, request_signal(r)))

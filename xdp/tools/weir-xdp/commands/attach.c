@@ -138,6 +138,7 @@ int command_attach(const struct request *r)
 	struct directions d;
 	int result = directions_of(r, &d);
 
+	d.egress.bands = request_has_bands(&d.egress);
 	if (!result)
 		result = d.has_egress && d.has_ingress ? attach_both(&d)
 						       : attach_one(d.has_egress ? &d.egress : &d.ingress);

@@ -174,8 +174,8 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 			return add_word(w, keys[i].option, "", "") || add_word(w, value, "", "") ? -1 : 0;
 		if (!yes && strcmp(value, "false"))
 			return weir_error("%s = %s: must be true or false", key, value);
-		if (!yes && !strcmp(key, "flow_records"))
-			return add_word(w, "--no-flow-records", "", "");
+		if (!yes && (!strcmp(key, "flow_records") || !strcmp(key, "bands")))
+			return add_word(w, "--no-", keys[i].option + 2, "");
 		return yes ? add_word(w, keys[i].option, "", "") : 0;
 	}
 	return weir_error(
@@ -311,7 +311,9 @@ static int check_tables(const struct daemon_config *c, const char *path)
 		weir_error_into(why, sizeof(why));
 		d = (struct directions){0};
 		result = daemon_request(c, &c->list[i], WEIR_PINS, &r) || directions_of(&r, &d) ||
-			 request_check(d.has_egress ? &d.egress : &d.ingress) || read_gains(&r, &gains, &coupling);
+			 request_check(d.has_egress ? &d.egress : &d.ingress);
+		r.bands = request_has_bands(&r);
+		result = result || read_gains(&r, &gains, &coupling);
 		c->list[i].both = d.has_egress && d.has_ingress;
 		c->list[i].ingress = request_is_ingress(d.has_egress ? &d.egress : &d.ingress);
 		c->list[i].by_mark = r.by_mark;
