@@ -283,11 +283,11 @@ def keys_page(table: Table, root: Path) -> str:
 
 
 def law_page(table: Table, root: Path) -> str:
-    lines = ["| parameter | symbol | meaning | range | source |", "|---|---|---|---|---|"]
+    lines = ["| parameter | symbol | range | source |", "|---|---|---|---|"]
     for row in table.rows:
         least, most = (str(v) if v < 2**16 else f"2^{v.bit_length() - 1}" if v & (v - 1) == 0 else
                        f"2^{v.bit_length()} - 1" for v in row.range)  # fmt: skip
-        lines.append(f"| `{row.name}` | {row.symbol} | {row.help} | {least} .. {most} | {row.source} |")
+        lines.append(f"| `{row.name}` | {row.symbol} | {least} .. {most} | {row.source} |")
     return "\n".join(lines)
 
 
