@@ -6,6 +6,7 @@ ROOT is a clone, by default this one. Each output is a whole file, or the region
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -274,20 +275,21 @@ def _profiles(root: Path) -> dict[str, dict[str, Any]]:
 
 def keys_page(table: Table, root: Path) -> str:
     profiles = _profiles(root)
-    lines = ["| key | group | meaning | value | `paper` | `tuned` |", "|---|---|---|---|---|---|"]
+    lines = ["| key | group | meaning | range | `paper` | `tuned` |", "|---|---|---|---|---|---|"]
     for group in GROUPS:
         for row in (row for row in table.rows if row.group == group):
             values = " | ".join(_value(profiles[name].get(row.key, row.default)) for name in profiles)
-            lines.append(f"| `{row.key}` | {row.group} | {row.help} | {row.right} | {values} |")
+            bounds = re.sub(r"^a (whole )?(number|share of target_us|probability)( per second)?,? ", "", row.right)
+            lines.append(f"| `{row.key}` | {row.group} | {row.help} | {bounds} | {values} |")
     return "\n".join(lines)
 
 
 def law_page(table: Table, root: Path) -> str:
-    lines = ["| parameter | symbol | meaning | range | source |", "|---|---|---|---|---|"]
+    lines = ["| parameter | symbol | range | source |", "|---|---|---|---|"]
     for row in table.rows:
         least, most = (str(v) if v < 2**16 else f"2^{v.bit_length() - 1}" if v & (v - 1) == 0 else
                        f"2^{v.bit_length()} - 1" for v in row.range)  # fmt: skip
-        lines.append(f"| `{row.name}` | {row.symbol} | {row.help} | {least} .. {most} | {row.source} |")
+        lines.append(f"| `{row.name}` | {row.symbol} | {least} .. {most} | {row.source} |")
     return "\n".join(lines)
 
 
