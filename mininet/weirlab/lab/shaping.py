@@ -66,9 +66,12 @@ def shaped_bands(rate_mbit_s: float, child: str) -> list[str]:
     return two_classes(rate_mbit_s, ceils, (child, child))
 
 
-def shaped_flows(rate_mbit_s: float, child: str) -> list[str]:
-    """htb at `rate_mbit_s` with two classes, each with `child` as its queue, on `{dev}`: LOW_CLASS is served first."""
-    return two_classes(rate_mbit_s, ((rate_mbit_s, PACKET),) * 2, (child, child))
+def shaped_flows(rate_mbit_s: float, child: str, ahead: str = "", varies: bool = False) -> list[str]:
+    """htb at `rate_mbit_s` with two classes on `{dev}`: LOW_CLASS is served first and has `ahead` as its queue, the
+    other has `child`, as LOW_CLASS without `ahead`. With `varies` the line alone bounds both, so that `shaped_rate`
+    changes the rate of both."""
+    ceil_mbit_s = ANY_MBIT_S if varies else rate_mbit_s
+    return two_classes(rate_mbit_s, ((ceil_mbit_s, PACKET),) * 2, (ahead or child, child))
 
 
 def shaped_ef(rate_mbit_s: float, child: str, ef_mbit_s: float) -> list[str]:
