@@ -6,7 +6,8 @@
 // packet begins with three numbers of 8 bytes: its flow, its place in the flow (from 0), and when it was sent.
 //
 // The sender leaves a line for each packet: {"k":"sent","t_us","flow","seq"}. So does the receiver, which ends well on
-// SIGTERM: {"k":"heard","t_us","flow","seq","sent_us","bytes","ce"}. Times are CLOCK_MONOTONIC in microseconds.
+// SIGTERM: {"k":"heard","t_us","flow","seq","sent_us","bytes","ce"}. Times are CLOCK_MONOTONIC in microseconds. With
+// --echo the receiver also sends each packet back; a sender with --echo leaves the line of its return.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>
@@ -21,8 +22,9 @@
 #include "program.h"
 
 static const char usage[] =
-	"usage: weir-paced receive --port P --out FILE\n"
-	"       weir-paced send --to ADDR:PORT --out FILE --packets-per-s R [--bytes B] [--tos N] FLOWS TIMES\n"
+	"usage: weir-paced receive --port P --out FILE [--echo]\n"
+	"       weir-paced send --to ADDR:PORT --out FILE --packets-per-s R [--bytes B] [--tos N] [--echo] FLOWS "
+	"TIMES\n"
 	"\n"
 	"FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S\n"
 	"\n"
@@ -40,25 +42,37 @@ struct options {
 	uint64_t port, bytes, flow, count, stride;
 	double packets_per_s, start_s, spread_s, until_s;
 	int tos;
+	bool echo;
 };
 
 const char *const program_name = "weir-paced";
 
-// A packet of the sink's, or nothing if there is none.
-static void take(int fd, FILE *out)
+// The packets that have arrived, sent back with `echo`.
+static void take(int fd, bool echo, FILE *out)
 {
+	static char packet[MAX_BYTES];
 	char control[64];
+	struct sockaddr_in from;
 	struct paced head;
 
 	for (;;) {
-		struct iovec part = {.iov_base = &head, .iov_len = sizeof(head)};
-		struct msghdr message = {
-			.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-		ssize_t n = recvmsg(fd, &message, MSG_TRUNC | MSG_DONTWAIT);
+		struct iovec part = {.iov_base = packet, .iov_len = sizeof(packet)};
+		struct msghdr message = {.msg_name = &from,
+					 .msg_namelen = sizeof(from),
+					 .msg_iov = &part,
+					 .msg_iovlen = 1,
+					 .msg_control = control,
+					 .msg_controllen = sizeof(control)};
+		ssize_t n = recvmsg(fd, &message, MSG_DONTWAIT);
 		bool marked = false;
 
 		if (n < (ssize_t)sizeof(head))
 			return;
+		memcpy(&head, packet, sizeof(head));
+		// A reply that finds no space is a lost packet.
+		if (echo && sendto(fd, packet, (size_t)n, MSG_NOSIGNAL, (struct sockaddr *)&from, sizeof(from)) < 0 &&
+		    errno != ENOBUFS)
+			die("reply: %s", strerror(errno));
 		for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
 			if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS && (*CMSG_DATA(c) & 3) == 3)
 				marked = true;
@@ -83,7 +97,22 @@ static void receive(const struct options *o, FILE *out)
 	fflush(stdout);
 	while (!watched[1].revents)
 		if (poll(watched, 2, -1) > 0 && watched[0].revents)
-			take(fd, out);
+			take(fd, o->echo, out);
+}
+
+// Waits until a time; meanwhile takes the packets that return.
+static void wait_for_echoes(int fd, uint64_t until_us, FILE *out)
+{
+	struct pollfd watched = {.fd = fd, .events = POLLIN};
+
+	for (uint64_t now = now_us(); now < until_us; now = now_us()) {
+		uint64_t left_us = until_us - now;
+		struct timespec left = {.tv_sec = (time_t)(left_us / 1000000),
+					.tv_nsec = (long)(left_us % 1000000) * 1000};
+
+		if (ppoll(&watched, 1, &left, NULL) > 0)
+			take(fd, false, out);
+	}
 }
 
 static void send_paced(const struct options *o, FILE *out)
@@ -108,6 +137,8 @@ static void send_paced(const struct options *o, FILE *out)
 				next = i;
 		if (due_us[next] >= end_us)
 			return;
+		if (o->echo)
+			wait_for_echoes(fd, due_us[next], out);
 		sleep_until(due_us[next]);
 		struct paced head = {.flow = o->flow + next * o->stride, .seq = sent[next]++, .sent_us = now_us()};
 
@@ -136,6 +167,7 @@ int main(int argc, char **argv)
 		{"start-s", 1, 0, 0},
 		{"spread-s", 1, 0, 0},
 		{"until-s", 1, 0, 0},
+		{"echo", 0, 0, 0},
 		{0},
 	};
 	struct options o = {.port = 5202, .bytes = 160, .count = 1, .stride = 1, .until_s = 10};
@@ -174,6 +206,8 @@ int main(int argc, char **argv)
 			o.packets_per_s = number(name, optarg, 1e-3, 1e5);
 		else if (!strcmp(name, "start-s"))
 			o.start_s = number(name, optarg, 0, 1e6);
+		else if (!strcmp(name, "echo"))
+			o.echo = true;
 		else if (!strcmp(name, "spread-s"))
 			o.spread_s = number(name, optarg, 0, 1e6);
 		else

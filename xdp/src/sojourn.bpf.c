@@ -129,7 +129,22 @@ WEIR_INLINE int is_low(const struct __sk_buff *skb, __u8 ecn)
 	return skb->tc_index ? skb->tc_index == WEIR_INDEX_L : ecn & WEIR_ECN_L4S;
 }
 
-WEIR_INLINE void report(struct sojourn_counters *n, const struct sojourn_stamp *stamp, __u64 exit_ns, __u8 ecn)
+/* Hash of a packet's flow: addresses, protocol, and ports of TCP and UDP. 1 to 2^20 - 1, so two flows may share one. */
+WEIR_INLINE __u32 flow_of(const struct sojourn_key *key)
+{
+	const __u32 *source = (const __u32 *)key->source, *destination = (const __u32 *)key->destination;
+	__u32 mixed = key->protocol;
+
+	for (int i = 0; i < 4; i++)
+		mixed = ((mixed ^ source[i]) * 0x9e3779b1U ^ destination[i]) * 0x85ebca6bU;
+	if ((key->protocol == IPPROTO_TCP || key->protocol == IPPROTO_UDP) && !(key->fragment & FRAGMENT_OFFSET))
+		mixed ^= *(const __u32 *)key->transport;
+	mixed = (mixed ^ mixed >> 15) * 0x9e3779b1U;
+	return mixed >> 12 ? mixed >> 12 : 1;
+}
+
+WEIR_INLINE void report(struct sojourn_counters *n, const struct sojourn_stamp *stamp, const struct sojourn_key *key,
+			__u64 exit_ns, __u8 ecn)
 {
 	struct sojourn_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -143,6 +158,8 @@ WEIR_INLINE void report(struct sojourn_counters *n, const struct sojourn_stamp *
 	event->hop = (__u16)hop;
 	event->ce = ecn == WEIR_ECN_CE;
 	event->low = (__u8)stamp->low;
+	event->flow = flow_of(key);
+	event->reserved = 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP); /* the process looks by itself: a wake-up a packet is dear */
 }
 
@@ -178,7 +195,7 @@ int sojourn_entry(struct __sk_buff *skb)
 	if (!bpf_map_update_elem(&inside, &key, &stamp, BPF_EXIST)) {
 		add_one(&n->stamped);
 		add_one(&n->replaced);
-		report(n, &old, 0, 0);
+		report(n, &old, &key, 0, 0);
 	}
 	return TC_ACT_UNSPEC;
 }
@@ -204,7 +221,7 @@ int sojourn_exit(struct __sk_buff *skb)
 	if (bpf_map_delete_elem(&inside, &key)) /* the process has just given it up */
 		return TC_ACT_UNSPEC;
 	add_one(&n->matched);
-	report(n, &stamp, now_ns, ecn);
+	report(n, &stamp, &key, now_ns, ecn);
 	return TC_ACT_UNSPEC;
 }
 

@@ -29,12 +29,13 @@ from weirlab.topologies.dumbbell.step_response import steps_of
 COLUMNS = (
     "goodput_total_mbit_s", "goodput_group_*", "utilisation_percent", "jain_index",
     "queue_delay_mean_ms", "queue_delay_sd_ms", "queue_delay_p50_ms", "queue_delay_p95_ms", "queue_delay_p99_ms",
-    "queue_delay_max_ms", "queue_delay_excess_ms", "rtt_mean_ms", "rtt_p95_ms", "loss_percent", "drops_aqm_packets",
+    "queue_delay_bulk_p99_ms", "queue_delay_max_ms", "queue_delay_excess_ms", "rtt_mean_ms", "rtt_p95_ms",
+    "loss_percent", "drops_aqm_packets",
     "drops_limit_packets", "drops_qdisc_packets", "link_lost_packets", "marks_packets", "rx_packets",
     "settled_share", "step_*_settling_s", "step_*_overshoot_ms", "fct_*", "spectral_peak_*", "decisions_count",
     "throughput_mbit_s", "wire_mbit_s", "jain_after_10s_index", "jain_*_s_index", "convergence_s", "neighbour_*",
     "completion_*", "decisions_outside_percent", "delay_outside_percent", "capacity_*", "goodput_of_capacity_percent",
-    "return_*", "voice_*", "game_*",
+    "return_*", "voice_*", "game_*", "ping_*",
 )  # fmt: skip
 HEAD = ("scenario", "variant", "seed")
 CURVES_HEAD = ("scenario", "variant", "setting", "seed")  # of a suite that runs a variant at several settings

@@ -63,10 +63,10 @@ def shaped_bands(rate_mbit_s: float, child: str) -> list[str]:
     return two_classes(rate_mbit_s, ceils, (child, child))
 
 
-def shaped_flows(rate_mbit_s: float, child: str) -> list[str]:
-    """htb at `rate_mbit_s` with two classes, each with `child` as its queue, on `{dev}`: LOW_CLASS is served first.
-    `shaped_rate` changes the rate of both together."""
-    return two_classes(rate_mbit_s, ((ANY_MBIT_S, PACKET),) * 2, (child, child))
+def shaped_flows(rate_mbit_s: float, child: str, ahead: str = "") -> list[str]:
+    """htb at `rate_mbit_s` with two classes on `{dev}`: LOW_CLASS is served first and has `ahead` as its queue, the
+    other has `child`, as LOW_CLASS without `ahead`. `shaped_rate` changes the rate of both together."""
+    return two_classes(rate_mbit_s, ((ANY_MBIT_S, PACKET),) * 2, (ahead or child, child))
 
 
 def two_classes(rate_mbit_s: float, ceils: tuple[tuple[float, str], ...], children: tuple[str, str]) -> list[str]:

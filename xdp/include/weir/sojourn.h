@@ -45,6 +45,8 @@ struct sojourn_event {
 	__u16 hop;
 	__u8 ce;  /* as it came out */
 	__u8 low; /* of band L (RFC 9332) as it went in */
+	__u32 flow;
+	__u32 reserved;
 };
 
 struct sojourn_counters {

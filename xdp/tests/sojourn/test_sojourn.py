@@ -126,6 +126,8 @@ def test_packets_alike_are_counted_and_not_mixed_up(play) -> None:
     assert [sampler[key] for key in ("stamped", "matched", "collisions", "strays")] == [21, 21, 1, 1]
     packets = of(seen["lines"], "pkt")
     assert [line["bytes"] for line in packets] == [1442] * 20 + [len(FRAMES[0][1])]
+    assert len({line["flow"] for line in packets[:20]}) == 1
+    assert packets[20]["flow"] != packets[0]["flow"] != 0
     exits_us = [line["t_us"] for line in packets]
     assert exits_us == sorted(exits_us)
 

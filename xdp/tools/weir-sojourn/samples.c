@@ -54,9 +54,9 @@ int on_event(void *context, void *data, size_t size)
 	}
 	fprintf(sampler.out,
 		"{\"k\":\"pkt\",\"t_us\":%" PRIu64 ",\"hop\":\"%s\",\"sojourn_us\":%" PRIu64
-		",\"bytes\":%u,\"ce\":%u,\"low\":%u}\n",
+		",\"bytes\":%u,\"ce\":%u,\"low\":%u,\"flow\":%u}\n",
 		(uint64_t)(event->exit_ns / 1000), hop->name, (uint64_t)(sojourn_ns / 1000), event->bytes, event->ce,
-		event->low);
+		event->low, event->flow);
 	if (sojourn_ns > hop->longest_ns)
 		hop->longest_ns = sojourn_ns;
 	if (sampler.every_ns)

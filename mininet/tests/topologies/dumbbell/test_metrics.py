@@ -3,6 +3,7 @@ import gzip
 import json
 import math
 import statistics
+from dataclasses import replace
 
 import generated_samples
 import numpy as np
@@ -13,7 +14,15 @@ from hypothesis import strategies as st
 from weirlab.metrics.estimate import estimate, student_t95
 from weirlab.metrics.samples import SamplesError
 from weirlab.topologies.dumbbell import samples as metrics
-from weirlab.topologies.dumbbell.metrics import METRICS, compute, delay_metrics, delay_shares, failures, jain_index
+from weirlab.topologies.dumbbell.metrics import (
+    METRICS,
+    bulk_p99_ms,
+    compute,
+    delay_metrics,
+    delay_shares,
+    failures,
+    jain_index,
+)
 
 CAPTURED = generated_samples.CAPTURED
 SPEC = {
@@ -361,17 +370,32 @@ def test_student_t_falls_towards_the_normal():
         student_t95(0)
 
 
+def test_the_p99_of_bulk_is_of_flows_with_large_packets_in_half_of_the_seconds():
+    """Flow 1 is bulk; 2 is short, 3 has small packets, and the flow of 0 is not known."""
+    t_us = np.concatenate([np.arange(0, 10e6, 1e5), np.arange(0, 4e6, 1e5), np.arange(0, 10e6, 1e5), [1.0]])
+    flow = np.repeat([1, 2, 3, 0], [100, 40, 100, 1]).astype(float)
+    delay_us = np.choose(flow.astype(int), [9e6, 5e3, 80e3, 90e3])
+    size_bytes = np.choose(flow.astype(int), [1500, 1500, 1500, 200]).astype(float)
+    order = np.argsort(t_us, kind="stable")
+    nothing = np.zeros(len(t_us))
+    packets = metrics.Packets(t_us[order], delay_us[order], size_bytes[order], nothing, nothing, flow[order])
+    assert bulk_p99_ms(packets, 0, 10e6) == pytest.approx(5)
+    assert bulk_p99_ms(replace(packets, flow=nothing), 0, 10e6) is None
+
+
 HEAD_LINES = [b'{"k":"start","t_us":7}', b'{"k":"hop","hop":"bottleneck","propagation_us":0}']
 AS_WRITTEN = st.builds(
-    lambda t, hop, sojourn, size, ce, low: (
-        b'{"k":"pkt","t_us":%d,"hop":"%s","sojourn_us":%d,"bytes":%d,"ce":%d%s}' % (t, hop, sojourn, size, ce, low)
+    lambda t, hop, sojourn, size, ce, more: (
+        b'{"k":"pkt","t_us":%d,"hop":"%s","sojourn_us":%d,"bytes":%d,"ce":%d%s}' % (t, hop, sojourn, size, ce, more)
     ),
     st.integers(0, 10**16),
     st.sampled_from([b"bottleneck", b"access", b"in-2.x", b"h\xc3\xb6p"]),
     st.integers(0, 10**6),
     st.integers(0, 2000),
     st.integers(0, 2),
-    st.sampled_from([b"", b',"low":0', b',"low":1', b',"low":2']),
+    st.sampled_from(
+        [b"", b',"low":0', b',"low":1', b',"low":2', b',"low":1,"flow":7', b',"flow":0', b',"flow":1048575']
+    ),
 )
 # Harmless rewrites of a line by another writer, and damage.
 OTHERWISE = st.sampled_from(

@@ -31,14 +31,17 @@ class DumbbellKeeping(Keeping):
         kinds = {flow["kind"] for flow in spec["flows"]}
         quic = {kind for kind in kinds if kind.startswith("quic")}
         aqm = spec["aqm"]
+        aqms = [aqm]
+        if back := spec["link"].get("return"):
+            aqms.append(spec.get("return_aqm") or back["queue"])
         wanted = {
             "quic": bool(quic),
             "peers": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),
-            "loader": aqm["qdisc"] == "weir",
+            "loader": any(one["qdisc"] == "weir" for one in aqms),
             "coupled": bool(aqm.get("coupled")),
-            "bands": bool(aqm.get("bands")),
+            "bands": any(one.get("bands") for one in aqms),
             "deployed": aqm["qdisc"] == "p4",
             "tuner": bool(aqm.get("tune")) or spec.get("shaper", {}).get("rule", "fixed") != "fixed",
             "autorate": spec.get("shaper", {}).get("rule") == "autorate",

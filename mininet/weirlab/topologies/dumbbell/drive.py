@@ -55,6 +55,8 @@ from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
 from weirlab.topologies.dumbbell.queues.tc import bands_of, queue_under_test
 from weirlab.topologies.dumbbell.rate_rule import first_rate_mbit_s, rule_words
 from weirlab.topologies.dumbbell.traffic import (
+    ECHO_PORT,
+    ECHOED,
     HEADER_BYTES,
     NOQ_SERVER,
     PACED_KINDS,
@@ -157,7 +159,8 @@ class Drive(Programs):
         if self.back is None:
             return None
         rate = self.back["rate_mbit_s"]
-        return WayBack(rate, queue_under_test(self.back_aqm, self.back["queue_limit_packets"], rate))
+        queue = queue_under_test(self.back_aqm, self.back["queue_limit_packets"], rate)
+        return WayBack(rate, queue, bands_of(self.back_aqm))
 
     def topology(self) -> Dumbbell:
         aqm = self.spec["aqm"]
@@ -189,12 +192,14 @@ class Drive(Programs):
     def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
         """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
         device, at = peer.split("@")
-        own = ("qdisc", "profile", "tune", "coupled", "bands")
+        own = ("qdisc", "profile", "tune", "coupled", "bands", "flow_queues")
         gains = [f"{key}={value}" for key, value in aqm.items() if key not in own]
         if aqm.get("coupled"):
             gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
         if aqm.get("bands"):
             gains.append("--bands")
+        if aqm.get("flow_queues"):
+            gains += ["--leaf-aqm", "off"]
         said = net[node].cmd(
             "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
             "--limit-packets", limit_packets, *gains, "--expert", "--json",
@@ -433,10 +438,14 @@ class Drive(Programs):
                 "--until-s", str(end_s + 2 * ALIGN_S), "--cc", cc,
             ], ready="ready")  # fmt: skip
 
-        if kinds & set(PACED_KINDS):
-            heard = str(self.out / "flows-paced-sink.jsonl")
-            words = ["weir-paced", "receive", "--port", str(PACED_PORT), "--out", heard]
-            self.start(net["sink"], "paced-sink", words, ready="ready")
+        for name, port, here in (
+            ("flows-paced-sink.jsonl", PACED_PORT, kinds & set(PACED_KINDS) - {ECHOED}),
+            ("log-echo-heard.txt", ECHO_PORT, kinds & {ECHOED}),
+        ):
+            words = ["weir-paced", "receive", "--port", str(port), "--out", str(self.out / name)]
+            words += ["--echo"] if port == ECHO_PORT else []
+            if here:
+                self.start(net["sink"], "paced-sink" if port == PACED_PORT else "echo", words, ready="ready")
 
     def start_return_flows(self, net: LabNet, end_s: float) -> None:
         """TCP on the return path. Counts of its programs are no samples: its figures are those of the queue there."""
@@ -516,12 +525,13 @@ class Drive(Programs):
         ]  # fmt: skip
 
     def start_paced(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+        echoed = flow["kind"] == ECHOED
         for sender, labels in members.items():
             self.start(net[f"s{sender}"], f"client-{group}-s{sender}", [
                 "weir-paced", "send", "--out", str(self.out / f"flows-paced-{group}-s{sender}.jsonl"),
                 "--packets-per-s", str(flow["packets_per_s"]), "--bytes", str(flow["payload_bytes"]),
                 "--tos", str(flow["dscp"] << 2 | (ECT0 if flow["ecn"] else 0)),
-                *self.flow_words(flow, labels, PACED_PORT),
+                *self.flow_words(flow, labels, ECHO_PORT if echoed else PACED_PORT), *["--echo"] * echoed,
             ])  # fmt: skip
 
     def start_long(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:

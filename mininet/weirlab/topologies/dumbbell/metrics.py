@@ -6,6 +6,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from weirlab.topologies.dumbbell.samples import (
 )
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
+BULK_PACKET_BYTES = 500
 METRICS: dict[str, str] = {
     "goodput_total_mbit_s": "application bytes received by all flows, over the time after warm-up",
     "goodput_per_flow_mean_kbit_s": "application bytes received by each responsive flow while it ran: mean over flows",
@@ -41,6 +43,8 @@ METRICS: dict[str, str] = {
     "queue_delay_p95_ms": "the same: 95th percentile",
     "queue_delay_p99_ms": "the same: 99th percentile",
     "queue_delay_max_ms": "the same: largest",
+    "queue_delay_bulk_p99_ms": "the same for packets of bulk flows alone (flows that send in half of the seconds "
+    f"or more, with {BULK_PACKET_BYTES} bytes a packet or more in the mean): 99th percentile",
     "queue_delay_excess_ms": "mean over packets of what the queue delay is above the reference target",
     "rtt_mean_ms": "round-trip time as the senders (where they are compared, those under test) estimate it, sampled "
     "over time: mean",
@@ -173,6 +177,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     if not len(under_test.t_us):
         raise SamplesError(f"{where}: no packet left {QUEUE_UNDER_TEST} after the warm-up of {spec['warmup_s']:g} s")
     found |= delay_metrics(under_test.delay_us / 1e3, spec["reference_target_ms"])
+    found["queue_delay_bulk_p99_ms"] = bulk_p99_ms(under_test, begin_us, end_us)
     found |= goodput_metrics(samples, spec, where)
     found |= _rtt_metrics(samples, spec, begin_us, end_us)
     one_in = spec.get("sample_one_in", 1)
@@ -200,7 +205,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
         done = _completions(samples.shorts, begin_us, end_us)
         found |= step_response.fct_metrics(done.bytes, done.fct_us, done.open > 0, FCT_CLASSES)
     if "return" in spec["link"]:
-        back = windowed.get(RETURN_QUEUE, Packets(*(np.array([]) for _ in range(5))))
+        back = windowed.get(RETURN_QUEUE, Packets(*(np.array([]) for _ in fields(Packets))))
         found |= return_way.return_metrics(
             back.delay_us,
             back.bytes,
@@ -239,6 +244,17 @@ def delay_metrics(delay_ms: np.ndarray, target_ms: float) -> dict[str, float]:
         "queue_delay_max_ms": delay_ms.max(),
         "queue_delay_excess_ms": np.maximum(delay_ms - target_ms, 0.0).mean(),
     }
+
+
+def bulk_p99_ms(packets: Packets, begin_us: float, end_us: float) -> float | None:
+    """99th percentile of the delay of packets of bulk flows; None without any, and for samples without flows."""
+    flows, places = np.unique(packets.flow, return_inverse=True)
+    seconds = ((packets.t_us - begin_us) // 1e6).astype(int)
+    active = np.bincount(np.unique(np.stack([places, seconds]), axis=1)[0], minlength=len(flows))
+    sizes = np.bincount(places, weights=packets.bytes) / np.bincount(places)
+    bulk = (flows > 0) & (active >= (end_us - begin_us) / 2e6) & (sizes >= BULK_PACKET_BYTES)
+    delay_us = packets.delay_us[bulk[places]]
+    return float(np.quantile(delay_us, 0.99)) / 1e3 if len(delay_us) else None
 
 
 def line_metrics(delay_ms: np.ndarray) -> dict[str, float]:
@@ -319,7 +335,7 @@ def delay_shares(total_delay_us: Mapping[str, float]) -> dict[str, float | None]
 
 def _window(packets: Packets, begin_us: float, end_us: float) -> Packets:
     first, last = np.searchsorted(packets.t_us, (begin_us, end_us))
-    return Packets(*(getattr(packets, name)[first:last] for name in ("t_us", "delay_us", "bytes", "ce", "low")))
+    return Packets(*(getattr(packets, field.name)[first:last] for field in fields(Packets)))
 
 
 def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end_us: float) -> dict[str, float]:

@@ -43,8 +43,8 @@ from mininet.topo import Topo
 
 from weirlab.lab.shaping import netem, says_ect1, shaped, shaped_bands, shaped_flows, shaped_rate
 from weirlab.topologies.dumbbell.hops import LINE_QUEUE, QUEUE_UNDER_TEST, RETURN_QUEUE
+from weirlab.topologies.dumbbell.queues.tc import FLOOD_FIFO
 
-SHAPES = {"": shaped, "coupled": shaped_bands, "flows": shaped_flows}
 SMALL_PACKET_BYTES = 300
 MOST_QUEUED_PACKETS = 1_000_000_000  # tc counts in 32 bits
 
@@ -97,10 +97,11 @@ class Link:
 
 @dataclass(frozen=True)
 class WayBack:
-    """The bottleneck's way back where it has a rate and a queue (a tc text) of its own."""
+    """The bottleneck's way back where it has a rate and a queue (a tc text) of its own; `bands` as in Dumbbell."""
 
     rate_mbit_s: float
     queue: str
+    bands: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,13 @@ class LineLink:
 
     rate_mbit_s: float
     queue_limit_packets: int
+
+
+def shape(rate_mbit_s: float, queue: str, bands: str) -> list[str]:
+    """tc's lines for a rate and its queue, or its two classes: of coupled bands, or of bands of flows."""
+    if bands == "flows":
+        return shaped_flows(rate_mbit_s, queue, FLOOD_FIFO)
+    return (shaped_bands if bands else shaped)(rate_mbit_s, queue)
 
 
 class Dumbbell(Topo):
@@ -133,7 +141,7 @@ class Dumbbell(Topo):
     ) -> None:
         """`extra_delays_ms` is the delay of each sender's access link over `access`, each way; none if left out.
         Packets to the sink's `ect1_port` carry ECT(1) where their sender set ECT(0). With `bands` two classes of htb
-        have `queue` each: "coupled" or "flows"."""
+        have `queue` each: "coupled" or "flows" (there the first has a fifo)."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
         sink = self.addHost("sink", routes=["default via 10.0.254.1"])
@@ -154,7 +162,7 @@ class Dumbbell(Topo):
         back = netem(bottleneck.delay_ms, bottleneck.rate_mbit_s)
         sink_end: dict[str, Any] = {"ip": "10.0.254.2/24"}
         if way_back is not None:
-            back = shaped(way_back.rate_mbit_s, way_back.queue)
+            back = shape(way_back.rate_mbit_s, way_back.queue, way_back.bands)
             sink_end["tc"] = netem(bottleneck.delay_ms)
         if switch is None:
             self.addLink(
@@ -164,7 +172,7 @@ class Dumbbell(Topo):
                 intfName2="bn",
                 params1={
                     "ip": "10.0.255.1/24",
-                    "tc": SHAPES[bands](bottleneck.rate_mbit_s, queue),
+                    "tc": shape(bottleneck.rate_mbit_s, queue, bands),
                 },
                 params2={"ip": "10.0.255.2/24", "tc": back},
             )

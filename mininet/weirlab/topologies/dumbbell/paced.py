@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from weirlab.metrics.paced import LAST_S, MEANINGS, Stream, figures, met
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS
+from weirlab.topologies.dumbbell.traffic import ECHOED, PACED_KINDS
+
+
+def of_kind(kind: str, text: str) -> str:
+    """A text on one-way delays, for round trips where the packets of the kind return."""
+    return text.replace("one-way delay", "round-trip time") if kind == ECHOED else text
+
 
 METRICS: dict[str, str] = {
-    f"{kind}_{name}": f"{kind}: {text}" for kind in PACED_KINDS for name, text in MEANINGS.items()
+    f"{kind}_{name}": f"{kind}: {of_kind(kind, text)}" for kind in PACED_KINDS for name, text in MEANINGS.items()
 }
 
 

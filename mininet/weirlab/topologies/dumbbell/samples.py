@@ -7,7 +7,8 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
 - `hop`: `hop`, `propagation_us`: the delay that any packet has there in an empty queue, and `rate_mbit_s` if its own
   transmission time at that rate comes on top (0 or left out: no). The time above both is queueing.
 - `pkt`: a packet left a hop at `t_us`: `hop`, `sojourn_us`, `bytes`, `ce` (0 or 1: whether it carried CE by
-  then), `low` (1 if it went in as one of band L: ECT(1) or CE; 0 or left out: no).
+  then), `low` (1 if it went in as one of band L: ECT(1) or CE; 0 or left out: no), `flow` (a hash of its flow; 0 or
+  left out: unknown).
 - `lost`: a packet went into a hop and never came out: `hop`, `bytes`.
 - `aqm`, `qdisc`: state of a queue: `hop`, and of those that apply `backlog_bytes`, `backlog_packets`, `tau_us`, `u`,
   `drop_probability` (what a packet meets, so U squared where the law squares), `dq_rate_bit_s`, `row`; and counters
@@ -90,11 +91,11 @@ UNRESPONSIVE = frozenset({"udp", *PACED_KINDS})
 # A `pkt` line as weir-sojourn writes it. Numbers of so few digits are exact as floating point, too.
 PKT = re.compile(
     rb'^{"k":"pkt","t_us":(0|[1-9]\d{0,14}),"hop":"([\w.-]{1,31})","sojourn_us":(0|[1-9]\d{0,14}),'
-    rb'"bytes":(0|[1-9]\d{0,14}),"ce":([01])(?:,"low":([01]))?}\n',
+    rb'"bytes":(0|[1-9]\d{0,14}),"ce":([01])(?:,"low":([01]))?(?:,"flow":(0|[1-9]\d{0,6}))?}\n',
     re.MULTILINE,
 )
 BLOCK_BYTES = 1 << 23
-# Packets that left each hop, in the file's order: exit time, sojourn time, bytes, CE, band L.
+# Packets that left each hop, in the file's order: exit time, sojourn time, bytes, CE, band L, flow.
 Exits = dict[str, tuple[np.ndarray, ...]]
 
 
@@ -107,6 +108,7 @@ class Packets:
     bytes: np.ndarray
     ce: np.ndarray
     low: np.ndarray
+    flow: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
     hops = {record["hop"]: record for record in by_kind["hop"]}
     changes = _changes(path, by_kind["change"], t0_us)
     packets = {}
-    for hop, (exit_us, sojourn_us, size_bytes, ce, low) in sorted(exits.items()):
+    for hop, (exit_us, sojourn_us, size_bytes, ce, low, flow) in sorted(exits.items()):
         if hop not in hops:
             raise SamplesError(f"{path}: no hop line for {hop}; its propagation_us is needed for queueing delay")
         t_us = exit_us - t0_us
@@ -189,6 +191,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
             bytes=size_bytes[order],
             ce=ce[order],
             low=low[order],
+            flow=flow[order],
         )
     shorts = sorted(by_kind["short"], key=lambda record: record["t_us"])
     lost = grouped(by_kind["lost"], lambda r: r["hop"])
@@ -244,7 +247,7 @@ def _read_checked(path: Path) -> tuple[dict[str, list[dict[str, Any]]], Exits]:
     by_kind = by_kind_of(path, records_of(path), FIELDS, dict.fromkeys(FEW, NUMBERS))
     leaving = grouped(by_kind.pop("pkt"), lambda r: r["hop"])
     return by_kind, {
-        hop: tuple(column(path, records, field) for field in ("t_us", "sojourn_us", "bytes", "ce", "low"))
+        hop: tuple(column(path, records, field) for field in ("t_us", "sojourn_us", "bytes", "ce", "low", "flow"))
         for hop, records in leaving.items()
     }
 
@@ -265,9 +268,10 @@ def _read_quickly(path: Path) -> tuple[dict[str, list[dict[str, Any]]], Exits] |
                 end = text.rfind(b"\n") + 1
                 behind = text[end:]
                 pieces = PKT.split(text[:end])
-                others, t_us, hops, sojourn_us, size_bytes, ce, low = (pieces[n::7] for n in range(7))
+                others, t_us, hops, sojourn_us, size_bytes, ce, *left_out = (pieces[n::8] for n in range(8))
                 rest += others
-                _take_columns(blocks, hops, (t_us, sojourn_us, size_bytes, ce, [was or b"0" for was in low]))
+                known = ([was or b"0" for was in column] for column in left_out)  # low, flow
+                _take_columns(blocks, hops, (t_us, sojourn_us, size_bytes, ce, *known))
         lines = b"".join(rest).split(b"\n")
         if behind or lines.pop():
             return None

@@ -313,6 +313,14 @@ class GameFlow(PacedFlow):
     packets_per_s: Annotated[float, Field(ge=0.01, le=1e4)] = 60.0
 
 
+class PingFlow(PacedFlow):
+    """Packets that the sink sends back: figures are of round trips."""
+
+    kind: Literal["ping"]
+    payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)] = 64
+    packets_per_s: Annotated[float, Field(ge=0.01, le=1e4)] = 20.0
+
+
 FLOW_KINDS: dict[str, type[Flow]] = {
     "quic-download": QuicFlow,
     "quic-upload": QuicFlow,
@@ -322,6 +330,7 @@ FLOW_KINDS: dict[str, type[Flow]] = {
     "udp": UdpFlow,
     "voice": VoiceFlow,
     "game": GameFlow,
+    "ping": PingFlow,
 }
 
 
@@ -543,10 +552,9 @@ class DumbbellSchema(Schema):
         if options.get("tune"):
             checker.problem(f"{path}.tune", "the tuner is for the queue under test; remove it here")
             return None
-        for key in ("coupled", "bands"):
-            if options.get(key):
-                checker.problem(f"{path}.{key}", "two bands are for the queue under test; remove it here")
-                return None
+        if options.get("coupled"):
+            checker.problem(f"{path}.coupled", "two bands are for the queue under test; remove it here")
+            return None
         link = common.get("link", {}).get(RETURN)
         return queue(checker, options, path, {"link": {"bottleneck": link}} if link else {})
 

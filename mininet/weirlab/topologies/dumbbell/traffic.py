@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-PACED_KINDS = ("voice", "game")  # UDP at exact times, each packet timed
+PACED_KINDS = ("voice", "game", "ping")  # UDP at exact times, each packet timed
+ECHOED = "ping"  # the kind of these whose packets return
 MOST_SENDERS = 10  # more flows than this, of all groups or of one that shares with no other, share sender nodes
 HEADER_BYTES = {
     "quic-download": 42,
@@ -12,6 +13,7 @@ HEADER_BYTES = {
     "udp": 42,
     "voice": 42,
     "game": 42,
+    "ping": 42,
     "tcp": 66,
     "tcp-short": 66,
 }  # Ethernet, IPv4, UDP or TCP with timestamps
@@ -19,7 +21,7 @@ ETHERNET_BYTES = 14
 SHORT_KINDS = ("quic-short", "tcp-short")  # transfers of which each is a connection of its own
 NOQ_SERVER = "noq-server"  # the program of mininet/peers/noq
 LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
-TRAFFIC_PORT, PACED_PORT = 5201, 5202
+TRAFFIC_PORT, PACED_PORT, ECHO_PORT = 5201, 5202, 5204
 # Flows of a congestion control that reacts to each mark, and must get each echoed: they have a sink of their own.
 SCALABLE, SCALABLE_PORT = "dctcp", 5203
 

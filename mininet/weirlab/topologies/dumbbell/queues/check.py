@@ -15,6 +15,8 @@ from weirlab.scenario.errors import nearest
 from weirlab.topologies.dumbbell.queues.red import red_refusal
 from weirlab.topologies.dumbbell.queues.sections import DISCIPLINES, P4, Red, Weir
 
+TUNED_BANDS = "the tuner knows one queue, not two bands; remove tune or {key}"
+
 
 def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[str, Any]) -> dict[str, Any] | None:
     """A queue discipline's options with nothing left to default."""
@@ -34,6 +36,9 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         )
         return None
     if isinstance(checked, Weir) and checked.coupled:
+        if checked.flow_queues:
+            checker.problem(f"{path}.flow_queues", "the queues of two coupled bands are fifos; remove this or coupled")
+            return None
         if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ())):
             checker.problem(f"{path}.coupled", refusal)
             return None
@@ -44,8 +49,8 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         if checked.coupled:
             checker.problem(f"{path}.bands", "two bands of flows or two coupled ones; remove bands or coupled")
             return None
-        if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ()), "bands"):
-            checker.problem(f"{path}.bands", refusal)
+        if checked.tune:
+            checker.problem(f"{path}.bands", TUNED_BANDS.format(key="bands"))
             return None
     elif isinstance(checked, Weir) and (alone := [key for key in bands.KEYS if key in given]):
         checker.problem(f"{path}.{alone[0]}", "is not valid without bands = true; add that, or remove this")
@@ -57,7 +62,7 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         known = settings.profile_names()
         checker.problem(f"{path}.profile", f"unknown name {checked.profile!r}; {nearest(checked.profile, known)}")
         return None
-    for key in ("coupled", "bands"):
+    for key in ("coupled", "bands", "flow_queues"):
         if not given.get(key):
             given.pop(key, None)  # one band is the same law wherever it runs
     overrides = {key: value for key, value in given.items() if key in gains.KEYS}
@@ -73,12 +78,10 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
     return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
 
 
-def _coupled_refusal(
-    tune: bool, bottleneck: Mapping[str, Any], changes: Sequence[Mapping[str, Any]], key: str = "coupled"
-) -> str | None:
-    """Why two bands don't go with the rest of a scenario; None if they do."""
+def _coupled_refusal(tune: bool, bottleneck: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why two coupled bands don't go with the rest of a scenario; None if they do."""
     if tune:
-        return f"the tuner knows one queue, not two bands; remove tune or {key}"
+        return TUNED_BANDS.format(key="coupled")
     if "rates" in bottleneck:
         return "its classes have one rate for good, and the bottleneck has a rate_file; remove one of them"
     if any("rate_mbit_s" in change for change in changes):

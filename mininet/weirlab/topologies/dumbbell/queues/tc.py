@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from weirlab.topologies.dumbbell.queues.red import red_burst, red_thresholds
 
-FLOOD_LIMIT_PACKETS = 100_000  # a qdisc whose own limit must not be what limits: the eBPF program does
+# Queues whose own limit must not be what limits: the eBPF program does.
+FLOOD_FIFO = "pfifo limit 100000"
+DRR = "fq_codel limit 100000 noecn"  # flow queues; `weir-xdp attach --leaf-aqm off` disables their CoDel
 
 
 def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
@@ -14,7 +16,7 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     min_bytes, max_bytes = red_thresholds(aqm, rate_mbit_s) if kind == "red" else (0, 0)
     words = {
         "pfifo": lambda: f"pfifo limit {limit_packets}",
-        "weir": lambda: f"pfifo limit {FLOOD_LIMIT_PACKETS}",
+        "weir": lambda: DRR if aqm.get("flow_queues") else FLOOD_FIFO,
         "pie": lambda: pie(aqm, limit_packets),
         "fq_pie": lambda: " ".join([pie(aqm, limit_packets), *flow_queues(aqm)]),
         "red": lambda: " ".join(

@@ -37,6 +37,7 @@ KINDS = {
     "udp": "UDP flow",
     "voice": "voice flow",
     "game": "game flow",
+    "ping": "ping flow",
 }
 
 
@@ -95,7 +96,7 @@ def variant_in_words(spec: Mapping[str, Any]) -> str:
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     """A discipline and its options."""
-    own = ("qdisc", "profile", "switch", "program", "tune", "coupled", "bands", "qdisc_args")
+    own = ("qdisc", "profile", "switch", "program", "tune", "coupled", "bands", "flow_queues", "qdisc_args")
     rest = {key: value for key, value in aqm.items() if key not in own}
     match aqm["qdisc"]:
         case "weir":
@@ -110,6 +111,8 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
         name += ", two coupled bands"
     if aqm.get("bands"):
         name += ", two bands of flows"
+    if aqm.get("flow_queues"):
+        name += ", flow queues"
     if aqm.get("tune"):
         name += ", the tuner running beside it and starting from"
     return f"{name}: {', '.join(f'{k} {plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"

@@ -6,6 +6,7 @@ import re
 from weirlab.report.labels import anywhere, shown
 from weirlab.report.model import Block, Cell, Column, Folded, Row, Table
 from weirlab.store.folder import Summary
+from weirlab.topologies.dumbbell.paced import of_kind
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
 ROWS: tuple[tuple[str, str, str, int], ...] = (
@@ -24,7 +25,7 @@ def paced_rows() -> tuple[tuple[str | None, str, str, int], ...]:
     found: list[tuple[str | None, str, str, int]] = []
     for kind in PACED_KINDS:
         found.append((None, kind.capitalize(), "", 0))
-        found += [(f"{kind}_{name}", text, unit, decimals) for name, text, unit, decimals in ROWS]
+        found += [(f"{kind}_{name}", of_kind(kind, text), unit, decimals) for name, text, unit, decimals in ROWS]
     return tuple(found)
 
 
@@ -40,7 +41,7 @@ def by_flow(summary: Summary) -> list[Block]:
             for flow in [match[1] for name in estimates if (match := each.fullmatch(name))]:
                 cells = [Cell(shown(estimates[f"{kind}_{flow}_{name}"], decimals)) for name, _, _, decimals in ROWS]
                 rows.append(Row(f"{label}, flow {flow}", cells))
-        columns = [Column(text, unit) for _, text, unit, _ in ROWS]
+        columns = [Column(of_kind(kind, text), unit) for _, text, unit, _ in ROWS]
         summary_text = f"Every {kind} flow by itself (flows are GROUP.INDEX, counted from 0)"
         found.append(Folded(summary_text, [Table(columns, rows, "variant, flow")]))
     return found
