@@ -26,6 +26,7 @@ enum weir_signal {
 	WEIR_SIGNAL_POLL = 2,	 /* counters of the root qdisc, or of classes, polled by a process that runs the law */
 	WEIR_SIGNAL_VETH = 3,	 /* bytes in here, bytes out at the peer's ingress */
 	WEIR_SIGNAL_VIRTUAL = 4, /* a queue that exists in arithmetic only */
+	WEIR_SIGNAL_QDISC = 5,	 /* times of packets in our own qdisc */
 };
 
 enum weir_hook {
@@ -33,12 +34,19 @@ enum weir_hook {
 	WEIR_HOOK_CLSACT = 2, /* the same hooks, by filters */
 	WEIR_HOOK_XDP = 3,
 	WEIR_HOOK_TC_INGRESS = 4, /* a filter at tc's ingress: interfaces without a link header have no XDP */
+	WEIR_HOOK_QDISC = 5,	  /* a qdisc in BPF (Linux 6.16) */
 };
 
 /* Whether a hook is that of received packets. */
 WEIR_INLINE int weir_hook_is_ingress(__u32 hook)
 {
 	return hook == WEIR_HOOK_XDP || hook == WEIR_HOOK_TC_INGRESS;
+}
+
+/* Whether a signal's queue may drain at a rate of the operator's (--rate). */
+WEIR_INLINE int weir_signal_takes_rate(__u32 signal)
+{
+	return signal == WEIR_SIGNAL_VIRTUAL || signal == WEIR_SIGNAL_QDISC;
 }
 
 /*
@@ -121,9 +129,9 @@ struct weir_framing {
  */
 struct weir_config {
 	struct weir_params law;
-	__u64 limit_bytes;   /* veth, virtual: the queue's own limit; 0 none */
-	__u64 limit_packets; /* veth; 0 none */
-	__u64 rate_bit_s;    /* virtual: the configured rate, and what follows from it: */
+	__u64 limit_bytes;   /* veth, virtual: the queue's own limit; qdisc: of memory; 0 none */
+	__u64 limit_packets; /* veth, qdisc; 0 none */
+	__u64 rate_bit_s;    /* virtual, qdisc: the configured rate, and what follows from it: */
 	__u64 drain_q32_bytes_per_ns;
 	__u64 drain_full_ns; /* after this long any queue is empty, and a shorter time can't overflow */
 	__u64 drain_q8_us;   /* the law's dq_time_q8_us */

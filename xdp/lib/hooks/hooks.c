@@ -6,11 +6,12 @@
 #include "error.h"
 
 extern const struct weir_hook_row weir_hook_tcx, weir_hook_clsact, weir_hook_libxdp, weir_hook_xdp, weir_hook_adopted,
-	weir_hook_tc_ingress;
+	weir_hook_tc_ingress, weir_hook_qdisc, weir_hook_qdisc_ops;
 
 /* In the order in which they are tried. */
 static const struct weir_hook_row *const rows[] = {
-	&weir_hook_tcx, &weir_hook_clsact, &weir_hook_libxdp, &weir_hook_xdp, &weir_hook_adopted, &weir_hook_tc_ingress,
+	&weir_hook_tcx,	    &weir_hook_clsact,	   &weir_hook_libxdp, &weir_hook_xdp,
+	&weir_hook_adopted, &weir_hook_tc_ingress, &weir_hook_qdisc,  &weir_hook_qdisc_ops,
 };
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
@@ -41,7 +42,7 @@ int weir_hook_parse(const char *text, __u32 *hook)
 		if (!strcmp(text, rows[i]->name))
 			return 0;
 	}
-	return weir_error("--hook %s: must be tc, tcx, clsact or xdp", text);
+	return weir_error("--hook %s: must be tc, tcx, clsact, xdp or qdisc", text);
 }
 
 int weir_hook_each(weir_hook_each_f *each, void *context)

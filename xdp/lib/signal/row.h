@@ -15,7 +15,7 @@ struct weir_signal_row {
 	__u32 signal;
 	const char *name;
 	bool reads_root;			 /* goes by the root qdisc's own counters */
-	bool queue_elsewhere;			 /* the queue is not under the interface */
+	bool queue_elsewhere;			 /* the queue is none of the tree's under the interface */
 	bool needs_peer, needs_rate;		 /* of the operator */
 	bool has_limit_packets, has_limit_bytes; /* the queue's limit is the program's to keep */
 

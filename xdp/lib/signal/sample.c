@@ -215,6 +215,8 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	s->rate_age_ns = weir_since_ns(s->now_ns, measured_us * 1000);
 	rate.dq_time_q8_us = s->dq_time_q8_us;
 	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
+	if (s->config.signal == WEIR_SIGNAL_QDISC) /* 0 where no packet waits */
+		s->tau_us = s->backlog_bytes ? s->queue.tau_us : 0;
 	if ((s->config.coupled && take_bands(a, s)) || (weir_has_bands(&s->config) && take_flow_bands(a, netlink, s)))
 		return -1;
 	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;

@@ -5,13 +5,11 @@
 
 #include "error.h"
 
-extern const struct weir_signal_row weir_signal_backlog, weir_signal_poll, weir_signal_veth, weir_signal_virtual;
+extern const struct weir_signal_row weir_signal_backlog, weir_signal_poll, weir_signal_veth, weir_signal_virtual,
+	weir_signal_qdisc;
 
 static const struct weir_signal_row *const rows[] = {
-	&weir_signal_backlog,
-	&weir_signal_poll,
-	&weir_signal_veth,
-	&weir_signal_virtual,
+	&weir_signal_backlog, &weir_signal_poll, &weir_signal_veth, &weir_signal_virtual, &weir_signal_qdisc,
 };
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
@@ -41,5 +39,5 @@ int weir_signal_parse(const char *text, __u32 *signal)
 		if (!strcmp(text, rows[i]->name))
 			return 0;
 	}
-	return weir_error("--signal %s: must be auto, backlog, poll, veth or virtual", text);
+	return weir_error("--signal %s: must be auto, backlog, poll, veth, virtual or qdisc", text);
 }

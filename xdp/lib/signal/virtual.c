@@ -11,6 +11,10 @@ void weir_virtual_set_rate(struct weir_config *c, double bit_s)
 {
 	double bytes_per_ns = bit_s / 8e9;
 
+	if (!(bit_s > 0)) { /* a qdisc that does not shape */
+		c->rate_bit_s = c->drain_q32_bytes_per_ns = c->drain_full_ns = c->drain_q8_us = 0;
+		return;
+	}
 	c->rate_bit_s = (__u64)rint(bit_s);
 	c->drain_q32_bytes_per_ns = (__u64)rint(bytes_per_ns * 0x1p32);
 	/* in this time 2^31 bytes leave, more than the queue may hold; and the product stays below 2^63 */

@@ -52,7 +52,7 @@ static int check_ends(const struct plan *p, const struct weir_meta *old)
 		return weir_error(
 			"%s: its law is of a virtual queue, and can't go by a shaper here in place: detach first",
 			r->dev);
-	if (r->rate_bit_s > 0 && old->signal != WEIR_SIGNAL_VIRTUAL)
+	if (r->rate_bit_s > 0 && !weir_signal_takes_rate(old->signal))
 		return weir_error(
 			"%s: it is attached with signal %s, and can't become a virtual queue in place: detach "
 			"first",
@@ -133,7 +133,7 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 	*wanted = *old;
 	if (r->classes) /* a class has nothing else of its own */
 		return put_gains(r, 0, wanted);
-	if (signal == WEIR_SIGNAL_VIRTUAL)
+	if (weir_signal_takes_rate(signal))
 		rate_bit_s = r->rate_bit_s > 0 ? r->rate_bit_s : (double)old->rate_bit_s;
 	if (put_gains(r, rate_bit_s, wanted))
 		return -1;
@@ -162,9 +162,9 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		wanted->limit_packets = r->limit_packets;
 	if (r->limit_bytes)
 		wanted->limit_bytes = r->limit_bytes;
-	if (signal == WEIR_SIGNAL_VIRTUAL)
+	if (weir_signal_takes_rate(signal))
 		weir_virtual_set_rate(wanted, rate_bit_s);
-	if (signal == WEIR_SIGNAL_VIRTUAL && request_frames(r))
+	if (weir_signal_takes_rate(signal) && request_frames(r))
 		wanted->framing = request_framing(r, p->config.l2_bytes);
 	return 0;
 }
@@ -251,7 +251,7 @@ static int fill_in(struct work *w)
 		r->peer = old->peer;
 		r->peer_netns = old->peer_netns;
 	}
-	if (r->signal == WEIR_SIGNAL_VIRTUAL && !(r->rate_bit_s > 0))
+	if (weir_signal_takes_rate(r->signal) && !(r->rate_bit_s > 0))
 		r->rate_bit_s = (double)config.rate_bit_s;
 	weir_gains_asked(&w->p->gains, &config);
 	return 0;

@@ -70,7 +70,6 @@ int interface_root_is_free(const struct request *r, const struct weir_qdisc *roo
 		return weir_error("--shape %s: %s divides packets over queues without a common rate; remove it first "
 				  "(tc qdisc del dev %s root), and one shaper serves all queues",
 				  r->dev, name, r->dev);
-	return weir_error("--shape %s: it has a root qdisc already, %s: leave --shape out to put the law on that, or "
-			  "remove it first (tc qdisc del dev %s root)",
-			  r->dev, name, r->dev);
+	return weir_error("%s: it has a root qdisc already, %s: remove it first (tc qdisc del dev %s root)%s", r->dev,
+			  name, r->dev, r->shape_bit_s > 0 ? ", or leave --shape out to put the law on that" : "");
 }

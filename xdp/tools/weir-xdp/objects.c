@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "weir_ahead.skel.h"
 #include "weir_classes.skel.h"
 #include "weir_coupled.skel.h"
+#include "weir_drr.skel.h"
 #include "weir_tc.skel.h"
 #include "weir_xdp.skel.h"
 
@@ -37,6 +39,8 @@ static const void *object_bytes(__u32 signal, __u32 hook, enum object_kind kind,
 		return weir_ahead__elf_bytes(size);
 	if (kind == OBJECT_CLASSES)
 		return weir_classes__elf_bytes(size);
+	if (hook == WEIR_HOOK_QDISC)
+		return weir_drr__elf_bytes(size);
 	return hook == WEIR_HOOK_XDP ? weir_xdp__elf_bytes(size) : weir_tc__elf_bytes(size);
 }
 
@@ -72,7 +76,31 @@ static void keep_maps(const struct loaded *l)
 	struct bpf_map *map;
 
 	bpf_object__for_each_program(prog, l->object) bpf_object__for_each_map(map, l->object)
-		bpf_prog_bind_map(bpf_program__fd(prog), bpf_map__fd(map), NULL);
+	{
+		/* a map of operations holds its programs: in a ring neither would ever be freed */
+		if (bpf_map__type(map) != BPF_MAP_TYPE_STRUCT_OPS ||
+		    bpf_program__type(prog) != BPF_PROG_TYPE_STRUCT_OPS)
+			bpf_prog_bind_map(bpf_program__fd(prog), bpf_map__fd(map), NULL);
+	}
+}
+
+/* The object of a qdisc, with its name in it. 0 or -errno. */
+static int open_qdisc(struct loaded *l)
+{
+	void *bytes = malloc(l->size);
+	int error;
+
+	if (!bytes)
+		return -ENOMEM;
+	memcpy(bytes, l->bytes, l->size);
+	error = weir_qdisc_name_object(bytes, l->size, l->qdisc);
+	l->object = error ? NULL : bpf_object__open_mem(bytes, l->size, NULL);
+	if (!error)
+		error = l->object ? weir_qdisc_tag_object(l->object) : -errno;
+	if (error && l->object)
+		bpf_object__close(l->object);
+	free(bytes); /* libbpf has its own */
+	return error;
 }
 
 int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, struct loaded *l)
@@ -82,9 +110,15 @@ int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, st
 
 	l->bytes = object_bytes(signal, hook, kind, &l->size);
 	l->build = object_build(signal, hook, kind);
-	l->object = bpf_object__open_mem(l->bytes, l->size, NULL);
-	if (!l->object)
-		return -errno;
+	if (hook == WEIR_HOOK_QDISC) {
+		error = open_qdisc(l);
+		if (error)
+			return error;
+	} else {
+		l->object = bpf_object__open_mem(l->bytes, l->size, NULL);
+		if (!l->object)
+			return -errno;
+	}
 	error = slots > 1 ? give_room(l, slots) : 0;
 	records = bpf_object__find_map_by_name(l->object, "flow_records");
 	if (!error && records && !l->flow_records)

@@ -8,15 +8,17 @@
 
 #include <bpf/libbpf.h>
 
+#include "hooks/qdisc.h"
 #include "pins/attachment.h"
 
 struct loaded {
 	struct bpf_object *object; /* NULL: another loader's (adopt) */
 	const void *bytes;	   /* its file */
 	size_t size;
-	bool flow_records;	  /* size of its map: all, or one */
-	__u64 build;		  /* as struct weir_meta has it */
-	struct weir_attachment a; /* its maps, and the folder of its pins once there is one */
+	bool flow_records;		 /* size of its map: all, or one */
+	__u64 build;			 /* as struct weir_meta has it */
+	char qdisc[WEIR_QDISC_KIND_LEN]; /* name of the qdisc in it, if it has one */
+	struct weir_attachment a;	 /* its maps, and the folder of its pins once there is one */
 };
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */

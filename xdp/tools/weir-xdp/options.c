@@ -290,10 +290,11 @@ static const struct row {
 	{"mpu", "BYTES", ATTACH | ENSURE, read_mpu, .help = "and at least so many with the overhead, 0 .. 256"},
 	{"atm", NULL, ATTACH | ENSURE, read_atm, .help = "in cells of 53 bytes for 48 (ADSL)"},
 	{"ptm", NULL, ATTACH | ENSURE, read_ptm, .help = "65 bytes for 64 (VDSL2)"},
-	{"hook", "tc|xdp", ATTACH | ENSURE, read_hook,
+	{"hook", "tc|xdp|qdisc", ATTACH | ENSURE, read_hook,
 	 .help = "at egress (default), or at ingress (virtual only, its default; on links without a header, as\n"
 		 "ppp, a filter at tc's ingress takes its place); tc takes\n"
-		 "`tcx` where the kernel has it (Linux 6.6), else `clsact`; either can be asked for"},
+		 "`tcx` where the kernel has it (Linux 6.6), else `clsact`; either can be asked for;\nqdisc: flow "
+		 "queues in BPF as the root (Linux 6.16), shaped by --rate"},
 	{"limit-packets", "N", ATTACH | ENSURE, read_limit_packets,
 	 .help = "veth: the queue's limit; the qdisc's own must be larger"},
 	{"limit-bytes", "N", ATTACH | ENSURE | ADOPT, read_limit_bytes, .help = "veth, virtual"},

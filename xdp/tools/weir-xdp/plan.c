@@ -38,6 +38,10 @@
 #define LOOK_WAIT_NS 5000000000ULL
 #define TRIES_A_DOUBT 50
 
+/* Limits with --hook qdisc, those of fq_codel. */
+#define QDISC_LIMIT_PACKETS 10240
+#define QDISC_LIMIT_BYTES (32U << 20)
+
 #ifndef ARPHRD_IP6GRE
 #define ARPHRD_IP6GRE 823 /* linux/if_arp.h; net/if_arp.h of glibc has none */
 #endif
@@ -67,14 +71,18 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	const struct weir_signal_row *row;
 	int error;
 
+	if (about->hook == WEIR_HOOK_QDISC && weir_hook_choose(about->hook, -1, r->dev, about))
+		return -1;
+	weir_qdisc_kind(dev->place.netns_inum, (__u32)dev->ifindex, l->qdisc);
 	l->flow_records = r->flow_records;
 	about->signal = r->classes ? WEIR_SIGNAL_POLL : request_signal(r);
 	row = weir_signal_of(about->signal);
 	snprintf(about->why, sizeof(about->why), "%s",
-		 r->signal    ? "asked for"
-		 : r->classes ? "--class given"
-		 : r->peer    ? "--peer given"
-			      : "--rate given");
+		 r->signal			      ? "asked for"
+		 : about->signal == WEIR_SIGNAL_QDISC ? "--hook qdisc given"
+		 : r->classes			      ? "--class given"
+		 : r->peer			      ? "--peer given"
+						      : "--rate given");
 	if (!r->classes && interface_check_queue(r, dev, about->signal))
 		return -1;
 	if (!row && r->bands) {
@@ -320,11 +328,12 @@ static int configure(const struct request *r, const struct interface *dev, const
 	struct timespec tick;
 
 	configure_law(r, gains, r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s, config);
-	config->limit_packets = r->limit_packets;
-	config->limit_bytes = r->limit_bytes;
+	config->limit_packets = r->limit_packets ? r->limit_packets : hook == WEIR_HOOK_QDISC ? QDISC_LIMIT_PACKETS : 0;
+	config->limit_bytes = r->limit_bytes ? r->limit_bytes : hook == WEIR_HOOK_QDISC ? QDISC_LIMIT_BYTES : 0;
 	config->ifindex = (__u32)dev->ifindex;
 	config->netns_inum = (__u32)dev->place.netns_inum;
-	if (!dev->place.ingress) { /* packets that arrive don't wait there, whatever it is */
+	/* packets that arrive don't wait there, whatever it is; and --hook qdisc replaces the root */
+	if (!dev->place.ingress && hook != WEIR_HOOK_QDISC) {
 		config->root_handle = dev->qdisc.handle;
 		memcpy(config->root_kind, dev->qdisc.kind, sizeof(config->root_kind));
 	}
@@ -398,6 +407,7 @@ double plan_shaped_bit_s(const struct plan *p)
 int plan_look(struct plan *p)
 {
 	const struct request *r = p->r;
+	char kind[WEIR_QDISC_KIND_LEN];
 
 	if (interface_look(r->dev, r->netns, !r->classes, &p->dev) ||
 	    (r->peer && interface_look(r->peer, r->peer_netns, true, &p->peer)))
@@ -410,6 +420,10 @@ int plan_look(struct plan *p)
 	if (r->shape_bit_s > 0 && !p->about.shape.handle && foresee_shape(p))
 		return -1;
 	describe(r, &p->dev, &p->peer, &p->about);
+	weir_qdisc_kind(p->dev.place.netns_inum, (__u32)p->dev.ifindex, kind);
+	if (p->about.hook == WEIR_HOOK_QDISC && strcmp(p->dev.qdisc.kind, kind) &&
+	    interface_root_is_free(r, &p->dev.qdisc))
+		return -1;
 	if (p->filtered && !r->hook_given)
 		p->about.hook = WEIR_HOOK_CLSACT;
 	return configure(r, &p->dev, &p->gains, plan_shaped_bit_s(p), p->about.hook, &p->config);

@@ -11,6 +11,8 @@ __u32 request_signal(const struct request *r)
 {
 	if (r->signal)
 		return r->signal;
+	if (r->hook_given && r->hook == WEIR_HOOK_QDISC)
+		return WEIR_SIGNAL_QDISC;
 	return r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : WEIR_SIGNAL_AUTO;
 }
 
@@ -127,6 +129,14 @@ static int check_classes(const struct request *r)
 	return 0;
 }
 
+static int check_qdisc(const struct request *r)
+{
+	return r->shape_bit_s > 0 || r->coupled || r->bands || r->classes || r->by_mark || r->others || r->flow_records
+		       ? weir_error("--hook qdisc: has flow queues of its own and shapes by --rate; it takes neither "
+				    "--shape, --bands, --coupled, --class nor --flow-records")
+		       : 0;
+}
+
 int request_check(const struct request *r)
 {
 	const struct weir_signal_row *row = weir_signal_of(request_signal(r));
@@ -140,6 +150,10 @@ int request_check(const struct request *r)
 		return weir_error("--flow-records: neither laws of classes nor coupled bands have them");
 	if (r->bands && r->no_bands)
 		return weir_error("--bands and --no-bands: leave one of them out");
+	if ((r->hook_given && r->hook == WEIR_HOOK_QDISC) != (request_signal(r) == WEIR_SIGNAL_QDISC))
+		return weir_error("signal qdisc and --hook qdisc go together");
+	if (request_signal(r) == WEIR_SIGNAL_QDISC && check_qdisc(r))
+		return -1;
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
 	if (r->bands && check_bands(r, request_signal(r)))
@@ -150,27 +164,28 @@ int request_check(const struct request *r)
 		return weir_error("--peer goes with signal veth only");
 	if (rate && r->rate_bit_s <= 0)
 		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
-	if (r->rate_bit_s > 0 && !rate)
-		return weir_error("--rate goes with signal virtual only");
+	if (r->rate_bit_s > 0 && !(row && weir_signal_takes_rate(row->signal)))
+		return weir_error("--rate goes with signals virtual and qdisc only");
 	if (weir_hook_is_ingress(r->hook) && !rate)
 		return weir_error("--hook xdp goes with signal virtual only; the others are at tc egress");
 	if (r->limit_packets && !(row && row->has_limit_packets))
-		return weir_error(
-			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
-			"its own limit)");
+		return weir_error("--limit-packets goes with signals veth and qdisc only (a virtual queue takes "
+				  "--limit-bytes, a qdisc has "
+				  "its own limit)");
 	if (r->whole_tree && row && row->queue_elsewhere)
 		return weir_error(
-			"--whole-tree: a virtual queue does not go by the tree under the interface; leave it out");
+			"--whole-tree: this signal does not go by the tree under the interface; leave it out");
 	if (r->coupled && !peer)
 		return weir_error("--coupled needs signal veth, the queue's other end: --peer DEV[@NETNS]");
 	if (r->coupled && r->whole_tree)
 		return weir_error(
 			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
 	if (r->leaf_aqm && row && row->queue_elsewhere)
-		return weir_error("--leaf-aqm: a virtual queue has no qdisc below it; leave it out");
+		return weir_error("--leaf-aqm: this signal's queue has no qdisc below it; leave it out");
 	if (r->limit_bytes && !(row && row->has_limit_bytes))
-		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
-	if (request_frames(r) && !(r->shape_bit_s > 0) && !rate)
+		return weir_error("--limit-bytes goes with signals veth, virtual and qdisc only; another qdisc has its "
+				  "own limit");
+	if (request_frames(r) && !(r->shape_bit_s > 0) && !(r->rate_bit_s > 0))
 		return weir_error("--%s goes with --shape or --rate, whose rate is that of frames on the line",
 				  r->framing.counts_ip		     ? "overhead"
 				  : r->mpu_given		     ? "mpu"

@@ -93,9 +93,10 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 	if (split_pair(pair, key, &value))
 		return -1;
 	if (!strcmp(key, "rate")) {
-		if (!row || !row->needs_rate)
-			return weir_error("rate: only a virtual queue has one; this one's signal is %s",
-					  weir_signal_name(config->signal));
+		if (!weir_signal_takes_rate(config->signal))
+			return weir_error(
+				"rate: only a virtual queue and --hook qdisc have one; this one's signal is %s",
+				weir_signal_name(config->signal));
 		return parse_rate("rate", value, rate_bit_s);
 	}
 	if (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes")) {

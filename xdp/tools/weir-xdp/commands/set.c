@@ -62,7 +62,7 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 		return weir_error("%s: its gains were changed: configuration %u is in force, not %ld", r->dev,
 				  a->config_id, r->expect),
 		       CHANGED;
-	if (config->signal == WEIR_SIGNAL_VIRTUAL)
+	if (weir_signal_takes_rate(config->signal))
 		rate_bit_s = (double)config->rate_bit_s;
 	weir_gains_asked(&gains, config);
 	for (int i = 0; i < r->words; i++)
@@ -71,7 +71,7 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 	if (weir_gains_check(&gains) || (config->coupled && check_coupled(&gains)))
 		return USAGE_ERROR;
 	weir_gains_apply(&gains, rate_bit_s, config);
-	if (config->signal == WEIR_SIGNAL_VIRTUAL)
+	if (weir_signal_takes_rate(config->signal))
 		weir_virtual_set_rate(config, rate_bit_s);
 	return 0;
 }

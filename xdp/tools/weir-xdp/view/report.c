@@ -170,7 +170,7 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	framing_json(v, s);
 	weir_leaf_aqm_each(v->a.path, leaf_json, &leaves);
 	fputs(leaves.count ? "]" : "", stdout);
-	if (signal->needs_rate)
+	if (s->config.rate_bit_s)
 		printf(", \"rate_bit_s\": %llu", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL)
 		printf(", \"poll\": {\"pid\": %d, \"alive\": %s, \"silent_us\": %llu, \"errno\": %d}", m->poll_pid,
@@ -233,7 +233,7 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 		       m->shape.flows ? ", with flow queues" : "");
 	}
 	weir_leaf_aqm_each(v->a.path, leaf_text, &leaves);
-	if (signal->needs_rate) {
+	if (s->config.rate_bit_s) {
 		weir_say_rate(rate, sizeof(rate), (double)s->config.rate_bit_s);
 		printf("  drains at %s\n", rate);
 	}
@@ -263,7 +263,7 @@ static void queue_text(const struct view *v, const struct weir_sample *s)
 		printf(" in %llu packets", s->backlog_packets);
 	if (!s->dq_time_q8_us)
 		printf(", rate unknown");
-	else if (m->signal == WEIR_SIGNAL_VIRTUAL)
+	else if (weir_signal_takes_rate(m->signal))
 		printf(", %.3f ms", s->tau_us / 1e3);
 	else
 		printf(", %.3f ms at %.3f Mbit/s (measured %.1f s ago)", s->tau_us / 1e3,
