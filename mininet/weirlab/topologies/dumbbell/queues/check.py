@@ -47,7 +47,7 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ()), "bands"):
             checker.problem(f"{path}.bands", refusal)
             return None
-    elif isinstance(checked, Weir) and (alone := [key for key in bands.KEYS if key in given]):
+    elif isinstance(checked, Weir) and (alone := [key for key in (*bands.KEYS, "hosts") if key in given]):
         checker.problem(f"{path}.{alone[0]}", "is not valid without bands = true; add that, or remove this")
         return None
     if isinstance(checked, P4) and not _is_there(checked.program):
