@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .bands import Kind, halvings_due, sum_bytes, within
+from .bands import Kind, sum_bytes, within
 from .fair import FAIR_LEAST_BYTES, FLOWS_MOST_Q16, Fair
 from .law import BYTES_MAX, U32_MAX, Params
 
@@ -32,12 +32,34 @@ class HostFair(Fair):
     """The last share of a host."""
 
 
+STEPS_SHIFT = 6
+STEPS_MOST = 2048
+LN2_Q16 = 45426
+
+
+def steps_due(last_us: int, now_us: int, share_shift: int) -> tuple[int, int]:
+    """Number of steps of decay due, 64 a half-life, and the counter's new time. By halvings alone the counters of two
+    hosts with the same rate differ by up to 2, because they halve at different times."""
+    shift, elapsed_us = share_shift - STEPS_SHIFT, (now_us - last_us) % 2**64
+    steps = elapsed_us >> shift
+    if elapsed_us >= 2**63:
+        return 0, now_us
+    if steps >= STEPS_MOST:
+        return STEPS_MOST, now_us
+    return steps, (last_us + (steps << shift)) % 2**64
+
+
+def decayed(value: int, steps: int) -> int:
+    value >>= steps >> STEPS_SHIFT
+    return value - (value * (steps % 2**STEPS_SHIFT) * LN2_Q16 >> 16 + STEPS_SHIFT)
+
+
 def host_arrival(host: Host, params: Params, now_us: int, len_bytes: int) -> None:
     """A packet of the host arrives, of either band (step 18)."""
     len_bytes = min(within("len_bytes", len_bytes, 2**64 - 1), BYTES_MAX)
-    halvings, host.host_last_us = halvings_due(host.host_last_us, now_us, params.share_shift)
-    host.host_flows_q16 >>= halvings
-    host.host_bytes = sum_bytes(host.host_bytes >> halvings, len_bytes)
+    steps, host.host_last_us = steps_due(host.host_last_us, now_us, params.share_shift)
+    host.host_flows_q16 = decayed(host.host_flows_q16, steps)
+    host.host_bytes = sum_bytes(decayed(host.host_bytes, steps), len_bytes)
 
 
 def count_q16(sum_q16: int, len_bytes: int, of_bytes: int, share_bytes: int) -> int:
@@ -51,13 +73,13 @@ def host_share(
     host: Host, fair: HostFair, params: Params, kind: Kind, flow_bytes: int, now_us: int, len_bytes: int
 ) -> int:
     """Recent bytes of a flow of this host that has its fair share. Call with each packet of band B after `host_arrival`
-    (steps 11, 19 and 20)."""
+    (steps 19 and 20)."""
     len_bytes = min(within("len_bytes", len_bytes, 2**64 - 1), BYTES_MAX)
     within("flow_bytes", flow_bytes, U32_MAX)
-    halvings, fair.fair_last_us = halvings_due(fair.fair_last_us, now_us, params.share_shift)  # 11
-    fair.passed_bytes >>= halvings
-    fair.flows_q16 >>= halvings
-    if kind != Kind.STRANGER and flow_bytes:  # 19
+    steps, fair.fair_last_us = steps_due(fair.fair_last_us, now_us, params.share_shift)  # 19
+    fair.passed_bytes = decayed(fair.passed_bytes, steps)
+    fair.flows_q16 = decayed(fair.flows_q16, steps)
+    if kind != Kind.STRANGER and flow_bytes:
         fair.flows_q16 = count_q16(fair.flows_q16, len_bytes, host.host_bytes, fair.share_bytes)
         host.host_flows_q16 = count_q16(host.host_flows_q16, len_bytes, flow_bytes, host.host_share_bytes)
     fair.share_bytes = (fair.passed_bytes << 16) // max(fair.flows_q16, 2**16)  # 20

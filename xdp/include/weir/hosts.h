@@ -8,7 +8,7 @@
 
 #include "fair.h"
 
-/* Counter of the hosts that share it, halved each 2^share_shift us; zero at the start. */
+/* Counter of the hosts that share it, decayed to a half in 2^share_shift us; zero at the start. */
 struct weir_host {
 	__u64 host_last_us;
 	__u64 host_flows_q16;
@@ -16,16 +16,42 @@ struct weir_host {
 	__u32 host_share_bytes; /* the last share of one of its flows */
 };
 
+#define WEIR_HOSTS_STEPS_SHIFT 6 /* 64 steps a half-life */
+#define WEIR_HOSTS_STEPS_MOST 2048
+#define WEIR_HOSTS_LN2_Q16 45426
+
+/* Number of steps of decay due; moves the counter's time. By halvings alone the counters of two hosts with the same rate
+ * differ by up to 2, because they halve at different times. */
+WEIR_INLINE __u32 weir_host_steps(__u64 *last_us, __u64 now_us, __u32 share_shift)
+{
+	__u32 shift = (share_shift - WEIR_HOSTS_STEPS_SHIFT) & 63;
+	__u64 elapsed_us = now_us - *last_us, steps = elapsed_us >> shift;
+
+	if (elapsed_us >= WEIR_CLOCK_BACK || steps >= WEIR_HOSTS_STEPS_MOST) {
+		*last_us = now_us;
+		return elapsed_us >= WEIR_CLOCK_BACK ? 0 : WEIR_HOSTS_STEPS_MOST;
+	}
+	*last_us += steps << shift;
+	return (__u32)steps;
+}
+
+WEIR_INLINE __u64 weir_host_decayed(__u64 value, __u32 steps)
+{
+	value >>= steps >> WEIR_HOSTS_STEPS_SHIFT;
+	return value - (value * (steps & 63) * WEIR_HOSTS_LN2_Q16 >> (16 + WEIR_HOSTS_STEPS_SHIFT));
+}
+
 /* A packet of the host arrives, of either band. Each value is read once and written once, as in weir_band_arrival. */
 WEIR_INLINE void weir_host_arrival(struct weir_host *host, const struct weir_params *p, __u64 now_us, __u64 len_bytes)
 {
 	__u64 last_us = *(volatile __u64 *)&host->host_last_us, bytes = *(volatile __u32 *)&host->host_bytes;
-	__u32 halvings = weir_halvings(&last_us, now_us, p->share_shift); /* 18 */
+	__u32 steps = weir_host_steps(&last_us, now_us, p->share_shift); /* 18 */
 
 	host->host_last_us = last_us;
-	host->host_bytes = weir_bytes_sum(bytes >> halvings, len_bytes > WEIR_BYTES_MAX ? WEIR_BYTES_MAX : len_bytes);
-	if (halvings)
-		host->host_flows_q16 = *(volatile __u64 *)&host->host_flows_q16 >> halvings;
+	host->host_bytes = weir_bytes_sum(weir_host_decayed(bytes, steps),
+					  len_bytes > WEIR_BYTES_MAX ? WEIR_BYTES_MAX : len_bytes);
+	if (steps)
+		host->host_flows_q16 = weir_host_decayed(*(volatile __u64 *)&host->host_flows_q16, steps);
 }
 
 /* Adds to a number of hosts or flows one that has so many recent bytes; one below half of its share counts in part. */
@@ -45,13 +71,13 @@ WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair
 	__u64 last_us = *(volatile __u64 *)&fair->fair_last_us, hosts_q16 = *(volatile __u64 *)&fair->flows_q16;
 	__u64 passed_bytes = *(volatile __u32 *)&fair->passed_bytes;
 	__u64 flows_q16 = *(volatile __u64 *)&host->host_flows_q16, share_bytes, flow_share_bytes;
-	__u32 halvings = weir_halvings(&last_us, now_us, p->share_shift); /* 11 */
+	__u32 steps = weir_host_steps(&last_us, now_us, p->share_shift); /* 19 */
 
 	if (len_bytes > WEIR_BYTES_MAX)
 		len_bytes = WEIR_BYTES_MAX;
-	passed_bytes >>= halvings;
-	hosts_q16 >>= halvings;
-	if (kind != WEIR_KIND_STRANGER && flow_bytes) { /* 19 */
+	passed_bytes = weir_host_decayed(passed_bytes, steps);
+	hosts_q16 = weir_host_decayed(hosts_q16, steps);
+	if (kind != WEIR_KIND_STRANGER && flow_bytes) {
 		hosts_q16 = weir_host_count_q16(hosts_q16, len_bytes, *(volatile __u32 *)&host->host_bytes,
 						*(volatile __u32 *)&fair->host_share_bytes);
 		flows_q16 = weir_host_count_q16(flows_q16, len_bytes, flow_bytes,
@@ -62,7 +88,7 @@ WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair
 	fair->fair_last_us = last_us;
 	fair->flows_q16 = hosts_q16;
 	fair->host_share_bytes = (__u32)share_bytes;
-	if (halvings)
+	if (steps)
 		fair->passed_bytes = (__u32)passed_bytes;
 	host->host_flows_q16 = flows_q16;
 	host->host_share_bytes = (__u32)flow_share_bytes;
