@@ -82,6 +82,13 @@ class Budget:
     budget_last_us: int = 0
 
 
+@dataclass
+class MarkedBudget(Budget):
+    """Budget where packets go ahead by their DSCP, too, and recent bytes of those that did."""
+
+    marked_bytes: int = 0
+
+
 DEFAULT = Bands(round(0.1 * SHARE_ONE_Q16), 2**17, 2 * 1514)
 
 
@@ -126,10 +133,12 @@ def hold_ticks(params: Params, tau_us: int) -> int:
 
 
 def arrival(
-    flow: BandFlow, share: Share, budget: Budget, params: Params, bands: Bands, now_us: int, len_bytes: int, tau_us: int
-) -> Kind:
+    flow: BandFlow, share: Share, budget: Budget, params: Params, bands: Bands, now_us: int, len_bytes: int, tau_us: int,
+    marked: bool = False,
+) -> Kind:  # fmt: skip
     """Band of a packet of `len_bytes` that `flow` counts, while band B has a delay of `tau_us`. Call with each packet,
-    before its verdict; after it `passed` if the packet is of band B and was not dropped."""
+    before its verdict; after it `passed` if the packet is of band B and was not dropped. marked: its DSCP asks for
+    band A, and `budget` is a MarkedBudget."""
     within("now_us", now_us, 2**64 - 1)
     len_bytes = min(within("len_bytes", len_bytes, 2**64 - 1), BYTES_MAX)
     halvings, flow.flow_last_us = halvings_due(flow.flow_last_us, now_us, params.share_shift)  # 1
@@ -139,6 +148,10 @@ def arrival(
     budget.ahead_bytes >>= halvings
     budget.new_bytes >>= halvings
     budget.bulk_bytes >>= halvings
+    marked_bytes = 0
+    if isinstance(budget, MarkedBudget):
+        budget.marked_bytes >>= halvings
+        marked_bytes = budget.marked_bytes
 
     sparse = before < threshold_bytes(bands, share)  # 3
 
@@ -146,21 +159,26 @@ def arrival(
     is_new = before < NEW_BYTES
     strange = is_new and budget.new_bytes + len_bytes > allowed >> 1
     wanted = budget.ahead_bytes + len_bytes + (0 if is_new else before)
-    room = not strange and wanted <= allowed
+    may_go = sparse and not strange and wanted <= allowed
+    fits = marked_bytes + len_bytes <= allowed >> 2 and budget.ahead_bytes + len_bytes <= allowed
+    by_mark = marked and not may_go and fits
+    may_go = may_go or by_mark
 
     tick = (now_us >> TICK_SHIFT) % TICKS  # 5
     in_bulk = 0 < (flow.flow_until_tick - tick) % TICKS < TICKS // 2
     held = before > 0 and in_bulk and (tick - flow.flow_large_tick) % TICKS < HELD_MOST_TICKS
 
-    if sparse and room and not held:  # 6
+    if may_go and not held:  # 6
         flow.flow_until_tick = tick
         budget.ahead_bytes = sum_bytes(budget.ahead_bytes, len_bytes)
-        if is_new:
+        if by_mark and isinstance(budget, MarkedBudget):
+            budget.marked_bytes = sum_bytes(marked_bytes, len_bytes)
+        elif is_new:
             budget.new_bytes = sum_bytes(budget.new_bytes, len_bytes)
         return Kind.AHEAD
 
     flow.flow_until_tick = (tick + hold_ticks(params, tau_us)) % TICKS  # 7
-    if sparse and room:
+    if may_go:
         return Kind.SMALL
     flow.flow_large_tick = tick
     if sparse:

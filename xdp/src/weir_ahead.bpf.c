@@ -10,8 +10,8 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
-#include "weir/fair.h"
 #include "weir/flows.h"
+#include "weir/hosts.h"
 #include "weir/pairs.h"
 #include "weir/polled.h"
 #include "weir/sampling.h"
@@ -28,6 +28,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct recent);
 } budget SEC(".maps");
+
+/* One counter where the attachment does not count hosts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_HOSTS);
+	__type(key, __u32);
+	__type(value, struct weir_host);
+} hosts SEC(".maps");
 
 /* Both bands. Their maps have as many entries: what is not found is missing altogether. */
 struct bands {
@@ -54,6 +62,71 @@ WEIR_INLINE int find_bands(struct bands *b)
 	       b->drain[WEIR_BAND_AHEAD];
 }
 
+#define ADDRESS_WORDS 4
+#define KIND_UNKNOWN 7 /* also the mask of a kind */
+
+/* Place of the counter of a packet's host; packets without an address have one, too. A function of its own: its paths
+ * end here for the verifier. */
+static __attribute__((noinline)) __u32 host_of(struct __sk_buff *skb, __u32 offset, __u32 proto,
+					       const struct weir_config *c)
+{
+	__u32 word[ADDRESS_WORDS] = {};
+
+	if (c->hosts == WEIR_HOSTS_MARK)
+		word[0] = skb->mark & c->host_mask;
+	else if (proto == bpf_htons(ETH_P_IP))
+		bpf_skb_load_bytes(skb, offset + (c->hosts == WEIR_HOSTS_SOURCE ? 12 : 16), word, 4);
+	else if (proto == bpf_htons(ETH_P_IPV6))
+		bpf_skb_load_bytes(skb, offset + (c->hosts == WEIR_HOSTS_SOURCE ? 8 : 24), word, sizeof(word));
+	return weir_flow_hash(word, ADDRESS_WORDS) & (WEIR_HOSTS - 1);
+}
+
+/*
+ * Counts a packet of a host, if hosts are counted, and one of band B. Returns its kind, and in the high 32 bits the
+ * recent bytes of a flow that has its fair share. Global, and with numbers only: the verifier checks it once.
+ */
+__attribute__((noinline)) __u64 weir_share_of(__u32 index, __u32 kind, __u32 flow_bytes, __u64 now_us, __u64 len_bytes)
+{
+	struct recent *r = bpf_map_lookup_elem(&budget, &weir_first);
+	const struct weir_config *c = weir_config_get();
+	struct weir_host *host;
+	__u32 fair_bytes;
+
+	if (!r || !c)
+		return kind;
+	host = c->hosts ? bpf_map_lookup_elem(&hosts, &index) : 0;
+	if (host)
+		weir_host_arrival(host, &c->law, now_us, len_bytes);
+	if (kind == WEIR_KIND_AHEAD)
+		return kind;
+	if (host) {
+		fair_bytes = weir_host_share(host, &r->fair, &c->law, kind, flow_bytes, now_us, len_bytes);
+		kind = weir_kind_by_host(kind, host, &r->fair, flow_bytes);
+	} else {
+		fair_bytes = weir_fair_arrival(&r->fair, &c->law, kind, flow_bytes, now_us, len_bytes);
+		kind = weir_kind_by_share(kind, flow_bytes, fair_bytes);
+	}
+	return (__u64)fair_bytes << 32 | kind;
+}
+
+/* Kind of a packet; in the high 32 bits the recent bytes of its flow. Without the map of flows KIND_UNKNOWN. A function of
+ * its own, for the size of the stack. */
+static __attribute__((noinline)) __u64 kind_of(const struct weir_arrival *a, struct recent *r, struct __sk_buff *skb,
+					       __u64 now_us, __u32 tau_us)
+{
+	struct weir_flows *f = bpf_map_lookup_elem(&flows, &weir_first);
+	const struct weir_config *c = a->config;
+	struct weir_flow *flow;
+	__u32 kind;
+
+	if (!f)
+		return KIND_UNKNOWN;
+	flow = weir_flow_at(f, 0, weir_skb_flow(skb, a->header));
+	kind = weir_band_arrival(flow, &a->queue->share, &r->budget, &c->law, &c->flow_bands, now_us, a->len_bytes,
+				 tau_us, c->dscp && weir_skb_goes_ahead(skb, a->header));
+	return (__u64) * (volatile __u32 *)&flow->flow_bytes << 32 | kind;
+}
+
 /*
  * Band of a packet, its flow's part in it, and whether that alone decides. Without the maps all is bulk, and all flows
  * are small.
@@ -62,30 +135,29 @@ WEIR_INLINE struct outcome classify(const struct weir_arrival *a, struct recent 
 				    __u32 tau_us)
 {
 	struct outcome o = {.kind = WEIR_KIND_SMALL, .fate = WEIR_FATE_PASS};
-	struct weir_flows *f = bpf_map_lookup_elem(&flows, &weir_first);
 	const struct weir_config *c = a->config;
-	__u32 flow_bytes, fair_bytes;
-	struct weir_flow *flow;
+	__u64 found = kind_of(a, r, skb, now_ns >> 10, tau_us);
+	__u32 flow_bytes = found >> 32, fair_bytes = 0;
+	int counts = weir_counts_flows(&c->law);
 
-	if (!f)
+	if ((__u32)found == KIND_UNKNOWN)
 		return o;
-	flow = weir_flow_at(f, 0, weir_skb_flow(skb, a->header));
-	o.kind = weir_band_arrival(flow, &a->queue->share, &r->budget, &c->law, &c->flow_bands, now_ns >> 10,
-				   a->len_bytes, tau_us);
+	o.kind = (__u32)found;
 	o.decided = o.kind == WEIR_KIND_AHEAD;
+	if (counts && (c->hosts || !o.decided)) {
+		found = weir_share_of(c->hosts ? host_of(skb, a->header.offset, a->header.proto, c) : 0, o.kind,
+				      flow_bytes, now_ns >> 10, a->len_bytes);
+		fair_bytes = found >> 32;
+	}
 	if (o.decided)
 		return o;
 	if (weir_kind_is_refused(o.kind, &c->law, tau_us)) {
 		o.fate = WEIR_FATE_HIT_DROP;
 		o.decided = 1;
 	}
-	if (!weir_counts_flows(&c->law))
+	if (o.decided || !counts)
 		return o;
-	flow_bytes = *(volatile __u32 *)&flow->flow_bytes;
-	fair_bytes = weir_fair_arrival(&r->fair, &c->law, o.kind, flow_bytes, now_ns >> 10, a->len_bytes);
-	if (o.decided)
-		return o;
-	o.kind = weir_kind_by_share(o.kind, flow_bytes, fair_bytes);
+	o.kind = (__u32)found & KIND_UNKNOWN;
 	if (weir_may_be_policed(&c->law, flow_bytes, fair_bytes, tau_us) &&
 	    weir_is_policed(flow_bytes, fair_bytes, bpf_get_prandom_u32())) {
 		o.fate = WEIR_FATE_HIT_DROP;

@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 from places import VECTORS
 
 from weir import bands, bands_vectors
-from weir.bands import DEFAULT, FREE_BYTES, HELD_MOST_TICKS, NEW_BYTES, RANGES, BandFlow, Bands, Budget, Kind
+from weir.bands import (
+    DEFAULT,
+    FREE_BYTES,
+    HELD_MOST_TICKS,
+    NEW_BYTES,
+    RANGES,
+    BandFlow,
+    Bands,
+    Budget,
+    Kind,
+    MarkedBudget,
+)
 from weir.law import U32_MAX, Share, WidthError
 
 TUNED = bands_vectors.TUNED
@@ -263,3 +274,38 @@ def test_an_input_that_is_no_number_of_its_width_is_found() -> None:
         bands.hold_ticks(TUNED, 2**32)
     with pytest.raises(WidthError, match="now_us"):
         _one(BandFlow(), 2**64)
+
+
+def _marked(budget: MarkedBudget, flow: BandFlow, now_us: int, size: int, marked: bool = True) -> Kind:
+    return bands.arrival(flow, Share(), budget, TUNED, DEFAULT, now_us, size, 0, marked)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40_000), st.sampled_from([64, 214, 1514]), st.integers(0, 5))))
+def test_packets_marked_ef_stay_in_a_quarter_of_the_budget(packets: list) -> None:
+    """Flow 0 is not marked; the others mark all they send."""
+    flows, budget, now_us = [BandFlow() for _ in range(6)], MarkedBudget(), 2**40
+    for step_us, size, index in packets:
+        now_us += step_us
+        before = budget.marked_bytes
+        if _marked(budget, flows[index], now_us, size, index > 0) != Kind.AHEAD:
+            bands.passed(budget, size)
+        allowed = budget.bulk_bytes + FREE_BYTES
+        assert budget.ahead_bytes <= allowed
+        assert budget.marked_bytes <= max(allowed >> 2, before)
+        assert index or budget.marked_bytes <= before
+
+
+def test_a_marked_flow_beyond_its_part_is_a_flow_like_others() -> None:
+    full = MarkedBudget(bulk_bytes=100_000, marked_bytes=27_000, budget_last_us=2**40)
+    bulk = BandFlow(flow_bytes=50_000, flow_last_us=2**40)
+    assert _marked(replace(full), replace(bulk), 2**40, 1514) in (Kind.SMALL, Kind.LARGE)
+    some = replace(full, marked_bytes=20_000)
+    assert _marked(some, replace(bulk), 2**40, 1514) == Kind.AHEAD
+    assert some.marked_bytes == 21_514
+    assert _marked(replace(some), replace(bulk), 2**40, 1514, marked=False) in (Kind.SMALL, Kind.LARGE)
+
+
+def test_a_sparse_packet_needs_no_mark() -> None:
+    budget = MarkedBudget()
+    assert _marked(budget, BandFlow(), 2**40, 214) == Kind.AHEAD
+    assert (budget.marked_bytes, budget.new_bytes) == (0, 214)

@@ -27,7 +27,7 @@ struct weir_budget {
 	__u32 ahead_bytes;
 	__u32 new_bytes;
 	__u32 bulk_bytes;
-	__u32 reserved;
+	__u32 marked_bytes;
 };
 
 /* Band of a packet, and what the law makes of it there. */
@@ -87,18 +87,20 @@ WEIR_INLINE __u32 weir_hold_ticks(const struct weir_params *p, __u32 tau_us)
 /*
  * A packet of len_bytes arrives that *flow counts, while band B has a delay of tau_us. Each value is read once and
  * written once. Two CPUs that do so at once may lose an addition: every value stays in its range, and the harm is a
- * packet in the other band.
+ * packet in the other band. marked: its DSCP asks for band A.
  */
 WEIR_INLINE enum weir_kind weir_band_arrival(struct weir_flow *flow, struct weir_share *share,
 					     struct weir_budget *budget, const struct weir_params *p,
-					     const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us)
+					     const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us,
+					     int marked)
 {
 	__u64 flow_us = *(volatile __u64 *)&flow->flow_last_us, budget_us = *(volatile __u64 *)&budget->budget_last_us;
 	__u64 mean_q6 = *(volatile __u64 *)&share->share_mean_q6;
-	__u64 before_bytes = *(volatile __u32 *)&flow->flow_bytes, ahead_bytes, new_bytes, bulk_bytes, allowed_bytes;
+	__u64 before_bytes = *(volatile __u32 *)&flow->flow_bytes, ahead_bytes, new_bytes, bulk_bytes, marked_bytes;
+	__u64 allowed_bytes;
 	__u16 until_tick = *(volatile __u16 *)&flow->flow_until_tick, tick = (__u16)(now_us >> WEIR_BANDS_TICK_SHIFT);
 	__u16 large_tick = *(volatile __u16 *)&flow->flow_large_tick, wait_ticks = (__u16)(until_tick - tick);
-	int is_new, strange, room, sparse, held;
+	int is_new, strange, room, sparse, held, may_go;
 	__u32 bytes, halvings;
 
 	if (len_bytes > WEIR_BYTES_MAX)
@@ -111,6 +113,7 @@ WEIR_INLINE enum weir_kind weir_band_arrival(struct weir_flow *flow, struct weir
 	ahead_bytes = (__u64) * (volatile __u32 *)&budget->ahead_bytes >> halvings;
 	new_bytes = (__u64) * (volatile __u32 *)&budget->new_bytes >> halvings;
 	bulk_bytes = (__u64) * (volatile __u32 *)&budget->bulk_bytes >> halvings;
+	marked_bytes = (__u64) * (volatile __u32 *)&budget->marked_bytes >> halvings;
 
 	sparse = before_bytes < weir_threshold_bytes(b, mean_q6); /* 3 */
 
@@ -118,13 +121,19 @@ WEIR_INLINE enum weir_kind weir_band_arrival(struct weir_flow *flow, struct weir
 	is_new = before_bytes < WEIR_BANDS_NEW_BYTES;
 	strange = is_new && new_bytes + len_bytes > allowed_bytes >> 1;
 	room = !strange && ahead_bytes + len_bytes + (is_new ? 0 : before_bytes) <= allowed_bytes;
+	may_go = sparse && room;
+	marked = marked && !may_go && marked_bytes + len_bytes <= allowed_bytes >> 2 &&
+		 ahead_bytes + len_bytes <= allowed_bytes;
+	may_go |= marked;
 
 	held = before_bytes && wait_ticks && wait_ticks < 0x8000 && /* 5 */
 	       (__u16)(tick - large_tick) < WEIR_BANDS_HELD_MOST_TICKS;
 
-	if (sparse && room && !held) { /* 6 */
+	if (may_go && !held) { /* 6 */
 		ahead_bytes = weir_bytes_sum(ahead_bytes, len_bytes);
-		if (is_new)
+		if (marked)
+			marked_bytes = weir_bytes_sum(marked_bytes, len_bytes);
+		else if (is_new)
 			new_bytes = weir_bytes_sum(new_bytes, len_bytes);
 	}
 	if (halvings)
@@ -132,13 +141,14 @@ WEIR_INLINE enum weir_kind weir_band_arrival(struct weir_flow *flow, struct weir
 	budget->budget_last_us = budget_us;
 	budget->ahead_bytes = (__u32)ahead_bytes;
 	budget->new_bytes = (__u32)new_bytes;
-	if (sparse && room && !held) {
+	budget->marked_bytes = (__u32)marked_bytes;
+	if (may_go && !held) {
 		flow->flow_until_tick = tick;
 		return WEIR_KIND_AHEAD;
 	}
 
 	flow->flow_until_tick = (__u16)(tick + weir_hold_ticks(p, tau_us)); /* 7 */
-	if (sparse && room)
+	if (may_go)
 		return WEIR_KIND_SMALL;
 	flow->flow_large_tick = tick;
 	if (sparse)

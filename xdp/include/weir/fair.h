@@ -16,7 +16,7 @@ struct weir_fair {
 	__u64 fair_last_us;
 	__u64 flows_q16;
 	__u32 passed_bytes;
-	__u32 reserved;
+	__u32 host_share_bytes; /* with hosts.h, where flows_q16 is the number of hosts: the last share of one */
 };
 
 /*

@@ -123,6 +123,11 @@ struct weir_framing {
 	__u8 counts_ip; /* 1: the operator gave the overhead of an IP packet; less the link header it is extra_bytes */
 };
 
+/* Key of a packet's host. */
+enum weir_hosts { WEIR_HOSTS_NONE, WEIR_HOSTS_SOURCE, WEIR_HOSTS_DESTINATION, WEIR_HOSTS_MARK };
+
+#define WEIR_HOSTS 4096 /* counters of hosts */
+
 /*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
  * place of the old one, so that a packet sees all of it or nothing.
@@ -151,7 +156,9 @@ struct weir_config {
 	struct weir_framing framing;  /* virtual: of the line that drains the queue */
 	struct weir_bands flow_bands; /* two bands of flows, by the classes of band_class; ahead_most_bytes 0: none */
 	__u32 flow_records;	      /* 1: packets are sampled into records of flows (records.h) */
-	__u32 reserved;
+	__u32 hosts;		      /* enum weir_hosts: with bands of flows, each host has a fair share */
+	__u32 host_mask;	      /* bits of a packet's mark that are its host */
+	__u32 dscp;		      /* 1: with bands of flows, packets marked EF go ahead */
 };
 
 /*

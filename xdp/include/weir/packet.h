@@ -172,6 +172,21 @@ WEIR_INLINE int weir_skb_is_ect(const struct __sk_buff *skb, struct weir_header 
 	return weir_is_ect(header.proto, h[0], h[1]);
 }
 
+/* Telephony: EF (RFC 3246) and VOICE-ADMIT (RFC 5865). */
+#define WEIR_DSCP_EF 46
+#define WEIR_DSCP_VOICE_ADMIT 44
+
+/* Whether a packet's DSCP is one of telephony. */
+WEIR_INLINE int weir_skb_goes_ahead(struct __sk_buff *skb, struct weir_header header)
+{
+	__u8 h[2], dscp;
+
+	if (!weir_is_ip(header.proto) || bpf_skb_load_bytes(skb, header.offset, h, sizeof(h)) < 0)
+		return 0;
+	dscp = header.proto == bpf_htons(ETH_P_IP) ? h[1] >> 2 : (h[0] & 15) << 2 | h[1] >> 6;
+	return dscp == WEIR_DSCP_EF || dscp == WEIR_DSCP_VOICE_ADMIT;
+}
+
 /* Sets CE on an ECT packet. Returns 0 if the packet is Not-ECT or could not be written, and is then as it was. */
 WEIR_INLINE int weir_skb_mark(struct __sk_buff *skb, struct weir_header header)
 {

@@ -5,6 +5,8 @@
 
 #include "net/classes.h"
 
+const char *const weir_hosts_names[] = {"off", "src", "dst", "mark"};
+
 int weir_bulk_read(int netlink, int ifindex, const struct weir_config *config, struct weir_qdisc *qdisc)
 {
 	struct weir_qdisc now = {0};

@@ -13,6 +13,9 @@ static inline bool weir_has_bands(const struct weir_config *config)
 	return config->flow_bands.ahead_most_bytes != 0;
 }
 
+/* By enum weir_hosts. */
+extern const char *const weir_hosts_names[];
+
 /*
  * Puts the backlog of band B's class in the place of the root's. The bytes sent stay the root's: band B waits at the
  * rate of the whole line, and packets of band A do not count as a slower line. 0 or -errno; -ENOENT: no such class.

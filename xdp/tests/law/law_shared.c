@@ -4,6 +4,7 @@
 #include "law_io.h"
 #include "weir/bands.h"
 #include "weir/fair.h"
+#include "weir/hosts.h"
 #include "weir/coupled.h"
 
 int law_run(struct law_io *io);
@@ -33,14 +34,14 @@ __u32 coupled_run(const struct weir_coupling *c, __u64 u_q40, __u32 tau_us, __u3
 /* A packet arrives; whether it is refused goes to *refused. */
 __u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_budget *budget,
 		const struct weir_params *p, const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us,
-		__u32 *refused);
+		int marked, __u32 *refused);
 void bands_passed(struct weir_budget *budget, __u64 len_bytes);
 
 __u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_budget *budget,
 		const struct weir_params *p, const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us,
-		__u32 *refused)
+		int marked, __u32 *refused)
 {
-	enum weir_kind kind = weir_band_arrival(flow, share, budget, p, b, now_us, len_bytes, tau_us);
+	enum weir_kind kind = weir_band_arrival(flow, share, budget, p, b, now_us, len_bytes, tau_us, marked);
 
 	*refused = (__u32)weir_kind_is_refused(kind, p, tau_us);
 	return kind;
@@ -73,4 +74,19 @@ void fair_run(struct weir_fair *fair, const struct weir_params *p, __u32 kind, _
 void fair_passed(struct weir_fair *fair, __u64 len_bytes)
 {
 	weir_fair_passed(fair, len_bytes);
+}
+
+/* A packet arrives, of a flow of the host; the share of such a flow goes to *fair_bytes. Returns its kind. */
+__u32 hosts_run(struct weir_host *host, struct weir_fair *fair, const struct weir_params *p, __u32 kind,
+		__u32 flow_bytes, __u64 now_us, __u64 len_bytes, __u32 *fair_bytes);
+
+__u32 hosts_run(struct weir_host *host, struct weir_fair *fair, const struct weir_params *p, __u32 kind,
+		__u32 flow_bytes, __u64 now_us, __u64 len_bytes, __u32 *fair_bytes)
+{
+	weir_host_arrival(host, p, now_us, len_bytes);
+	*fair_bytes = 0;
+	if (kind == WEIR_KIND_AHEAD)
+		return kind;
+	*fair_bytes = weir_host_share(host, fair, p, (enum weir_kind)kind, flow_bytes, now_us, len_bytes);
+	return weir_kind_by_host((enum weir_kind)kind, host, fair, flow_bytes);
 }

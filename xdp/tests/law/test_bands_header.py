@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from law_build import HERE
 
 from weir import bands
-from weir.bands import RANGES, BandFlow, Bands, Budget
+from weir.bands import RANGES, BandFlow, Bands, MarkedBudget
 from weir.bands_vectors import LAW_PARAMS, TUNED
 from weir.law import U32_MAX, Share
 from weir.params import ROWS
@@ -39,7 +39,7 @@ class CShare(ctypes.Structure):
 
 class CBudget(ctypes.Structure):
     _fields_ = [
-        ("budget_last_us", U64), ("ahead_bytes", U32), ("new_bytes", U32), ("bulk_bytes", U32), ("reserved", U32),
+        ("budget_last_us", U64), ("ahead_bytes", U32), ("new_bytes", U32), ("bulk_bytes", U32), ("marked_bytes", U32),
     ]  # fmt: skip
 
 
@@ -59,15 +59,16 @@ class Library:
         self._run.restype = U32
         self._run.argtypes = [
             *(ctypes.POINTER(kind) for kind in (CFlow, CShare, CBudget, CParams, CBands)), U64, U64, U32,
-            ctypes.POINTER(U32),
+            ctypes.c_int, ctypes.POINTER(U32),
         ]  # fmt: skip
         self.passed.argtypes = [ctypes.POINTER(CBudget), U64]
 
     def arrival(
-        self, flow: CFlow, share: CShare, budget: CBudget, params: CParams, given: CBands, *inputs: int
-    ) -> tuple[int, int]:
+        self, flow: CFlow, share: CShare, budget: CBudget, params: CParams, given: CBands, *inputs: int,
+        marked: bool = False,
+    ) -> tuple[int, int]:  # fmt: skip
         refused = U32()
-        return self._run(flow, share, budget, params, given, *inputs, refused), refused.value
+        return self._run(flow, share, budget, params, given, *inputs, marked, refused), refused.value
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +89,9 @@ def test_the_vectors(library: Library) -> None:
         elif op == "band_arrival":
             flow = flows[inputs.pop("in_flow")]
             found = library.arrival(flow, share, budget, params, given_bands, *inputs.values())
-            assert {"kind": found[0], "refused": found[1], **members(flow, share, budget)} == said, f"line {number}"
+            state = members(flow, share, budget)
+            assert not state.pop("marked_bytes")
+            assert {"kind": found[0], "refused": found[1], **state} == said, f"line {number}"
         else:
             library.passed(budget, inputs["in_len_bytes"])
             assert budget.bulk_bytes == said["bulk_bytes"], f"line {number}"
@@ -103,20 +106,22 @@ TICKS = st.integers(0, bands.TICKS - 1)
 @given(
     st.builds(Bands, **{name: st.integers(least, most) for name, (least, most) in RANGES.items()}),
     st.builds(BandFlow, U32S, st.integers(0, 2**64 - 1), TICKS, TICKS),
-    st.builds(Budget, U32S, U32S, U32S, st.integers(0, 2**64 - 1)),
+    st.builds(MarkedBudget, U32S, U32S, U32S, st.integers(0, 2**64 - 1), U32S),
     st.integers(0, 2**38 - 1),
     st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 2**22)),
     st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 2000)),
     U32S,
+    st.booleans(),
 )
 @settings(max_examples=400, deadline=None)
 def test_golden_model_and_c_agree(
-    library: Library, given_bands: Bands, flow: BandFlow, budget: Budget, mean_q6: int, step_us: int, len_bytes: int,
-    tau_us: int,
+    library: Library, given_bands: Bands, flow: BandFlow, budget: MarkedBudget, mean_q6: int, step_us: int, len_bytes: int,
+    tau_us: int, marked: bool,
 ) -> None:  # fmt: skip
     now_us, share = (flow.flow_last_us + step_us) % 2**64, Share(mean_q6)
     state = CFlow(**asdict(flow)), CShare(mean_q6), CBudget(**asdict(budget))
-    found = library.arrival(*state, CParams(**asdict(TUNED)), CBands(**asdict(given_bands)), now_us, len_bytes, tau_us)
-    kind = bands.arrival(flow, share, budget, TUNED, given_bands, now_us, len_bytes, tau_us)
+    inputs = (now_us, len_bytes, tau_us)
+    found = library.arrival(*state, CParams(**asdict(TUNED)), CBands(**asdict(given_bands)), *inputs, marked=marked)
+    kind = bands.arrival(flow, share, budget, TUNED, given_bands, *inputs, marked)
     assert found == (kind, bands.is_refused(kind, TUNED, tau_us))
     assert members(*state) == {**asdict(flow), **asdict(share), **asdict(budget)}

@@ -12,7 +12,7 @@
 static bool asks_egress(const struct request *r)
 {
 	return r->shape_bit_s > 0 || r->rate_bit_s > 0 || r->peer || r->signal || r->hook_given || r->bands ||
-	       r->flows || r->whole_tree || r->leaf_aqm || r->limit_packets;
+	       r->hosts_given || r->dscp_given || r->flows || r->whole_tree || r->leaf_aqm || r->limit_packets;
 }
 
 static int check(const struct request *r)

@@ -158,6 +158,9 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
 	}
 	wanted->flow_records = r->flow_records;
+	wanted->hosts = r->hosts;
+	wanted->host_mask = r->host_mask;
+	wanted->dscp = r->dscp;
 	if (r->limit_packets)
 		wanted->limit_packets = r->limit_packets;
 	if (r->limit_bytes)
@@ -176,11 +179,12 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 			       old->l2_bytes != wanted->l2_bytes || old->ifindex != wanted->ifindex ||
 			       old->netns_inum != wanted->netns_inum;
 	o->raised = wanted->target_asked_us != 0;
-	o->part[PART_GAINS] |= memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
-			       old->target_asked_us != wanted->target_asked_us ||
-			       memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
-			       memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
-			       memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
+	o->part[PART_GAINS] |=
+		memcmp(&old->law, &wanted->law, sizeof(old->law)) || old->target_asked_us != wanted->target_asked_us ||
+		memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
+		memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
+		memcmp(old->band_class, wanted->band_class, sizeof(old->band_class)) || old->hosts != wanted->hosts ||
+		old->host_mask != wanted->host_mask || old->dscp != wanted->dscp;
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
 				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s ||
 				memcmp(&old->framing, &wanted->framing, sizeof(old->framing));
@@ -244,6 +248,12 @@ static int fill_in(struct work *w)
 	r->coupled |= config.coupled;
 	r->bands |= weir_has_bands(&config) && !r->no_bands;
 	r->flow_records = (r->flow_records || config.flow_records) && !r->no_flow_records;
+	if (!r->hosts_given) {
+		r->hosts = config.hosts;
+		r->host_mask = config.host_mask;
+	}
+	if (!r->dscp_given)
+		r->dscp = config.dscp;
 	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
@@ -318,7 +328,7 @@ static int look_at_queue(struct work *w, struct outcome *o)
 	compare(&config, &wanted, o);
 	o->part[PART_SIGNAL] = p->r->signal != w->old.signal || wanted.coupled != config.coupled ||
 			       weir_has_bands(&wanted) != weir_has_bands(&config);
-	o->part[PART_PROGRAM] |= wanted.flow_records != config.flow_records;
+	o->part[PART_PROGRAM] |= wanted.flow_records != config.flow_records || !wanted.hosts != !config.hosts;
 	p->config = wanted;
 	return 0;
 }

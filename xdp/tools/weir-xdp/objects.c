@@ -68,6 +68,14 @@ static int give_room(const struct loaded *l, __u32 slots)
 	return error;
 }
 
+/* Room for one entry in a map that this attachment does not use. */
+static int give_one(const struct loaded *l, const char *name)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(l->object, name);
+
+	return map ? bpf_map__set_max_entries(map, 1) : 0;
+}
+
 /* Maps that no program reads stay with the programs too, the record of the attachment among them: lost pins can be
  * restored, and programs without any are known (lib/remains). */
 static void keep_maps(const struct loaded *l)
@@ -105,7 +113,6 @@ static int open_qdisc(struct loaded *l)
 
 int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, struct loaded *l)
 {
-	struct bpf_map *records;
 	int error;
 
 	l->bytes = object_bytes(signal, hook, kind, &l->size);
@@ -120,9 +127,10 @@ int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, st
 			return -errno;
 	}
 	error = slots > 1 ? give_room(l, slots) : 0;
-	records = bpf_object__find_map_by_name(l->object, "flow_records");
-	if (!error && records && !l->flow_records)
-		error = bpf_map__set_max_entries(records, 1);
+	if (!error && !l->flow_records)
+		error = give_one(l, "flow_records");
+	if (!error && !l->hosts)
+		error = give_one(l, "hosts");
 	if (!error)
 		error = bpf_object__load(l->object);
 	if (error) {

@@ -15,7 +15,7 @@ struct loaded {
 	struct bpf_object *object; /* NULL: another loader's (adopt) */
 	const void *bytes;	   /* its file */
 	size_t size;
-	bool flow_records;		 /* size of its map: all, or one */
+	bool flow_records, hosts;	 /* sizes of their maps: all, or one */
 	__u64 build;			 /* as struct weir_meta has it */
 	char qdisc[WEIR_QDISC_KIND_LEN]; /* name of the qdisc in it, if it has one */
 	struct weir_attachment a;	 /* its maps, and the folder of its pins once there is one */

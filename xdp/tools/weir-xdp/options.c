@@ -167,6 +167,42 @@ static int read_leaf_aqm(struct request *r, char *value)
 	return 0;
 }
 
+/* Also the words of tc-cake(8). */
+static int read_hosts(struct request *r, char *value)
+{
+	static const struct {
+		const char *word;
+		enum weir_hosts hosts;
+	} words[] = {
+		{"src", WEIR_HOSTS_SOURCE},	     {"dst", WEIR_HOSTS_DESTINATION},
+		{"dual-srchost", WEIR_HOSTS_SOURCE}, {"dual-dsthost", WEIR_HOSTS_DESTINATION},
+		{"mark", WEIR_HOSTS_MARK},	     {"off", WEIR_HOSTS_NONE},
+	};
+	size_t length = strcspn(value, "/");
+	unsigned long long mask = UINT32_MAX;
+	char *end = "";
+
+	if (value[length])
+		mask = strtoull(value + length + 1, &end, 0);
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		if (strlen(words[i].word) != length || strncmp(words[i].word, value, length) ||
+		    (value[length] && (words[i].hosts != WEIR_HOSTS_MARK || *end || !mask || mask > UINT32_MAX)))
+			continue;
+		r->hosts_given = true;
+		r->hosts = words[i].hosts;
+		r->host_mask = r->hosts == WEIR_HOSTS_MARK ? (__u32)mask : 0;
+		return 0;
+	}
+	return weir_error("--hosts %s: must be src, dst, mark, mark/MASK (mark/0xff) or off", value);
+}
+
+static int read_dscp(struct request *r, char *value)
+{
+	r->dscp_given = true;
+	r->dscp = !strcmp(value, "on");
+	return r->dscp || !strcmp(value, "off") ? 0 : weir_error("--dscp %s: must be on or off", value);
+}
+
 static int read_coupled(struct request *r, char *value)
 {
 	char *rest = value;
@@ -310,6 +346,13 @@ static const struct row {
 	 "two bands: sparse and young flows ahead of bulk, by the two classes of an htb or prio; default\n"
 	 "with --shape, which makes the classes; takes signal poll or veth"},
 	{"no-bands", NULL, ATTACH | ENSURE, NULL, MEMBER(no_bands), "one queue; ensure: also in the place of bands"},
+	{"hosts", "src|dst|mark[/MASK]|off", ATTACH | ENSURE, read_hosts,
+	 .help = "with two bands: each host has a fair share of bulk, and each flow of its host's: hosts by source or\n"
+		 "destination address (dual-srchost, dual-dsthost of tc-cake(8)), or by the mark, which nft sets\n"
+		 "before NAT"},
+	{"dscp", "on|off", ATTACH | ENSURE, read_dscp,
+	 .help = "with two bands: packets marked EF or VOICE-ADMIT (DSCP 46, 44) go ahead, up to a fifth of a busy "
+		 "line"},
 	{"flow-records", NULL, ATTACH | ENSURE, NULL, MEMBER(flow_records),
 	 "record each flow's addresses, packets, delay, drops and marks, for `flows` and `weir top --by`:\n"
 	 "4096 flows, one packet in 16; addresses are personal data, and only the owner of the pins reads them"},

@@ -75,6 +75,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 		return -1;
 	weir_qdisc_kind(dev->place.netns_inum, (__u32)dev->ifindex, l->qdisc);
 	l->flow_records = r->flow_records;
+	l->hosts = r->hosts != WEIR_HOSTS_NONE;
 	about->signal = r->classes ? WEIR_SIGNAL_POLL : request_signal(r);
 	row = weir_signal_of(about->signal);
 	snprintf(about->why, sizeof(about->why), "%s",
@@ -339,6 +340,9 @@ static int configure(const struct request *r, const struct interface *dev, const
 	}
 	config->coupled = r->coupled;
 	config->flow_records = r->flow_records;
+	config->hosts = r->hosts;
+	config->host_mask = r->host_mask;
+	config->dscp = r->dscp;
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
 	if (r->bands) {
 		char why[512]; /* of interface_check_queue, which says it */

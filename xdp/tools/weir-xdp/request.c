@@ -116,10 +116,11 @@ static int check_classes(const struct request *r)
 	if (r->signal && r->signal != WEIR_SIGNAL_POLL)
 		return weir_error("--class takes signal poll, not %s: the others see the whole interface",
 				  weir_signal_name(r->signal));
-	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->bands || r->limit_packets ||
-	    r->limit_bytes)
+	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->bands || r->hosts || r->dscp ||
+	    r->limit_packets || r->limit_bytes)
 		return weir_error(
-			"--class: a law of a class takes neither --peer, --rate, --shape, --coupled nor --bands, and "
+			"--class: a law of a class takes neither --peer, --rate, --shape, --coupled, --bands, --hosts "
+			"nor --dscp, and "
 			"no limit: the class's qdisc has its own");
 	if (weir_hook_is_ingress(r->hook))
 		return weir_error("--hook xdp: a law of a class is at tc egress");
@@ -158,6 +159,8 @@ int request_check(const struct request *r)
 		return check_classes(r);
 	if (r->bands && check_bands(r, request_signal(r)))
 		return -1;
+	if ((r->hosts || r->dscp) && !request_has_bands(r))
+		return weir_error("--%s goes with --bands", r->hosts ? "hosts" : "dscp");
 	if (peer && !r->peer)
 		return weir_error("signal veth needs the other end: --peer DEV[@NETNS]");
 	if (r->peer && !peer)

@@ -26,6 +26,9 @@ struct request {
 	bool flows; /* --shape: flow queues below the law */
 	bool bands; /* two bands of flows; no_bands: one queue, also where --shape has bands by default */
 	bool no_bands;
+	bool hosts_given, dscp_given;
+	__u32 hosts, host_mask; /* enum weir_hosts: each host has a fair share of bulk */
+	bool dscp;		/* packets marked EF go ahead */
 	bool flow_records, no_flow_records;
 	bool expert;  /* KEY=VALUE may have any key of a profile */
 	__u32 *class; /* the classes whose laws are meant; 0x10000 is all of htb 1: */

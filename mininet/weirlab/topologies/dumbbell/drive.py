@@ -68,6 +68,7 @@ from weirlab.topologies.dumbbell.traffic import (
     quic_setting,
     quic_settings,
     sender_shares,
+    sink_address,
     sink_of,
 )
 
@@ -170,6 +171,7 @@ class Drive(Programs):
             links["line"] = LineLink(self.line["rate_mbit_s"], self.line["queue_limit_packets"])
         if any(flow.get("ect1") for flow in self.spec["flows"]):
             links["ect1_port"] = SCALABLE_PORT
+        links["hosts"] = max(flow.get("host", 1) for flow in self.spec["flows"])
         limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
         if aqm["qdisc"] != "p4":
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
@@ -192,7 +194,7 @@ class Drive(Programs):
     def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
         """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
         device, at = peer.split("@")
-        own = ("qdisc", "profile", "tune", "coupled", "bands", "flow_queues")
+        own = ("qdisc", "profile", "tune", "coupled", "bands", "flow_queues", "hosts")
         gains = [f"{key}={value}" for key, value in aqm.items() if key not in own]
         if aqm.get("coupled"):
             gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
@@ -200,6 +202,8 @@ class Drive(Programs):
             gains.append("--bands")
         if aqm.get("flow_queues"):
             gains += ["--leaf-aqm", "off"]
+        if aqm.get("hosts"):
+            gains += ["--hosts", aqm["hosts"]]
         said = net[node].cmd(
             "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
             "--limit-packets", limit_packets, *gains, "--expert", "--json",
@@ -519,7 +523,7 @@ class Drive(Programs):
         """Where to, which flows and when, for the programs that send for several flows of a group."""
         stride = labels[1] - labels[0] if len(labels) > 1 else 1
         return [
-            "--to", f"10.0.254.2:{port}", "--flow", str(labels[0]), "--count", str(len(labels)),
+            "--to", f"{sink_address(flow)}:{port}", "--flow", str(labels[0]), "--count", str(len(labels)),
             "--stride", str(stride), "--spread-s", str(flow["start_spread_s"]),
             "--start-s", str(LEAD_S + flow["start_s"]), "--until-s", str(LEAD_S + flow["stop_s"]),
         ]  # fmt: skip
@@ -557,7 +561,7 @@ class Drive(Programs):
             lines = [(at, first + place, number, size) for at, place, number, size in plan if first + place in labels]
             path.write_text("".join(f"{at} {label} {number} {size}\n" for at, label, number, size in lines))
             self.start(net[f"s{sender}"], f"client-{group}-s{sender}", [
-                "weir-traffic", "short", "--to", f"10.0.254.2:{sink_of(flow)[0]}", "--plan", str(path),
+                "weir-traffic", "short", "--to", f"{sink_address(flow)}:{sink_of(flow)[0]}", "--plan", str(path),
                 "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--group", str(group),
                 "--start-s", str(LEAD_S), "--until-s", str(LEAD_S + self.spec["duration_s"]),
                 "--stats", str(self.out / f"short-{group}-s{sender}.jsonl"),
@@ -575,7 +579,7 @@ class Drive(Programs):
             clients.append((f"{group}-sink", "sink", by_label[0][0], urls))
         for label, sender in by_label if flow["kind"] == "quic-upload" else ():
             name = f"{group}-s{sender}" if len(members[sender]) == 1 else f"{group}-s{sender}-{label}"
-            clients.append((name, f"s{sender}", label, [f"https://10.0.254.2:{port}/upload"]))
+            clients.append((name, f"s{sender}", label, [f"https://{sink_address(flow)}:{port}/upload"]))
         for name, node, label, urls in clients:
             self.start(net[node], f"client-{name}", [
                 "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),

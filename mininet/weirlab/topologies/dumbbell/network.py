@@ -138,13 +138,15 @@ class Dumbbell(Topo):
         way_back: WayBack | None = None,
         ect1_port: int = 0,
         line: LineLink | None = None,
+        hosts: int = 1,
     ) -> None:
         """`extra_delays_ms` is the delay of each sender's access link over `access`, each way; none if left out.
         Packets to the sink's `ect1_port` carry ECT(1) where their sender set ECT(0). With `bands` two classes of htb
-        have `queue` each: "coupled" or "flows" (there the first has a fifo)."""
+        have `queue` each: "coupled" or "flows" (there the first has a fifo). The sink has `hosts` addresses."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
-        sink = self.addHost("sink", routes=["default via 10.0.254.1"])
+        more = [f"addr add 10.0.254.{1 + host}/24 dev eth0" for host in range(2, hosts + 1)]
+        sink = self.addHost("sink", routes=["default via 10.0.254.1"], ip_lines=more)
         for i in range(1, senders + 1):
             far = longer(access, extra_delays_ms[i - 1] if extra_delays_ms else 0)
             up = netem(far.delay_ms, far.rate_mbit_s, far.loss_percent, far.queue_limit_packets)

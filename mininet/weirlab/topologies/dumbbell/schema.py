@@ -34,7 +34,7 @@ from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
 from weirlab.topologies.dumbbell.shaper import Line, shaper_of
-from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, SCALABLE, is_noq
+from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, MOST_HOSTS, SCALABLE, is_noq
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ class LinkChange(Section):
 class Flow(Section):
     """Common keys of all kinds of flow. The flows of a group start at random within `start_spread_s` from `start_s` (so
     that a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of
-    the group's senders, half of it each way; where a group has some, no two groups share a sender."""
+    the group's senders, half of it each way; where a group has some, no two groups share a sender. The sink has an
+    address for each `host`; a group without one goes to the first."""
 
     count: FlowCount = 1
     extra_rtt_ms: NotNegative = 0.0
@@ -156,9 +157,12 @@ class Flow(Section):
     start_spread_s: SecondsFrom0 = 0.1
     stop_s: Seconds | None = None
     neighbour: bool | None = None
+    host: Annotated[int, Field(ge=1, le=MOST_HOSTS)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.host is not None and getattr(self, "kind", "") in ("quic-download", "quic-short"):
+            raise ValueError("host is for flows that the sender opens; write another kind, or remove it")
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise ValueError(f"stop_s {self.stop_s:g} is not after start_s {self.start_s:g}; write a later stop_s")
         return self

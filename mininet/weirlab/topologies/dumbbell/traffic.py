@@ -20,6 +20,7 @@ HEADER_BYTES = {
 ETHERNET_BYTES = 14
 SHORT_KINDS = ("quic-short", "tcp-short")  # transfers of which each is a connection of its own
 NOQ_SERVER = "noq-server"  # the program of mininet/peers/noq
+MOST_HOSTS = 100  # addresses of the sink
 LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
 TRAFFIC_PORT, PACED_PORT, ECHO_PORT = 5201, 5202, 5204
 # Flows of a congestion control that reacts to each mark, and must get each echoed: they have a sink of their own.
@@ -48,6 +49,11 @@ def is_noq(cc: str) -> bool:
 def sink_of(flow: dict) -> tuple[int, str]:
     """The sink's port for a flow of TCP or UDP, and the congestion control there."""
     return (SCALABLE_PORT, SCALABLE) if flow.get("cc") == SCALABLE else (TRAFFIC_PORT, "cubic")
+
+
+def sink_address(flow: dict) -> str:
+    """Address of the sink for a group of flows."""
+    return f"10.0.254.{1 + flow.get('host', 1)}"
 
 
 def sender_shares(flows: list[dict]) -> list[list[int]]:

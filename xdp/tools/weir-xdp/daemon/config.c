@@ -155,6 +155,8 @@ static const struct {
 	{"whole_tree", "--whole-tree", true},
 	{"leaf_aqm", "--leaf-aqm", false},
 	{"bands", "--bands", true},
+	{"hosts", "--hosts", false},
+	{"dscp", "--dscp", false},
 	{"flow_records", "--flow-records", true},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
@@ -180,8 +182,8 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	}
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, flow_queues, "
-		"flow_records, "
+		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, hosts, dscp, "
+		"flow_queues, flow_records, "
 		"of a class mark or others, or a key of a profile",
 		key);
 }

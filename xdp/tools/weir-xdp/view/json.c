@@ -69,6 +69,12 @@ void json_flow_bands(FILE *out, const char *space, const struct weir_config *con
 		fprintf(out, "\"class_%s\":%s\"%x:%x\",%s", i == WEIR_BAND_AHEAD ? "ahead" : "bulk", space,
 			config->band_class[i] >> 16, config->band_class[i] & 0xffff, space);
 	weir_ahead_print(&config->flow_bands, out, true, space);
+	if (config->hosts)
+		fprintf(out, ",%s\"hosts\":%s\"%s\"", space, space, weir_hosts_names[config->hosts]);
+	if (config->hosts == WEIR_HOSTS_MARK)
+		fprintf(out, ",%s\"host_mask\":%s%u", space, space, config->host_mask);
+	if (config->dscp)
+		fprintf(out, ",%s\"dscp\":%strue", space, space);
 	fputc('}', out);
 }
 

@@ -329,6 +329,12 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 		weir_coupling_print(&s->config.coupling, stdout, false, "");
 	if (weir_has_bands(&s->config))
 		weir_ahead_print(&s->config.flow_bands, stdout, false, "");
+	if (s->config.hosts == WEIR_HOSTS_MARK)
+		printf("  hosts = mark/%#x\n", s->config.host_mask);
+	else if (s->config.hosts)
+		printf("  hosts = %s\n", weir_hosts_names[s->config.hosts]);
+	if (s->config.dscp)
+		printf("  dscp = on\n");
 }
 
 static int print_one(struct view *v, const struct request *r, unsigned int *printed)

@@ -52,7 +52,7 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         if checked.tune:
             checker.problem(f"{path}.bands", TUNED_BANDS.format(key="bands"))
             return None
-    elif isinstance(checked, Weir) and (alone := [key for key in bands.KEYS if key in given]):
+    elif isinstance(checked, Weir) and (alone := [key for key in (*bands.KEYS, "hosts") if key in given]):
         checker.problem(f"{path}.{alone[0]}", "is not valid without bands = true; add that, or remove this")
         return None
     if isinstance(checked, P4) and not _is_there(checked.program):

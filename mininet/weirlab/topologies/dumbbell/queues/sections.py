@@ -171,8 +171,9 @@ class Args(Section):
 class WeirHead(Section):
     """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts. With `coupled` there
     are two bands, for L4S and for the rest, and the keys of docs/design/coupled.md for how they are coupled. With
-    `bands` sparse and young flows go ahead of bulk, by the keys of docs/design/flows.md. With `flow_queues` a scheduler
-    of flows (fq_codel without CoDel) is below the law, with `bands` below that of bulk."""
+    `bands` sparse and young flows go ahead of bulk, by the keys of docs/design/flows.md; with `hosts` each source or
+    destination address has a fair share of bulk. With `flow_queues` a scheduler of flows (fq_codel without CoDel) is
+    below the law, with `bands` below that of bulk."""
 
     qdisc: Literal["weir"]
     profile: str
@@ -184,6 +185,7 @@ class WeirHead(Section):
     floor_bytes: Annotated[int, Field(ge=0, lt=1 << 24)] | None = None
     bands: bool = False
     flow_queues: bool = False
+    hosts: Literal["src", "dst"] | None = None
     ahead_share: Annotated[float, Field(ge=0, lt=16)] | None = None
     ahead_most_bytes: Annotated[int, Field(ge=1, lt=1 << 32)] | None = None
     ahead_least_bytes: Annotated[int, Field(ge=1, lt=1 << 32)] | None = None
