@@ -248,11 +248,11 @@ static int fill_in(struct work *w)
 	r->coupled |= config.coupled;
 	r->bands |= weir_has_bands(&config) && !r->no_bands;
 	r->flow_records = (r->flow_records || config.flow_records) && !r->no_flow_records;
-	if (!r->hosts_given) {
+	if (!r->hosts_given && r->bands) {
 		r->hosts = config.hosts;
 		r->host_mask = config.host_mask;
 	}
-	if (!r->dscp_given)
+	if (!r->dscp_given && r->bands)
 		r->dscp = config.dscp;
 	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
