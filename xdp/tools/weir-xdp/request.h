@@ -24,8 +24,7 @@ struct request {
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
 	bool flows; /* --shape: flow queues below the law */
-	bool bands; /* two bands of flows; no_bands: one queue, also where --shape has bands by default */
-	bool no_bands;
+	bool bands, no_bands; /* two bands of flows; no_bands: one queue */
 	bool hosts_given, dscp_given;
 	__u32 hosts, host_mask; /* enum weir_hosts: each host has a fair share of bulk */
 	bool dscp;		/* packets marked EF go ahead */
@@ -58,7 +57,7 @@ struct request {
 __u32 request_signal(const struct request *r);
 /* The hook that is asked for, by its name or by the direction; with neither a virtual queue is at XDP. */
 __u32 request_hook(const struct request *r);
-/* Whether a new attachment has two bands: asked for, or the default of --shape. */
+/* Whether a new attachment has two bands, by --bands or --shape. */
 bool request_has_bands(const struct request *r);
 /* Whether a request is about the law of packets that arrive. */
 bool request_is_ingress(const struct request *r);
