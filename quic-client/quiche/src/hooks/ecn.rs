@@ -296,7 +296,11 @@ impl PathEcn {
             return Ok(true);
         }
         let resolved = acked + (tally.lost - self.start.lost);
-        if resolved >= TEST_PACKETS { Err(EcnFailure::AllMarked) } else { Ok(false) }
+        if resolved >= TEST_PACKETS {
+            Err(EcnFailure::AllMarked)
+        } else {
+            Ok(false)
+        }
     }
 
     // Validation begins again, as the connection moves to the path.
@@ -501,6 +505,11 @@ pub(crate) fn on_ack(
         Err(why) => {
             if let Some(counts) = counts {
                 ecn.reported.accept(ecn.mode, counts);
+            }
+            // Of several paths those under test are the likelier cause.
+            let tested = |pid: usize| paths.get(pid).is_ok_and(|path| path.ecn.is_tested());
+            if news.iter().any(|(pid, _)| tested(*pid)) {
+                news.retain(|(pid, _)| tested(*pid));
             }
             fail(ecn, paths, why, |pid| news.is_empty() || news.iter().any(|(of, _)| *of == pid));
             return;
