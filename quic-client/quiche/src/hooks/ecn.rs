@@ -592,7 +592,7 @@ pub(crate) fn ce_bytes() -> usize {
 /// Logs the state of a path's validation, if it has changed.
 #[cfg(feature = "qlog")]
 pub(super) fn log_ecn_state(log: &mut qlog::streamer::QlogStreamer, path: &mut Path, now: Instant) {
-    use qlog::events::{quic::EcnStateUpdated, EventData};
+    use qlog::events::{quic::EcnStateUpdated, EventImportance, JsonEvent};
     fn of(state: EcnState) -> qlog::events::quic::EcnState {
         match state {
             EcnState::Testing => qlog::events::quic::EcnState::Testing,
@@ -604,7 +604,10 @@ pub(super) fn log_ecn_state(log: &mut qlog::streamer::QlogStreamer, path: &mut P
     let state = path.ecn.state;
     let old = path.ecn.logged.replace(state);
     if old != Some(state) {
-        let event = EventData::QuicEcnStateUpdated(EcnStateUpdated { old: old.map(of), new: of(state) });
-        log.add_event_data_with_instant(event, now).ok();
+        // As one of the least detailed: at the level of the packets it would be left out.
+        let data = serde_json::to_value(EcnStateUpdated { old: old.map(of), new: of(state) }).unwrap_or_default();
+        let name = "quic:ecn_state_updated".to_owned();
+        let record = JsonEvent { time: 0.0, importance: EventImportance::Core, name, data };
+        log.add_event_with_instant(record, now).ok();
     }
 }

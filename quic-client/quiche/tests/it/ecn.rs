@@ -122,7 +122,8 @@ fn ce_is_a_congestion_event_without_a_loss() {
 fn marks_of_one_round_trip_are_one_event() {
     let window = |down_by: Passage| {
         let found = classic(CongestionControlAlgorithm::Reno, down_by);
-        found.pair.server.path_stats().next().unwrap().cwnd
+        let stats = found.pair.server.path_stats().next();
+        stats.unwrap().cwnd
     };
     let one = window(|n, c| Some(if n == 400 && c == Codepoint::Ect0 { Codepoint::Ce } else { c }));
     let ten = window(|n, c| Some(if (400..410).contains(&n) && c == Codepoint::Ect0 { Codepoint::Ce } else { c }));
