@@ -71,10 +71,8 @@ fn without_ecn_nothing_is_marked_or_reported() {
 }
 
 /// Paths that fail validation.
-const FAULTY: [(Passage, &[EcnFailure]); 6] = [
+const FAULTY: [(Passage, &[EcnFailure]); 5] = [
     (|_, _| Some(Codepoint::NotEct), &[EcnFailure::NoCounts]),
-    // Not yet during the handshake.
-    (|n, c| Some(if n < 8 { c } else { Codepoint::NotEct }), &[EcnFailure::NoCounts, EcnFailure::Missing]),
     (|_, _| Some(Codepoint::Ce), &[EcnFailure::Excess]),
     (|_, c| Some(if c == Codepoint::Ect0 { Codepoint::Ce } else { c }), &[EcnFailure::AllMarked]),
     (|_, c| Some(if c == Codepoint::Ect0 { Codepoint::Ect1 } else { c }), &[EcnFailure::Excess]),
