@@ -130,8 +130,8 @@ fn marks_of_one_round_trip_are_one_event() {
 }
 
 proptest! {
-    // Whatever a peer counts, the increase of CE is bounded by what was sent, and a valid report covers all
-    // acknowledged packets.
+    // The increase of CE is bounded by the packets sent, whatever a peer counts, and a valid report covers all acknowledged
+    // packets.
     #[test]
     fn any_counts_are_met(
         sent in 0u64..1_000_000,
