@@ -55,6 +55,7 @@ TABLE = (
     # Programs of other projects.
     ("long", r"tests/quic/.*\[[^]]*(aioquic|quic-go|quiche)"),
     ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),
+    ("long", r"tests/quic/test_ecn.py::test_(a_server_without|.*\[(quinn|mark-all|ect1|bleach-later))"),
     ("long", "tests/lab/test_senders_lab.py::.*noq"),
     # Runs of the lab that differ from one of the default tier in the kind of flow, link or data plane.
     ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),

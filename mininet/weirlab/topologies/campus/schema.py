@@ -190,7 +190,7 @@ class Has(Section):
     young flows go ahead of bulk (BMv2's queues of a port share no rate: one queue there). `tune`: the law's controller.
     `paths`: the phone chooses, or has one network only. `window`: the rule of the phone's receive windows.
     `upload_cc`: the phone's congestion control. `timestamps`: the server says when it sent acknowledgements, if that
-    control asks. `names`: the file and the stream by name, or a QUIC download for each.
+    control asks. `ecn`: QUIC uses ECN. `names`: the file and the stream by name, or a QUIC download for each.
     `traffic`: that of all sections, or of one alone (`shared`: the file and the stream); a system's own traffic alone
     shows what the others cost it.
     """
@@ -202,6 +202,7 @@ class Has(Section):
     window: Literal["static", "double", "fast", "weir"] = "weir"
     upload_cc: QuicControl = "pbq"
     timestamps: bool = True
+    ecn: bool = True
     names: bool = True
     traffic: Traffic = "all"
 

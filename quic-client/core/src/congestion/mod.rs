@@ -12,7 +12,8 @@ mod driver;
 pub mod pbq;
 
 pub use control::{
-    Acked, Agent, By, CongestionControl, Decision, Interval, Lost, RttSamples, Seen, Sent, Setup, WayThere,
+    Acked, Agent, By, CongestionControl, Decision, EcnFeedback, EcnState, Interval, Lost, RttSamples, Seen, Sent,
+    Setup, WayThere,
 };
 pub use controls::{CONTROLS, ControlKind, QuicheOwn};
 pub use driver::Driver;

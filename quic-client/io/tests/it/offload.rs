@@ -9,14 +9,14 @@ use std::os::fd::RawFd;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use weir_core::connection::PacketSink;
+use weir_core::connection::{Codepoint, PacketSink};
 use weir_io::udp::{Offload, RecvBatch, SendBatch, SocketOptions, UdpSocket};
 use weir_io::wait::Waiter;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options(offload: Offload) -> SocketOptions {
-    SocketOptions { buffer_bytes: 1 << 22, offload, ect0: true, device: None }
+    SocketOptions { buffer_bytes: 1 << 22, offload, device: None }
 }
 
 /// A sender at 10.1.0.1 on `near` in this thread's namespace and a receiver at 10.1.0.2 behind `far` in another.
@@ -35,8 +35,12 @@ fn two_networks(offload: Offload) -> Option<(UdpSocket, UdpSocket)> {
         ip("link set far up");
         UdpSocket::open("10.1.0.2:0".parse().unwrap(), None, &options(offload)).unwrap()
     });
+    ip("link add near type veth peer name far");
+    if offload != Offload::Off {
+        ethtool("-K far gro on");
+    }
     // A thread's number does for a process's here.
-    ip(&format!("link add near type veth peer name far netns {}", from_there.recv().unwrap()));
+    ip(&format!("link set far netns {}", from_there.recv().unwrap()));
     ip("address add 10.1.0.1/24 dev near");
     ip("link set near up");
     go.send(()).unwrap();
@@ -57,7 +61,7 @@ fn all_arrive(sender: &mut UdpSocket, receiver: &UdpSocket, offload: Offload, co
         let mut out = batch.to(sender);
         let bytes = datagram(i);
         out.slot()[..bytes.len()].copy_from_slice(&bytes);
-        out.commit(bytes.len(), from, to);
+        out.commit(bytes.len(), from, to, Codepoint::Ect0);
     }
     batch.flush(sender);
     assert_eq!(batch.dropped, 0, "{:?}", batch.error);
@@ -104,6 +108,31 @@ fn over_a_link_with_offload_and_without() {
 }
 
 #[test]
+fn datagrams_keep_their_codepoints_through_gro() {
+    let Some((mut sender, receiver)) = two_networks(Offload::Auto) else { return };
+    let codepoints = [Codepoint::Ect0, Codepoint::Ect0, Codepoint::Ce, Codepoint::NotEct, Codepoint::Ect1];
+    let (from, to, mut batch) = (sender.local_addr(), receiver.local_addr(), SendBatch::default());
+    for i in 0..200 {
+        let mut out = batch.to(&mut sender);
+        out.slot()[0] = i;
+        out.commit(1350, from, to, codepoints[usize::from(i) % codepoints.len()]);
+    }
+    batch.flush(&mut sender);
+    let mut waiter = Waiter::new().unwrap();
+    waiter.add(receiver.fd(), 0).unwrap();
+    let (mut recv, mut got, end) = (RecvBatch::new(Offload::Auto), Vec::new(), Instant::now() + PATIENCE);
+    while got.len() < 200 {
+        let now = Instant::now();
+        assert!(now < end, "{} of 200 arrived", got.len());
+        waiter.wait(now, Some(end), &mut Vec::new()).unwrap();
+        recv.receive(&receiver, |bytes, meta| got.push((bytes[0], meta.tos))).unwrap();
+    }
+    for (i, tos) in got {
+        assert_eq!(tos, codepoints[usize::from(i) % codepoints.len()] as u8, "datagram {i}");
+    }
+}
+
+#[test]
 fn over_a_device_that_can_neither_checksum_nor_segment() {
     let Some((mut sender, receiver)) = two_networks(Offload::Auto) else { return };
     // From Linux 6.11 on the kernel does it in the device's place; before that it refuses with EIO.
@@ -139,7 +168,7 @@ fn a_datagram_above_the_mtu_is_refused_alone() {
     let (from, to) = (sender.local_addr(), receiver.local_addr());
     let mut batch = SendBatch::default();
     for len in [1350, 1350, 1200] {
-        batch.to(&mut sender).commit(len, from, to);
+        batch.to(&mut sender).commit(len, from, to, Codepoint::NotEct);
         batch.flush(&mut sender);
     }
     assert_eq!(batch.dropped, 2);
