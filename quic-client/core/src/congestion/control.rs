@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`CongestionControl`]: the interface of a congestion control.
 
+pub use quiche::hooks::EcnState;
 use std::time::{Duration, Instant};
 
 /// A packet was made.
@@ -30,6 +31,31 @@ pub struct Lost {
     pub now: Instant,
     /// Their bytes.
     pub bytes: u64,
+}
+
+/// Packets sent with an ECT codepoint were acknowledged (RFC 9000 13.4), or the state of the active path changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EcnFeedback {
+    /// When the acknowledgements came in.
+    pub now: Instant,
+    /// State of the active path's validation. Counts of an acknowledgement that fails validation are left out.
+    pub state: EcnState,
+    /// Packets sent with ECT(0) or ECT(1) and acknowledged for the first time.
+    pub acked_packets: u64,
+    /// Their bytes; those of packets that only acknowledge are not counted.
+    pub acked_bytes: u64,
+    /// Increase of the peer's CE count: packets among them that arrived with CE.
+    pub ce_packets: u64,
+    /// When the newest of them was sent: marks on packets sent before the last reduction belong to that reduction's
+    /// round trip (RFC 9002 7.3.2). `None` without any.
+    pub newest_sent: Option<Instant>,
+}
+
+impl EcnFeedback {
+    /// Share of the acknowledged packets that arrived with CE, 0 to 1; 0 if none was acknowledged.
+    pub fn ce_share(&self) -> f64 {
+        if self.acked_packets > 0 { (self.ce_packets as f64 / self.acked_packets as f64).min(1.0) } else { 0.0 }
+    }
 }
 
 /// Round-trip times were measured (RFC 9002 5.1), one for each acknowledgement of a new largest packet.
@@ -272,6 +298,13 @@ pub trait CongestionControl {
     /// Packets were declared lost.
     fn on_loss(&mut self, lost: &Lost) {
         let _ = lost;
+    }
+
+    /// ECN feedback of the active path came in. Called before [`on_ack`](CongestionControl::on_ack) for the same
+    /// acknowledgements. The algorithm below reacts to CE by itself (RFC 9002 7.1); a control with its own window or
+    /// rate must do so too.
+    fn on_ecn(&mut self, feedback: &EcnFeedback) {
+        let _ = feedback;
     }
 
     /// Round-trip times were measured.

@@ -20,6 +20,8 @@ pub struct ControlKind {
     pub make: fn(&Setup, Option<Policy>) -> Box<dyn CongestionControl>,
     /// It learns: the profile of its weights files.
     pub profile: Option<Profile>,
+    /// It meets the requirements of L4S (RFC 9331 4): its packets carry ECT(1) unless `--ecn` says otherwise.
+    pub l4s: bool,
 }
 
 /// All congestion controls; the first is the default. quiche's own have its names.
@@ -57,12 +59,12 @@ fn pbq(setup: &Setup, policy: Option<Policy>) -> Box<dyn CongestionControl> {
 
 impl ControlKind {
     const fn of_quiche(name: &'static str, help: &'static str, algorithm: Algorithm) -> ControlKind {
-        ControlKind { name, help, algorithm, make: |_, _| Box::new(QuicheOwn), profile: None }
+        ControlKind { name, help, algorithm, make: |_, _| Box::new(QuicheOwn), profile: None, l4s: false }
     }
 
     const fn learned(profile: Profile, help: &'static str) -> ControlKind {
         let (name, algorithm) = (profile.name(), Algorithm::Bbr2Gcongestion);
-        ControlKind { name, help, algorithm, make: pbq, profile: Some(profile) }
+        ControlKind { name, help, algorithm, make: pbq, profile: Some(profile), l4s: false }
     }
 }
 

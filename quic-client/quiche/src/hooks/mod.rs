@@ -8,11 +8,17 @@
 
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
 
+mod ecn;
 mod memory;
 mod path_mtu;
 mod recovery;
 mod timestamps;
 
+pub(crate) use ecn::*;
+pub use ecn::{
+    ecn_of_paths, ecn_totals, received_with, set_ecn, take_ecn_feedback, Codepoint, EcnFailure, EcnMode, EcnOfPath,
+    EcnPackets, EcnReported, EcnSeen, EcnState,
+};
 pub(crate) use memory::{alone, give_room_back};
 pub use memory::{drop_unread, unacknowledged, unread, unread_frames_bytes, Unacknowledged, Unread};
 pub(crate) use path_mtu::{acked_size, lost_size, may_probe_mtu, mtu_probe_path};
@@ -632,6 +638,7 @@ pub(crate) fn log_packet(
     event: qlog::events::EventData,
     now: Instant,
     path: &mut Path,
+    ecn: Option<Codepoint>,
 ) {
     use qlog::events::{quic::TupleAssigned, EventImportance, ExData, JsonEvent, TupleEndpointInfo};
     let (local, peer) = (path.local_addr(), path.peer_addr());
@@ -652,6 +659,12 @@ pub(crate) fn log_packet(
             data: serde_json::to_value(assigned).unwrap_or_default(),
         };
         log.add_event_with_instant(record, now).ok();
+    }
+    if let Some(codepoint) = ecn {
+        log_ecn_state(log, path, now);
+        let extra = ExData::from([("tuple".to_owned(), id.into()), ("ecn".to_owned(), codepoint.in_qlog().into())]);
+        log.add_event_data_ex_with_instant(event, extra, now).ok();
+        return;
     }
     let extra = ExData::from([("tuple".to_owned(), id.into())]);
     log.add_event_data_ex_with_instant(event, extra, now).ok();
