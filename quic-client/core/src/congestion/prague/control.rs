@@ -5,7 +5,7 @@ use super::alpha::Alpha;
 use super::classic_queue::ClassicQueue;
 use super::cubic::Cubic;
 use super::hystart::{CONSERVATIVE, HyStart};
-use crate::congestion::control::{Acked, CongestionControl, Lost, RttSamples, Sent, Setup};
+use crate::congestion::control::{Acked, CongestionControl, EcnFeedback, EcnState, Lost, RttSamples, Sent, Setup};
 use std::time::{Duration, Instant};
 
 /// Round-trip time that shorter paths behave as if they had (draft 2.4.4), so that they get the rate of longer ones.
@@ -34,18 +34,6 @@ const LOSS_EVENT_RTTS: f64 = 1.125;
 const PERSISTENT: u32 = 3;
 /// The peer's delay of acknowledgements (RFC 9000 18.2), of which a control knows nothing.
 const ACK_DELAY: Duration = Duration::from_millis(25);
-
-/// Feedback on packets sent with ECT(1).
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Marks {
-    pub now: Instant,
-    /// The path's validation has failed.
-    pub failed: bool,
-    pub packets: u64,
-    pub marked: u64,
-    /// When the newest of these packets was sent.
-    pub newest_sent: Option<Instant>,
-}
 
 /// Response to congestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,36 +172,6 @@ impl Prague {
         self.path.window = self.path.window.max(self.least_window());
     }
 
-    /// Feedback on ECT(1) packets, to be reported before the acknowledged bytes.
-    pub(super) fn on_marks(&mut self, marks: &Marks) {
-        if marks.failed && !self.path.ecn_failed {
-            self.path.ecn_failed = true;
-            self.enter_classic();
-        }
-        if self.path.ecn_failed || marks.packets == 0 {
-            return;
-        }
-        let marked = marks.marked.min(marks.packets);
-        self.path.marked_share = marked as f64 / marks.packets as f64;
-        if self.path.drained.is_none_or(|drained| drained <= marks.now) {
-            self.path.drained = None;
-            // The counts of a round may include packets of acknowledgements that were lost.
-            self.path.alpha.count(marks.packets, marks.marked);
-        }
-        if marked == 0 {
-            return;
-        }
-        self.path.rounds_without_mark = 0;
-        // At most one reduction in a round (draft 2.4.2), and none for packets sent before the last.
-        let is_answered = self.path.last_cut.is_some_and(|cut| {
-            marks.now.saturating_duration_since(cut.at) < self.path.round()
-                || marks.newest_sent.is_some_and(|sent| sent < cut.at)
-        });
-        if !is_answered {
-            self.reduce(marks.now);
-        }
-    }
-
     fn reduce(&mut self, now: Instant) {
         let window = self.path.window;
         match (self.path.regime, self.path.queue.is_detected()) {
@@ -349,6 +307,36 @@ impl CongestionControl for Prague {
         self.cut(now, after, true);
     }
 
+    fn on_ecn(&mut self, feedback: &EcnFeedback) {
+        let EcnFeedback { now, acked_packets, ce_packets, .. } = *feedback;
+        let failed = feedback.state == EcnState::Failed;
+        if failed && !self.path.ecn_failed {
+            self.enter_classic();
+        }
+        self.path.ecn_failed = failed;
+        if failed || acked_packets == 0 {
+            return;
+        }
+        self.path.marked_share = feedback.ce_share();
+        if self.path.drained.is_none_or(|drained| drained <= now) {
+            self.path.drained = None;
+            // The counts of a round may include packets of acknowledgements that were lost.
+            self.path.alpha.count(acked_packets, ce_packets);
+        }
+        if ce_packets == 0 {
+            return;
+        }
+        self.path.rounds_without_mark = 0;
+        // At most one reduction in a round (draft 2.4.2), and none for packets sent before the last.
+        let is_answered = self.path.last_cut.is_some_and(|cut| {
+            now.saturating_duration_since(cut.at) < self.path.round()
+                || feedback.newest_sent.is_some_and(|sent| sent < cut.at)
+        });
+        if !is_answered {
+            self.reduce(now);
+        }
+    }
+
     fn on_rtt_samples(&mut self, samples: &RttSamples) {
         let path = &mut self.path;
         path.least_rtt = samples.least;
@@ -384,16 +372,22 @@ mod tests {
     const PACKET: u64 = 1000;
     const RTT: Duration = Duration::from_millis(20);
 
+    fn feedback(now: Instant, acked_packets: u64, ce_packets: u64, newest_sent: Option<Instant>) -> EcnFeedback {
+        let acked_bytes = acked_packets * PACKET;
+        EcnFeedback { now, state: EcnState::Capable, acked_packets, acked_bytes, ce_packets, newest_sent }
+    }
+
     /// A control, and the time.
     struct Path {
         control: Prague,
         now: Instant,
+        state: EcnState,
     }
 
     impl Path {
         fn new() -> Path {
             let setup = Setup { packet_bytes: PACKET as usize, initial_window_bytes: 10_000, ..Setup::default() };
-            Path { control: Prague::new(&setup), now: Instant::now() }
+            Path { control: Prague::new(&setup), now: Instant::now(), state: EcnState::Capable }
         }
 
         /// Acknowledges packets of which some are marked, with a full window in flight. The newest was sent a round trip
@@ -405,7 +399,8 @@ mod tests {
                 RttSamples { now, count: 1, latest: mean, mean, least_of_these: mean, least: mean, there: None };
             self.control.on_rtt_samples(&samples);
             let newest_sent = now.checked_sub(RTT);
-            self.control.on_marks(&Marks { now, failed: false, packets, marked, newest_sent });
+            let state = self.state;
+            self.control.on_ecn(&EcnFeedback { state, ..feedback(now, packets, marked, newest_sent) });
             let in_flight_bytes = self.control.path.window as u64;
             self.control.on_ack(&Acked { now, bytes: packets * PACKET, in_flight_bytes });
             self
@@ -462,7 +457,7 @@ mod tests {
         assert!((path.window() - 90_000.0).abs() < 1.0, "{}", path.window());
         // The acknowledged packet was sent before the reduction, by the time of a longer path.
         let (now, newest_sent) = (path.after(MS).now, path.now.checked_sub(2 * VIRTUAL_RTT));
-        path.control.on_marks(&Marks { now, failed: false, packets: 1, marked: 1, newest_sent });
+        path.control.on_ecn(&feedback(now, 1, 1, newest_sent));
         assert!((path.window() - 90_000.0).abs() < 1.0, "{}", path.window());
         path.ack(1, 1);
         assert!(path.window() < 82_000.0, "{}", path.window());
@@ -506,15 +501,15 @@ mod tests {
     #[test]
     fn a_path_without_ecn_is_cubic_and_ignores_counts() {
         let mut path = Path::scalable(20);
-        let now = path.now;
-        path.control.on_marks(&Marks { now, failed: true, packets: 0, marked: 0, newest_sent: None });
-        assert_eq!(path.control.alpha(), None);
+        path.state = EcnState::Failed;
         path.ack(10, 10);
+        assert_eq!(path.control.alpha(), None);
         assert!(path.window() >= 100_000.0);
         let before = path.window();
         path.lose();
         assert!((path.window() - BETA * before).abs() < 1.0);
         // Another path is validated anew.
+        path.state = EcnState::Capable;
         path.control.on_path_change();
         assert_eq!(path.window(), 10_000.0);
         path.ack(1, 1);
@@ -566,14 +561,14 @@ mod tests {
         // A peer may report any counts.
         #[test]
         fn window_and_rate_stay_within_bounds(steps in prop::collection::vec((0u64..200, steps()), 1..120)) {
-            let Path { mut control, mut now } = Path::new();
+            let Path { mut control, mut now, .. } = Path::new();
             for (ms, step) in steps {
                 now += Duration::from_millis(ms);
                 let before = control.path.window;
                 match step {
                     Step::Ack { packets, marked, bytes, in_flight, sent_ago_ms } => {
                         let newest_sent = now.checked_sub(Duration::from_millis(sent_ago_ms));
-                        control.on_marks(&Marks { now, failed: false, packets, marked, newest_sent });
+                        control.on_ecn(&feedback(now, packets, marked, newest_sent));
                         let after_marks = control.path.window;
                         prop_assert!(after_marks <= before.max(2.0 * PACKET as f64) && after_marks >= before * 0.5);
                         control.on_ack(&Acked { now, bytes, in_flight_bytes: in_flight });
@@ -593,7 +588,7 @@ mod tests {
                         prop_assert!(control.path.window <= before.max(2.0 * PACKET as f64));
                     }
                     Step::Failed => {
-                        control.on_marks(&Marks { now, failed: true, packets: 0, marked: 0, newest_sent: None });
+                        control.on_ecn(&EcnFeedback { state: EcnState::Failed, ..feedback(now, 0, 0, None) });
                     }
                     Step::Path => control.on_path_change(),
                     Step::Sent => control.on_packet_sent(&Sent { now, bytes: PACKET }),

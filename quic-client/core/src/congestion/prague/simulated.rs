@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A bottleneck in virtual time, for tests: flows of [`Prague`] on one line with a marking or dropping queue.
 
-use super::control::{Marks, Prague};
-use crate::congestion::control::{Acked, CongestionControl, Lost, RttSamples, Sent, Setup};
+use super::Prague;
+use crate::congestion::control::{Acked, CongestionControl, EcnFeedback, EcnState, Lost, RttSamples, Sent, Setup};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
@@ -52,6 +52,11 @@ enum Event {
     Departs,
     Acked { flow: usize, number: u64, marked: bool, sent_ns: u64 },
     Wakes { flow: usize },
+}
+
+fn feedback(now: Instant, state: EcnState, packets: u64, marked: bool, newest_sent: Option<Instant>) -> EcnFeedback {
+    let (acked_packets, acked_bytes) = (packets, packets * PACKET_BYTES as u64);
+    EcnFeedback { now, state, acked_packets, acked_bytes, ce_packets: marked.into(), newest_sent }
 }
 
 struct Packet {
@@ -111,7 +116,7 @@ impl World {
         let flows = flows.iter().map(|flow| {
             let mut control = Prague::new(&setup);
             if flow.not_ect {
-                control.on_marks(&Marks { now: t0, failed: true, packets: 0, marked: 0, newest_sent: None });
+                control.on_ecn(&feedback(t0, EcnState::Failed, 0, false, None));
             }
             Flow {
                 setup: *flow,
@@ -288,8 +293,7 @@ impl World {
             there: None,
         });
         if !f.setup.not_ect {
-            let marked = u64::from(marked);
-            f.control.on_marks(&Marks { now: time, failed: false, packets: 1, marked, newest_sent: Some(sent) });
+            f.control.on_ecn(&feedback(time, EcnState::Capable, 1, marked, Some(sent)));
         }
         let in_flight_bytes = (f.open.len() * PACKET_BYTES) as u64;
         f.control.on_ack(&Acked { now: time, bytes: PACKET_BYTES as u64, in_flight_bytes });
