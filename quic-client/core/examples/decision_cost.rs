@@ -35,6 +35,8 @@ fn interval(n: usize, now: Instant, window_bytes: u64) -> Interval {
         sent_bytes: window_bytes,
         acked_bytes: 100_000 + (n * 104_729 % 50_000) as u64,
         lost_bytes: (n % 20) as u64 * 100,
+        ect_acked_packets: 0,
+        ce_packets: 0,
         in_flight_bytes: window_bytes,
         most_in_flight_bytes: window_bytes,
         window_bytes,

@@ -6,7 +6,7 @@ use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, 
 use crate::client::{Action, Means, Nowhere, Plan, Session};
 use crate::congestion::pbq::{Measured, Profile, QUANTITIES, Weights};
 use crate::congestion::{ControlKind, QuicheOwn};
-use crate::connection::{Conn, PacketSink};
+use crate::connection::{Codepoint, Conn, PacketSink};
 use crate::report::samples::Timebase;
 use crate::request::{
     Alpn, MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
@@ -438,7 +438,7 @@ impl PacketSink for Packets {
         &mut self.0[..]
     }
 
-    fn commit(&mut self, len: usize, _: SocketAddr, _: SocketAddr) {
+    fn commit(&mut self, len: usize, _: SocketAddr, _: SocketAddr, _: Codepoint) {
         self.1.push(self.0[..len].to_vec());
     }
 }

@@ -54,8 +54,13 @@ pub struct EcnFeedback {
 impl EcnFeedback {
     /// Share of the acknowledged packets that arrived with CE, 0 to 1; 0 if none was acknowledged.
     pub fn ce_share(&self) -> f64 {
-        if self.acked_packets > 0 { (self.ce_packets as f64 / self.acked_packets as f64).min(1.0) } else { 0.0 }
+        share(self.ce_packets, self.acked_packets)
     }
+}
+
+// A peer's count may be ahead of its acknowledgements.
+fn share(part: u64, whole: u64) -> f64 {
+    if whole > 0 { (part as f64 / whole as f64).min(1.0) } else { 0.0 }
 }
 
 /// Round-trip times were measured (RFC 9002 5.1), one for each acknowledgement of a new largest packet.
@@ -102,6 +107,10 @@ pub struct Interval {
     pub acked_bytes: u64,
     /// Bytes declared lost.
     pub lost_bytes: u64,
+    /// Packets sent with ECT and acknowledged.
+    pub ect_acked_packets: u64,
+    /// Those of them that arrived with CE.
+    pub ce_packets: u64,
     /// Bytes in flight on the active path at the end.
     pub in_flight_bytes: u64,
     /// The most in flight at a time.
@@ -127,6 +136,11 @@ impl Interval {
     pub fn loss_share(&self) -> f64 {
         let known = self.acked_bytes + self.lost_bytes;
         if known > 0 { self.lost_bytes as f64 / known as f64 } else { 0.0 }
+    }
+
+    /// Share of the acknowledged packets sent with ECT that arrived with CE, 0 to 1; 0 if none was acknowledged.
+    pub fn ce_share(&self) -> f64 {
+        share(self.ce_packets, self.ect_acked_packets)
     }
 }
 

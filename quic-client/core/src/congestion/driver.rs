@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`Driver`]: applies a control's decisions to a quiche connection, and reports events to it.
 
-use super::control::{Acked, CongestionControl, Decision, Interval, Lost, RttSamples, Sent, WayThere};
-use quiche::hooks::{self, CongestionState, RttSample};
+use super::control::{Acked, CongestionControl, Decision, EcnFeedback, Interval, Lost, RttSamples, Sent, WayThere};
+use quiche::hooks::{self, CongestionState, EcnSeen, EcnState, RttSample};
 use std::time::{Duration, Instant};
 
 /// The least window, in packets of the largest size (RFC 9002 7.2).
@@ -84,6 +84,8 @@ struct Running {
     sent_bytes: u64,
     acked_bytes: u64,
     lost_bytes: u64,
+    ect_acked_packets: u64,
+    ce_packets: u64,
     most_in_flight_bytes: u64,
     rtt: Samples,
 }
@@ -91,7 +93,17 @@ struct Running {
 impl Running {
     fn new(now: Instant, length: Duration) -> Self {
         let (begun, ends, rtt) = (now, now + length, Samples::default());
-        Running { begun, ends, sent_bytes: 0, acked_bytes: 0, lost_bytes: 0, most_in_flight_bytes: 0, rtt }
+        Running {
+            begun,
+            ends,
+            sent_bytes: 0,
+            acked_bytes: 0,
+            lost_bytes: 0,
+            ect_acked_packets: 0,
+            ce_packets: 0,
+            most_in_flight_bytes: 0,
+            rtt,
+        }
     }
 }
 
@@ -182,8 +194,9 @@ impl Driver {
         let mut new_acked = acked - std::mem::replace(&mut self.acked_bytes, acked).min(acked);
         let mut new_lost = lost - std::mem::replace(&mut self.lost_bytes, lost).min(lost);
         let rtt = std::mem::take(&mut self.rtt);
+        let ecn = hooks::take_ecn_feedback(quic);
         let over = !self.control.is_undecided() && self.interval.is_some_and(|interval| interval.ends <= now);
-        if new_acked == 0 && new_lost == 0 && rtt.count == 0 && !over {
+        if new_acked == 0 && new_lost == 0 && rtt.count == 0 && ecn.is_none() && !over {
             return;
         }
         let state = self.in_force(quic, |quic| hooks::congestion_state(quic)).unwrap_or_default();
@@ -209,6 +222,9 @@ impl Driver {
         if let Some(samples) = rtt.report(now, state.least_rtt) {
             self.control.on_rtt_samples(&samples);
         }
+        if let Some((state, seen)) = ecn {
+            self.report_ecn(state, &seen, now);
+        }
         if new_acked > 0 {
             self.control.on_ack(&Acked { now, bytes: new_acked, in_flight_bytes: state.in_flight_bytes });
         }
@@ -220,9 +236,27 @@ impl Driver {
         }
     }
 
+    fn report_ecn(&mut self, state: EcnState, seen: &EcnSeen, now: Instant) {
+        let EcnSeen { acked_packets, acked_bytes, ce_packets, newest_sent } = *seen;
+        if let Some(interval) = &mut self.interval {
+            interval.ect_acked_packets += acked_packets;
+            interval.ce_packets += ce_packets;
+        }
+        self.control.on_ecn(&EcnFeedback { now, state, acked_packets, acked_bytes, ce_packets, newest_sent });
+    }
+
     fn end_interval(&mut self, state: &CongestionState, now: Instant) {
-        let Some(Running { begun, sent_bytes, acked_bytes, lost_bytes, most_in_flight_bytes, rtt, .. }) =
-            self.interval.take()
+        let Some(Running {
+            begun,
+            sent_bytes,
+            acked_bytes,
+            lost_bytes,
+            ect_acked_packets,
+            ce_packets,
+            most_in_flight_bytes,
+            rtt,
+            ..
+        }) = self.interval.take()
         else {
             return;
         };
@@ -236,6 +270,8 @@ impl Driver {
             sent_bytes,
             acked_bytes,
             lost_bytes,
+            ect_acked_packets,
+            ce_packets,
             in_flight_bytes: state.in_flight_bytes,
             most_in_flight_bytes: most_in_flight_bytes.max(state.in_flight_bytes),
             window_bytes: state.window_bytes,

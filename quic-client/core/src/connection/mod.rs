@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection: quiche's state, packets that wait for their release time, and counts that quiche does not keep.
 
+mod ecn;
 mod memory;
 mod path_mtu;
 mod release_queue;
@@ -15,6 +16,7 @@ use crate::window::Windows;
 pub use memory::{Allowance, cost_bytes};
 use path_mtu::PathMtu;
 use quiche::hooks;
+pub use quiche::hooks::{Codepoint, EcnMode};
 use release_queue::{Packet, QUANTUM, ReleaseQueue};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,8 +30,8 @@ pub const MAX_ANSWER_HEADERS_BYTES: u64 = 512 * 1024;
 pub trait PacketSink {
     /// Buffer for one datagram, the same until the next `commit`.
     fn slot(&mut self) -> &mut [u8];
-    /// The first `len` bytes of that buffer are a datagram, to be sent now.
-    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr);
+    /// The first `len` bytes of that buffer are a datagram, to be sent now with this ECN codepoint.
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr, ecn: Codepoint);
 }
 
 /// A quiche connection with its release queue.
@@ -95,7 +97,7 @@ impl Conn {
 
     /// Takes in one datagram. After an error quiche closes the connection, and [`Conn::failure`] has the reason.
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo) {
-        self.ecn.count(tos);
+        self.arrived_with(tos);
         // RFC 9000 8.2.1: a PATH_CHALLENGE comes in a datagram of at least this size, and 8.2.2: its answer must not be
         // delayed.
         if bytes.len() >= quiche::MIN_CLIENT_INITIAL_LEN
@@ -182,7 +184,7 @@ impl Conn {
     pub fn pump(&mut self, now: Instant, sink: &mut impl PacketSink) {
         while let Some(p) = self.release.pop_due(now) {
             sink.slot()[..p.bytes.len()].copy_from_slice(&p.bytes);
-            sink.commit(p.bytes.len(), p.from, p.to);
+            sink.commit(p.bytes.len(), p.from, p.to, p.ecn);
         }
         if let Some(windows) = &mut self.windows {
             windows.turn(&mut self.quic, now);
@@ -208,10 +210,11 @@ impl Conn {
             }
             let closes = self.quic.local_error().is_some(); // nothing follows that could be a burst
             if paced && !closes && info.at > now + QUANTUM {
-                let packet = Packet { bytes: sink.slot()[..len].to_vec(), from: info.from, to: info.to };
+                let bytes = sink.slot()[..len].to_vec();
+                let packet = Packet { bytes, from: info.from, to: info.to, ecn: info.ecn };
                 self.release.push(info.at, packet);
             } else {
-                sink.commit(len, info.from, info.to);
+                sink.commit(len, info.from, info.to, info.ecn);
             }
         }
         if let Wholeness::Wanted(whole) = &mut self.whole {
@@ -320,6 +323,8 @@ impl Conn {
             delivery_rate_bit_s: path.as_ref().map_or(0, |p| p.delivery_rate.saturating_mul(8)),
             ce: self.ecn.ce,
             ect0: self.ecn.ect0,
+            ect1: self.ecn.ect1,
+            ecn: self.ecn_sample(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! quiche's pacer never makes up for lateness: if it is asked for a packet after that packet's time, the next times
 //! count from then. So packets are asked for ahead of time and wait here.
 
+use quiche::hooks::Codepoint;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub struct Packet {
     pub from: SocketAddr,
     /// Destination.
     pub to: SocketAddr,
+    /// ECN codepoint.
+    pub ecn: Codepoint,
 }
 
 /// Queue of packets in the order they were made, each with its release time.
@@ -63,7 +66,7 @@ mod tests {
 
     fn packet(n: u8) -> Packet {
         let a = "127.0.0.1:1".parse().unwrap();
-        Packet { bytes: vec![n], from: a, to: a }
+        Packet { bytes: vec![n], from: a, to: a, ecn: Codepoint::NotEct }
     }
 
     #[test]

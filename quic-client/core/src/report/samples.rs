@@ -14,8 +14,7 @@ pub enum Side {
     Server,
 }
 
-/// ECN codepoints seen on received datagrams (RFC 3168 5). quiche neither sets nor reports them, so these are counted
-/// beside it and nothing reacts to them.
+/// ECN codepoints of received datagrams (RFC 3168 5). Acknowledgements count packets, without duplicates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct EcnCounts {
     /// Datagrams marked Congestion Experienced.
@@ -74,6 +73,59 @@ pub struct FlowSample {
     pub ce: u64,
     /// Datagrams received with ECT(0).
     pub ect0: u64,
+    /// Datagrams received with ECT(1).
+    pub ect1: u64,
+    /// ECN of sent packets.
+    pub ecn: EcnSample,
+}
+
+/// ECN of the packets that a connection sent, on all paths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct EcnSample {
+    /// State of the active path's validation (RFC 9000 A.4); `off` where no packet is to be marked.
+    pub state: &'static str,
+    /// Packets sent with ECT(0).
+    pub sent_ect0: u64,
+    /// Packets sent with ECT(1).
+    pub sent_ect1: u64,
+    /// Those of both that were acknowledged.
+    pub acked: u64,
+    /// Those that the peer reported to have arrived with CE.
+    pub acked_ce: u64,
+    /// Failed validations.
+    pub failed: u64,
+}
+
+/// The same, with each path that is known at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct EcnReport {
+    /// All paths together.
+    #[serde(flatten)]
+    pub total: EcnSample,
+    /// Each path.
+    pub paths: Vec<EcnPathReport>,
+}
+
+/// ECN on one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EcnPathReport {
+    /// Local address.
+    pub local: String,
+    /// Remote address.
+    pub peer: String,
+    /// State of validation (RFC 9000 A.4).
+    pub state: &'static str,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<&'static str>,
+    /// Packets sent with ECT.
+    pub sent: u64,
+    /// Acknowledged.
+    pub acked: u64,
+    /// Lost.
+    pub lost: u64,
+    /// Arrived with CE.
+    pub ce: u64,
 }
 
 /// Decisions of a congestion control that learns.
@@ -110,6 +162,8 @@ pub struct EndLine {
     pub bytes: u64,
     /// Why it ended.
     pub reason: String,
+    /// ECN of sent packets.
+    pub ecn: EcnReport,
     /// Left out if there were none.
     #[serde(skip_serializing_if = "DecisionCounts::none")]
     pub decisions: DecisionCounts,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session};
 use weir_core::congestion::{ControlKind, QuicheOwn};
-use weir_core::connection::{Conn, PacketSink};
+use weir_core::connection::{Codepoint, Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
 use weir_core::report::events::Event;
 use weir_core::report::samples::Timebase;
@@ -76,7 +76,7 @@ impl PacketSink for Out {
         &mut self.room
     }
 
-    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr, _: Codepoint) {
         self.sent.push((self.room[..len].to_vec(), from, to));
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Body, Means, Outcome, Plan, Routes, Session};
 use weir_core::congestion::QuicheOwn;
-use weir_core::connection::{Conn, PacketSink};
+use weir_core::connection::{Codepoint, Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
 use weir_core::report::events::Event;
 use weir_core::report::samples::Timebase;
@@ -55,7 +55,7 @@ impl PacketSink for Wire {
         &mut self.room
     }
 
-    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr, _: Codepoint) {
         if self.dead != Some(from) && self.dead != Some(to) {
             self.flying.push((Instant::now() + DELAY, from, to, self.room[..len].to_vec()));
         }

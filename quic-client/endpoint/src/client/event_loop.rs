@@ -190,6 +190,7 @@ impl<'a> EventLoop<'a> {
         if let Some(stats) = &mut self.stats {
             let line = EndLine {
                 k: "end",
+                ecn: flow.session.as_ref().map(|s| s.conn.ecn_report()).unwrap_or_default(),
                 t_us: self.context.timebase.us(now),
                 side: Side::Client,
                 flow: Some(flow.plan.flow),

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use weir_core::client::{Outcome, Session, Tally};
 use weir_core::paths::CidBudget;
-use weir_core::report::samples::DecisionCounts;
+use weir_core::report::samples::{DecisionCounts, EcnReport};
 use weir_core::text::printable;
 
 /// Bits per second.
@@ -122,6 +122,8 @@ pub struct FlowReport {
     pub payload_bytes: usize,
     pub ce_packets: u64,
     pub ect0_packets: u64,
+    pub ect1_packets: u64,
+    pub ecn: EcnReport,
     pub tasks: TaskReport,
     pub paths: Vec<PathReport>,
     pub answers: AnswerReport,
@@ -168,6 +170,8 @@ impl FlowReport {
             payload_bytes: session.map_or(0, |s| s.conn.payload_bytes()),
             ce_packets: ecn.ce,
             ect0_packets: ecn.ect0,
+            ect1_packets: ecn.ect1,
+            ecn: session.map(|s| s.conn.ecn_report()).unwrap_or_default(),
             paths: paths.iter().map(|(name, tally)| PathReport::new(name, tally)).collect(),
             answers: AnswerReport { elsewhere_tasks, followed },
             cid: session.and_then(Session::cid_budget).map(Into::into),

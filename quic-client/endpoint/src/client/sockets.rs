@@ -4,7 +4,7 @@
 use super::options::local_paths::LocalPath;
 use std::net::{IpAddr, SocketAddr};
 use weir_core::choice::PathId;
-use weir_core::connection::PacketSink;
+use weir_core::connection::{Codepoint, PacketSink};
 use weir_core::paths::PathSpec;
 use weir_io::udp::{SendBatch, UdpSocket};
 
@@ -65,7 +65,7 @@ impl PacketSink for Router<'_> {
         self.batch.slot()
     }
 
-    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr, ecn: Codepoint) {
         if self.sockets[self.current].socket.local_addr() != from {
             // A path that was given up sends no more: the datagram is lost.
             let Some(next) = self.sockets.iter().position(|s| s.socket.local_addr() == from) else { return };
@@ -75,6 +75,6 @@ impl PacketSink for Router<'_> {
             self.current = next;
             self.batch.slot()[..len].copy_from_slice(&datagram);
         }
-        self.batch.to(&mut self.sockets[self.current].socket).commit(len, from, to);
+        self.batch.to(&mut self.sockets[self.current].socket).commit(len, from, to, ecn);
     }
 }

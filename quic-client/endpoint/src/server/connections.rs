@@ -126,6 +126,7 @@ impl Connection {
         };
         EndLine {
             k: "end",
+            ecn: session.conn.ecn_report(),
             t_us: timebase.us(now),
             side: Side::Server,
             flow: session.flow,

@@ -14,7 +14,7 @@ use crate::shared::json::to_json;
 use crate::shared::trajectories::Trajectories;
 use std::io::Write;
 use std::time::{Duration, Instant};
-use weir_core::connection::{Conn, PacketSink};
+use weir_core::connection::{Codepoint, Conn, EcnMode, PacketSink};
 use weir_core::report::samples::{Side, Ticker, Timebase};
 use weir_core::server::Session;
 use weir_core::server::admission::{Invariants, LEAST_INITIAL_BYTES};
@@ -42,6 +42,7 @@ struct Server {
     /// A handshake has no more time than silence has, however often the client is heard.
     handshake_limit: Duration,
     congestion: Congestion,
+    ecn: EcnMode,
     trajectories: Trajectories,
     stats: Option<LineLog>,
     qlogs: Qlogs,
@@ -92,6 +93,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         closing: false,
         handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
         congestion,
+        ecn: options.common.ecn(),
         trajectories: Trajectories::new(complain),
         stats,
         qlogs,
@@ -152,7 +154,7 @@ impl Server {
         for (reply, meta) in replies {
             let mut out = send.to(socket);
             out.slot()[..reply.len()].copy_from_slice(&reply);
-            out.commit(reply.len(), meta.to, meta.from);
+            out.commit(reply.len(), meta.to, meta.from, Codepoint::NotEct);
         }
         // An unconnected socket reports no errors of its peers. An error here is the socket's own.
         received.map(drop).map_err(Fault::io(format!("socket {}", socket.local_addr())))
@@ -200,6 +202,7 @@ impl Server {
         let id = self.connections.next_id();
         let qlog = self.qlogs.start(&mut quic, &format!("server-conn-{id}"));
         let mut conn = Conn::new(quic, self.congestion.control(id, id == 0, &self.timebase), now);
+        conn.set_ecn(self.ecn);
         conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
         // quiche does not count a packet whose handshake failed, but closes with the reason, which is sent to the
         // client. Packets that could not be decrypted close it as a protocol violation, like other packets that no

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::congestion::{CONTROLS, ControlKind};
+use weir_core::connection::EcnMode;
 use weir_core::request::{Alpn, parse_size, size_of_at_least};
 use weir_core::transport::{MAX_PAYLOAD_BYTES, Transport};
 use weir_io::clock::Clock;
@@ -60,13 +61,17 @@ pub enum Gso {
     Off,
 }
 
-/// ECN codepoint of the packets sent.
+/// ECN of the packets sent (RFC 9000 13.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Ecn {
-    /// Not-ECT.
+    /// l4s for a congestion control of L4S, else classic.
+    Auto,
+    /// Not-ECT; received codepoints are not reported either.
     Off,
-    /// ECT(0). quiche does not react to CE marks: for measuring only.
-    Ect0,
+    /// ECT(0): CE is a sign of congestion, as a lost packet is.
+    Classic,
+    /// ECT(1), for queues of L4S (RFC 9331).
+    L4s,
 }
 
 /// Frequency of clock readings.
@@ -144,8 +149,8 @@ pub struct CommonOptions {
     /// Segmentation offload (GSO and GRO). Use off to study queues on this machine
     #[arg(long, value_enum, default_value = "auto", help_heading = "Sockets")]
     pub gso: Gso,
-    /// ECN codepoint of the packets sent
-    #[arg(long, value_enum, default_value = "off", help_heading = "Sockets")]
+    /// ECN of the packets sent, on paths and with peers that support it
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Transport")]
     pub ecn: Ecn,
     /// Size of each socket's send buffer and receive buffer, 16KiB at least
     #[arg(long, default_value = "4MiB", value_parser = socket_buffer, value_name = "BYTES", help_heading = "Sockets")]
@@ -203,7 +208,17 @@ impl CommonOptions {
             Gso::Off => Offload::Off,
         };
         let buffer_bytes = usize::try_from(self.socket_buffer).unwrap_or(usize::MAX);
-        SocketOptions { buffer_bytes, offload, ect0: self.ecn == Ecn::Ect0, device: None }
+        SocketOptions { buffer_bytes, offload, device: None }
+    }
+
+    /// Use of ECN.
+    pub fn ecn(&self) -> EcnMode {
+        match self.ecn {
+            Ecn::Off => EcnMode::Off,
+            Ecn::L4s => EcnMode::L4s,
+            Ecn::Auto if self.cc.l4s => EcnMode::L4s,
+            Ecn::Auto | Ecn::Classic => EcnMode::Classic,
+        }
     }
 
     /// The clock's option.

@@ -101,7 +101,7 @@ impl<'a> ControlWriter<'a> {
         }
     }
 
-    /// TOS or traffic class byte of a datagram to this address. The socket's own address family decides its form.
+    /// TOS byte of an IPv4 packet, or traffic class byte of an IPv6 packet. The kernel ignores the other kind.
     pub(super) fn tos(&mut self, v6: bool, tos: u8) {
         match v6 {
             true => self.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::c_int::from(tos)),

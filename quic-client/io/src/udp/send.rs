@@ -9,7 +9,7 @@ use std::mem::zeroed;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::ptr;
-use weir_core::connection::PacketSink;
+use weir_core::connection::{Codepoint, PacketSink};
 use weir_core::transport::MAX_PAYLOAD_BYTES;
 
 /// Datagrams in one call to `sendmmsg` at most.
@@ -250,12 +250,17 @@ impl SendBatch {
             control.source(q.from.ip());
         }
         if let Some(tos) = q.tos {
-            control.tos(socket.local.is_ipv6(), tos);
+            control.tos(is_v6(q.to), tos);
         }
         let control_bytes = control.used_bytes();
         h.msg_controllen = control_bytes as _;
         h.msg_control = if control_bytes > 0 { self.controls[message].0.as_mut_ptr().cast() } else { ptr::null_mut() };
     }
+}
+
+/// Whether packets to this address are IPv6; those to a v4-mapped one, from a dual-stack socket, are IPv4.
+fn is_v6(to: SocketAddr) -> bool {
+    matches!(to, SocketAddr::V6(to) if to.ip().to_ipv4_mapped().is_none())
 }
 
 /// A batch on its way out of one socket.
@@ -269,7 +274,8 @@ impl PacketSink for Outgoing<'_> {
         self.batch.slot()
     }
 
-    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
-        self.batch.add(self.socket, Queued { at: self.batch.used, len, from, to, tos: None });
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr, ecn: Codepoint) {
+        let tos = (ecn != Codepoint::NotEct).then_some(ecn as u8);
+        self.batch.add(self.socket, Queued { at: self.batch.used, len, from, to, tos });
     }
 }

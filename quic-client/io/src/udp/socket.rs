@@ -25,8 +25,6 @@ pub struct SocketOptions {
     pub buffer_bytes: usize,
     /// Segmentation offload.
     pub offload: Offload,
-    /// Send with ECT(0). quiche does not react to CE, so this is for measuring only.
-    pub ect0: bool,
     /// Send and receive through this interface alone (`SO_BINDTODEVICE`).
     pub device: Option<String>,
 }
@@ -65,12 +63,6 @@ impl UdpSocket {
         if v6 {
             set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-        }
-        if options.ect0 {
-            set(fd, libc::IPPROTO_IP, libc::IP_TOS, 2)?;
-            if v6 {
-                set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 2)?;
-            }
         }
         if addr.ip().is_unspecified() && peer.is_none() {
             // Not both on a dual-stack socket: it speaks of IPv4 addresses in their mapped form, IP_PKTINFO does not.

@@ -7,11 +7,11 @@ use super::{Meta, Offload, RecvBatch, SendBatch, SocketOptions, UdpSocket};
 use proptest::prelude::*;
 use std::io;
 use std::net::SocketAddr;
-use weir_core::connection::PacketSink;
+use weir_core::connection::{Codepoint, PacketSink};
 use weir_core::transport::MAX_PAYLOAD_BYTES;
 
 fn options(offload: Offload) -> SocketOptions {
-    SocketOptions { buffer_bytes: 1 << 20, offload, ect0: true, device: None }
+    SocketOptions { buffer_bytes: 1 << 20, offload, device: None }
 }
 
 fn all(offload: Offload, socket: &UdpSocket, mut take: impl FnMut(&mut [u8], Meta)) {
@@ -54,7 +54,7 @@ fn exchange(server: &str, client: &str, offload: Offload, lengths: &[usize]) -> 
     for (i, len) in lengths.iter().enumerate() {
         let mut out = batch.to(&mut c);
         out.slot()[..*len].fill(i as u8);
-        out.commit(*len, local, peer);
+        out.commit(*len, local, peer, Codepoint::Ect0);
     }
     batch.flush(&mut c);
     assert_eq!((batch.dropped, batch.error.is_none()), (0, true));
@@ -108,7 +108,7 @@ fn a_reply_leaves_from_the_address_asked() {
     let mut batch = SendBatch::default();
     let mut out = batch.to(&mut s);
     out.slot()[0] = 9;
-    out.commit(1, peer, c.local_addr());
+    out.commit(1, peer, c.local_addr(), Codepoint::NotEct);
     batch.flush(&mut s);
     let mut got = Vec::new();
     all(Offload::Off, &c, |b, m| got.push((b.to_vec(), m.from)));
@@ -126,7 +126,7 @@ fn what_lies_end_to_end_arrives_each_with_its_own_tos() {
         let bytes: Vec<u8> = each.iter().enumerate().flat_map(|(i, (len, _))| vec![i as u8; *len]).collect();
         let (local, to, mut batch) = (c.local_addr(), s.local_addr(), SendBatch::default());
         batch.to(&mut c).slot()[0] = 77;
-        batch.to(&mut c).commit(1, local, to);
+        batch.to(&mut c).commit(1, local, to, Codepoint::Ect0);
         batch.send_all(&mut c, &bytes, each.iter().copied(), local, to);
         assert_eq!((batch.dropped, batch.error.is_none()), (0, true));
         // Without CAP_NET_ADMIN the buffer may be too small for all; then the last ones are missing.
@@ -154,7 +154,7 @@ fn a_closed_port_is_reported() {
     drop(gone);
     let mut batch = SendBatch::default();
     let local = c.local_addr();
-    batch.to(&mut c).commit(100, local, peer);
+    batch.to(&mut c).commit(100, local, peer, Codepoint::NotEct);
     batch.flush(&mut c);
     let e = RecvBatch::new(Offload::Off).receive(&c, |_, _| {}).unwrap_err();
     assert_eq!(e.kind(), io::ErrorKind::ConnectionRefused);
@@ -169,7 +169,7 @@ fn what_the_kernel_refuses_is_counted_and_the_rest_goes_on() {
     let mut batch = SendBatch::default();
     let unreachable = "[::1]:1".parse().unwrap();
     for to in [to, unreachable, to] {
-        batch.to(&mut c).commit(10, local, to);
+        batch.to(&mut c).commit(10, local, to, Codepoint::NotEct);
     }
     batch.flush(&mut c);
     assert_eq!(batch.dropped, 1);
@@ -204,7 +204,7 @@ proptest! {
                 out.slot()[..2].copy_from_slice(&mark.to_le_bytes());
                 let len = len.max(2);
                 sent[to].push((len, mark));
-                out.commit(len, local, receivers[to].local_addr());
+                out.commit(len, local, receivers[to].local_addr(), Codepoint::NotEct);
             }
         }
         batch.flush(&mut sender);

@@ -132,7 +132,7 @@ fn a_flood_of_changes_is_a_change() {
 }
 
 fn on(device: &str) -> SocketOptions {
-    SocketOptions { buffer_bytes: 1 << 16, offload: Offload::Off, ect0: false, device: Some(device.to_owned()) }
+    SocketOptions { buffer_bytes: 1 << 16, offload: Offload::Off, device: Some(device.to_owned()) }
 }
 
 #[test]

@@ -9,14 +9,14 @@ use std::os::fd::RawFd;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use weir_core::connection::PacketSink;
+use weir_core::connection::{Codepoint, PacketSink};
 use weir_io::udp::{Offload, RecvBatch, SendBatch, SocketOptions, UdpSocket};
 use weir_io::wait::Waiter;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options(offload: Offload) -> SocketOptions {
-    SocketOptions { buffer_bytes: 1 << 22, offload, ect0: true, device: None }
+    SocketOptions { buffer_bytes: 1 << 22, offload, device: None }
 }
 
 /// A sender at 10.1.0.1 on `near` in this thread's namespace and a receiver at 10.1.0.2 behind `far` in another.
@@ -57,7 +57,7 @@ fn all_arrive(sender: &mut UdpSocket, receiver: &UdpSocket, offload: Offload, co
         let mut out = batch.to(sender);
         let bytes = datagram(i);
         out.slot()[..bytes.len()].copy_from_slice(&bytes);
-        out.commit(bytes.len(), from, to);
+        out.commit(bytes.len(), from, to, Codepoint::Ect0);
     }
     batch.flush(sender);
     assert_eq!(batch.dropped, 0, "{:?}", batch.error);
@@ -139,7 +139,7 @@ fn a_datagram_above_the_mtu_is_refused_alone() {
     let (from, to) = (sender.local_addr(), receiver.local_addr());
     let mut batch = SendBatch::default();
     for len in [1350, 1350, 1200] {
-        batch.to(&mut sender).commit(len, from, to);
+        batch.to(&mut sender).commit(len, from, to, Codepoint::NotEct);
         batch.flush(&mut sender);
     }
     assert_eq!(batch.dropped, 2);

@@ -345,8 +345,21 @@ pub(crate) struct ConnectionEcn {
     reported: EcnReported,
     largest_acked: Option<u64>,
     seen: EcnSeen,
-    seen_state: EcnState,
-    failures: u64,
+    seen_state: Option<EcnState>,
+    total: EcnTotals,
+}
+
+/// Packets that were sent with ECT, on all paths that the connection had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EcnTotals {
+    /// Sent.
+    pub sent: u64,
+    /// Acknowledged.
+    pub acked: u64,
+    /// Reported by the peer to have arrived with CE.
+    pub ce: u64,
+    /// Failed validations.
+    pub failures: u64,
 }
 
 impl ConnectionEcn {
@@ -389,28 +402,30 @@ pub struct EcnOfPath {
 }
 
 /// ECN of all paths that the connection has.
-pub fn ecn_of_paths(quic: &mut Connection) -> Vec<EcnOfPath> {
-    let of = |path: &mut Path| {
-        let EcnTally { acked, lost, .. } = *path.recovery.ecn_tally();
-        let PathEcn { state, failure, sent, ce, .. } = path.ecn;
+pub fn ecn_of_paths(quic: &Connection) -> Vec<EcnOfPath> {
+    let of = |path: &Path| {
+        let PathEcn { state, failure, sent, ce, seen: EcnTally { acked, lost, .. }, .. } = path.ecn;
         EcnOfPath { local: path.local_addr(), peer: path.peer_addr(), state, failure, sent, acked, lost, ce }
     };
-    quic.paths.iter_mut().map(|(_, path)| of(path)).collect()
+    quic.paths.iter().map(|(_, path)| of(path)).collect()
 }
 
-/// Marked packets that were sent, and failed validations, of all paths that the connection had.
-pub fn ecn_totals(quic: &Connection) -> (u64, u64) {
-    (quic.ecn.reported.sent, quic.ecn.failures)
+/// Use of ECN, and counts over all paths.
+pub fn ecn_totals(quic: &Connection) -> (EcnMode, EcnTotals) {
+    (quic.ecn.mode, EcnTotals { sent: quic.ecn.reported.sent, ..quic.ecn.total })
+}
+
+/// State of the active path's validation; `None` without ECN.
+pub fn ecn_state(quic: &Connection) -> Option<EcnState> {
+    let path = quic.paths.get_active().ok().filter(|_| quic.ecn.mode != EcnMode::Off)?;
+    Some(path.ecn.state)
 }
 
 /// State of the active path, and its feedback since the last call; `None` if there is nothing new.
 pub fn take_ecn_feedback(quic: &mut Connection) -> Option<(EcnState, EcnSeen)> {
-    if quic.ecn.mode == EcnMode::Off {
-        return None;
-    }
-    let state = quic.paths.get_active().ok()?.ecn.state;
+    let state = ecn_state(quic)?;
     let seen = std::mem::take(&mut quic.ecn.seen);
-    let changed = std::mem::replace(&mut quic.ecn.seen_state, state) != state;
+    let changed = quic.ecn.seen_state.replace(state) != Some(state);
     (changed || seen != EcnSeen::default()).then_some((state, seen))
 }
 
@@ -421,7 +436,7 @@ pub(crate) fn mark(ecn: &mut ConnectionEcn, path: &mut Path, may: bool, elicitin
         return false;
     }
     let tally = *path.recovery.ecn_tally();
-    ecn.failures += u64::from(path.ecn.see_losses(&tally));
+    ecn.total.failures += u64::from(path.ecn.see_losses(&tally));
     let marked = match path.ecn.state {
         EcnState::Capable => true,
         // Neither a packet that is not acknowledged by itself, nor a probe: a lost one would cost the next timeout.
@@ -464,8 +479,9 @@ pub(crate) fn on_ack(
     for (pid, path) in paths.iter_mut() {
         let tally = *path.recovery.ecn_tally();
         let before = std::mem::replace(&mut path.ecn.seen, tally);
-        ecn.failures += u64::from(path.ecn.see_losses(&tally));
+        ecn.total.failures += u64::from(path.ecn.see_losses(&tally));
         let acked = tally.acked - before.acked;
+        ecn.total.acked += acked;
         if acked > 0 && path.ecn.state != EcnState::Failed {
             news.push((pid, acked));
             if active == Some(pid) {
@@ -499,6 +515,7 @@ pub(crate) fn on_ack(
         let Ok(path) = paths.get_mut(pid) else { continue };
         let marks = ce.min(acked);
         ce -= marks;
+        ecn.total.ce += marks;
         let tally = *path.recovery.ecn_tally();
         match path.ecn.see_marks(ecn.mode, &tally, marks) {
             Ok(true) if marks > 0 => {
@@ -508,14 +525,14 @@ pub(crate) fn on_ack(
                 }
             }
             Ok(_) => {}
-            Err(why) => ecn.failures += u64::from(path.ecn.fail(why)),
+            Err(why) => ecn.total.failures += u64::from(path.ecn.fail(why)),
         }
     }
 }
 
 fn fail(ecn: &mut ConnectionEcn, paths: &mut PathMap, why: EcnFailure, of: impl Fn(usize) -> bool) {
     for (_, path) in paths.iter_mut().filter(|(pid, _)| of(*pid)) {
-        ecn.failures += u64::from(path.ecn.fail(why));
+        ecn.total.failures += u64::from(path.ecn.fail(why));
     }
 }
 

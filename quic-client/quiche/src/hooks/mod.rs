@@ -16,8 +16,8 @@ mod timestamps;
 
 pub(crate) use ecn::*;
 pub use ecn::{
-    ecn_of_paths, ecn_totals, received_with, set_ecn, take_ecn_feedback, Codepoint, EcnFailure, EcnMode, EcnOfPath,
-    EcnPackets, EcnReported, EcnSeen, EcnState,
+    ecn_of_paths, ecn_state, ecn_totals, received_with, set_ecn, take_ecn_feedback, Codepoint, EcnFailure, EcnMode,
+    EcnOfPath, EcnPackets, EcnReported, EcnSeen, EcnState, EcnTotals,
 };
 pub(crate) use memory::{alone, give_room_back};
 pub use memory::{drop_unread, unacknowledged, unread, unread_frames_bytes, Unacknowledged, Unread};

@@ -136,6 +136,8 @@ mod tests {
             sent_bytes: 0,
             acked_bytes,
             lost_bytes: acked_bytes / 4,
+            ect_acked_packets: 0,
+            ce_packets: 0,
             in_flight_bytes: 0,
             most_in_flight_bytes: 3000,
             window_bytes: 12_000,

@@ -16,6 +16,8 @@ pub fn calm(window_bytes: u64) -> Interval {
         sent_bytes: 20_000,
         acked_bytes: 20_000,
         lost_bytes: 0,
+        ect_acked_packets: 0,
+        ce_packets: 0,
         in_flight_bytes: window_bytes,
         most_in_flight_bytes: window_bytes,
         window_bytes,

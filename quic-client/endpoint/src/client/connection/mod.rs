@@ -245,6 +245,7 @@ impl Flow {
             self.trajectory = context.trajectories.start(|| context.congestion.trajectory(self.plan.flow));
         }
         conn.windows = Some(windows);
+        conn.set_ecn(context.options.common.ecn());
         Ok(Some(Session::new(conn, self.plan.clone(), routes, context.timebase, record, now)))
     }
 
