@@ -74,7 +74,7 @@ pub(super) fn too_long(e: NameError) -> Fault {
 }
 
 pub(super) fn socket_options() -> SocketOptions {
-    SocketOptions { buffer_bytes: SOCKET_BUFFER_BYTES, offload: Offload::Auto, ect0: false, device: None }
+    SocketOptions { buffer_bytes: SOCKET_BUFFER_BYTES, offload: Offload::Auto, device: None }
 }
 
 /// The codepoint in a TOS or traffic class byte. ECT(1) becomes ECT(0): names carry one bit.
