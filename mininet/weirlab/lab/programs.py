@@ -27,6 +27,7 @@ QUIC_PORT = 4433
 ALIGN_S = 5
 RNDRESEEDCRNG = 0x5207  # linux/random.h
 IN_THE_LAB = ("--gso", "off", "--clock", "turn")  # queues see packets as a wire would; fewer system calls
+NO_ECN, ECN = ("--ecn", "off"), ("--ecn", "auto")  # of weir-server and weir-client
 
 
 beside: Barrier | None = None

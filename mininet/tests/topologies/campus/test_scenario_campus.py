@@ -36,7 +36,7 @@ def test_a_good_file_leaves_nothing_open(load):
     spec = cases["all"]
     assert spec["has"] == {
         "aqm": "law", "tune": True, "paths": "choice", "window": "weir", "upload_cc": "pbq",
-        "timestamps": True, "names": True, "traffic": "all",
+        "timestamps": True, "ecn": True, "names": True, "traffic": "all",
     }  # fmt: skip
     assert spec["cell"]["rates"][:3] == [(0, 10), (1, 4), (2, 20)]
     assert "rate_file" not in spec["cell"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from weirlab.lab.net import LabNet, NetError
 from weirlab.lab.programs import (
     IN_THE_LAB,
+    NO_ECN,
     QUIC_PORT,
     SAMPLE_MS,
     Programs,
@@ -59,7 +60,7 @@ def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
     """weir-client's command line for a spec, its tasks counting from `start_us` of the monotonic clock."""
     client = spec["client"]
     words = ["weir-client", f"https://{Access.SERVER}:{QUIC_PORT}/bytes/{client['bytes']}", "--flow-label", "0"]
-    words += ["--insecure", *IN_THE_LAB, "--quiet", "--json", "--seed", str(spec["seed"])]
+    words += ["--insecure", *IN_THE_LAB, *NO_ECN, "--quiet", "--json", "--seed", str(spec["seed"])]
     for path in spec["paths"]:
         words += ["--path", path["name"]]
     # The other rules do not heed it, and weir-client says so.
@@ -81,7 +82,7 @@ def server_command(spec: dict, folder: Path) -> list[str]:
     server = spec["server"]
     words = ["weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", server["cc"]]
     words += weights_words(server, folder / "policy.weights")
-    words += [*IN_THE_LAB, "--initial-window-packets", str(server["initial_window_packets"])]
+    words += [*IN_THE_LAB, *NO_ECN, "--initial-window-packets", str(server["initial_window_packets"])]
     words += ["--state-dir", "/run/weir-server", "--stats", str(folder / "flows-server.jsonl")]
     return [*words, "--stats-every-ms", str(SAMPLE_MS)]
 

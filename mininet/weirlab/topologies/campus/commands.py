@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Command
+from weirlab.lab.programs import ECN, IN_THE_LAB, NO_ECN, QUIC_PORT, SAMPLE_MS, Command
 from weirlab.topologies.campus.deploy import FILES, LIVE
 from weirlab.topologies.campus.sites import (
     DESK,
@@ -61,8 +61,8 @@ def there_is(spec: Mapping[str, Any], section: str) -> bool:
     return spec["has"]["traffic"] in ("all", SHARED if section in ("file", "stream") else section)
 
 
-def server(node: str, cc: str, out: Path) -> Command:
-    argv = ["weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", cc, *IN_THE_LAB]
+def server(spec: Mapping[str, Any], node: str, cc: str, out: Path) -> Command:
+    argv = ["weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", cc, *IN_THE_LAB, *ecn_words(spec)]
     argv += ["--state-dir", f"/run/weir-server-{node}", "--stats", str(out / f"flows-server-{node}.jsonl")]
     return Command(node, f"server-{node}", [*argv, "--stats-every-ms", str(SAMPLE_MS)], ready="listening")
 
@@ -92,11 +92,17 @@ def sinks(out: Path, until_s: float) -> Iterator[Command]:
     yield Command(DESK, "call-receiver", argv, ready="ready")
 
 
-def client(what: str, number: int, url: str, out: Path, every_ms: int = SAMPLE_MS) -> list[str]:
+def ecn_words(spec: Mapping[str, Any]) -> tuple[str, str]:
+    return ECN if spec["has"]["ecn"] else NO_ECN
+
+
+def client(
+    spec: Mapping[str, Any], what: str, number: int, url: str, out: Path, every_ms: int = SAMPLE_MS
+) -> list[str]:
     """weir-client's command line for one flow, without the flow's own options."""
     argv = ["weir-client", url, "--flow-label", str(FLOWS[what] + number), "--insecure", *IN_THE_LAB, "--quiet"]
     name = f"{what}-{number}"
-    argv += ["--json", "--events", str(out / f"tasks-{name}.jsonl")]
+    argv += [*ecn_words(spec), "--json", "--events", str(out / f"tasks-{name}.jsonl")]
     return [*argv, "--stats", str(out / f"flows-{name}.jsonl"), "--stats-every-ms", str(every_ms)]
 
 
@@ -116,7 +122,7 @@ def requests(spec: Mapping[str, Any], number: int, start_us: int, out: Path, sin
     if since_s is not None:
         first_s, count = 0.0, max(1, requests_due({**asked, "start_s": since_s}, spec["duration_s"]))
         number += AGAIN
-    argv = client("request", number, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/bytes/{asked['bytes']}", out)
+    argv = client(spec, "request", number, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/bytes/{asked['bytes']}", out)
     argv += ["--requests", str(count), "--interval-ms", f"{asked['interval_ms']:g}"]
     argv += ["--start-at-us", str(start_us + round(first_s * 1e6)), *phone_paths(spec)]
     return Command(
@@ -131,14 +137,16 @@ def requests_due(asked: Mapping[str, Any], duration_s: float) -> int:
 
 def download(spec: Mapping[str, Any], number: int, out: Path) -> Command:
     size = spec["downloads"]["bytes"]
-    argv = client("download", number, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/bytes/{size}", out, TRANSFER_SAMPLE_MS)
+    argv = client(
+        spec, "download", number, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/bytes/{size}", out, TRANSFER_SAMPLE_MS
+    )
     argv += [*phone_paths(spec), "--window", spec["has"]["window"]]
     return Command(PHONE, f"download-{number}", argv, output=f"download-{number}.json")
 
 
 def upload(spec: Mapping[str, Any], out: Path) -> Command:
     lasts_s = spec["upload"]["stop_s"] - spec["upload"]["start_s"]
-    argv = client("upload", 0, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/upload", out)
+    argv = client(spec, "upload", 0, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/upload", out)
     argv += ["--timestamps", "on" if spec["has"]["timestamps"] else "off"]
     argv += ["--upload", "--cc", spec["has"]["upload_cc"], "--duration-s", f"{lasts_s:g}", *phone_paths(spec)]
     return Command(PHONE, "upload", argv, output="upload-0.json")
@@ -172,7 +180,7 @@ def by_unicast(spec: Mapping[str, Any], what: str, number: int, out: Path) -> Co
     node = hosts_of_stream(spec)[number]
     piece = stream_piece_bytes(spec)
     size = f"{piece}/every/{STREAM_EVERY_MS}" if what == "stream" else str(spec["file"]["bytes"])
-    argv = client(what, number, f"https://{PUBLISHER_ADDRESS}:{QUIC_PORT}/bytes/{size}", out)
+    argv = client(spec, what, number, f"https://{PUBLISHER_ADDRESS}:{QUIC_PORT}/bytes/{size}", out)
     argv += [*phone_paths(spec), "--window", spec["has"]["window"]] if node == PHONE else []
     if what == "stream":
         argv += ["--duration-s", f"{spec['duration_s'] - spec['stream']['start_s']:g}"]

@@ -147,8 +147,8 @@ class CampusDrive(Programs):
         if self.has["aqm"] == LAW:
             self.attach_law(net)
         cc = spec["server"]["cc"]
-        started = [commands.server(ORIGIN, cc, out)]
-        started += list(commands.publishers(spec)) if self.has["names"] else [commands.server(PUBLISHER, cc, out)]
+        started = [commands.server(spec, ORIGIN, cc, out)]
+        started += list(commands.publishers(spec)) if self.has["names"] else [commands.server(spec, PUBLISHER, cc, out)]
         started += commands.sinks(out, spec["duration_s"] + 60)
         for command in started:
             self.parts[command.what] = command, self.begin(net, command)

@@ -196,7 +196,7 @@ class Has(Section):
     `aqm`: the law on all queues, or the kernel's discipline with its own settings. `tune`: the law's controller.
     `paths`: the phone chooses, or has one network only. `window`: the rule of the phone's receive windows.
     `upload_cc`: the phone's congestion control. `timestamps`: the server says when it sent acknowledgements, if that
-    control asks. `names`: the file and the stream by name, or a QUIC download for each.
+    control asks. `ecn`: QUIC uses ECN. `names`: the file and the stream by name, or a QUIC download for each.
     `traffic`: that of all sections, or of one alone (`shared`: the file and the stream); a system's own traffic alone
     shows what the others cost it.
     """
@@ -207,6 +207,7 @@ class Has(Section):
     window: Literal["static", "double", "fast", "weir"] = "weir"
     upload_cc: QuicControl = "pbq"
     timestamps: bool = True
+    ecn: bool = True
     names: bool = True
     traffic: Traffic = "all"
 

@@ -36,7 +36,9 @@ from weirlab.lab.p4switch import (
 )
 from weirlab.lab.programs import (
     ALIGN_S,
+    ECN,
     IN_THE_LAB,
+    NO_ECN,
     QUIC_PORT,
     SAMPLE_MS,
     Programs,
@@ -464,12 +466,12 @@ class Drive(Programs):
     def cc_words(self, flow: dict, node: str) -> list[str]:
         """The congestion control of a QUIC program in a node. The sink only acknowledges: it has no policy."""
         if is_noq(flow["cc"]):
-            return ["--cc", "cubic", "--alpn", "hq-interop"]
+            return ["--cc", "cubic", "--alpn", "hq-interop", *ecn_words(flow)]
         if flow["cc"] not in LEARNED:
-            return ["--cc", flow["cc"]]
+            return ["--cc", flow["cc"], *ecn_words(flow)]
         if node == "sink":
-            return ["--cc", "cubic"]
-        words, sender = ["--cc", flow["cc"]], int(node.removeprefix("s"))
+            return ["--cc", "cubic", *ecn_words(flow)]
+        words, sender = ["--cc", flow["cc"], *ecn_words(flow)], int(node.removeprefix("s"))
         number = self.settings.index(quic_setting(flow))
         suffix = self.suffix(number)
         words += weights_words(flow, self.out / f"policy{suffix}.weights")
@@ -658,6 +660,10 @@ class Drive(Programs):
         for hop, (_, output) in sampled.items():
             readers[hop].close()
             self.write_lines(output, lines[hop])
+
+
+def ecn_words(flow: dict) -> tuple[str, str]:
+    return ECN if flow["ecn"] else NO_ECN
 
 
 def burst_words(flow: dict) -> list[str]:

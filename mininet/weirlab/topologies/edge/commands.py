@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weirlab.lab.net import NetError
-from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Command
+from weirlab.lab.programs import IN_THE_LAB, NO_ECN, QUIC_PORT, SAMPLE_MS, Command
 from weirlab.topologies.edge.deploy import FILES, SERVER, host_name
 from weirlab.topologies.edge.tree import (
     PUBLISHER,
@@ -130,13 +130,15 @@ class Unicast:
 
     def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
         yield Command(PUBLISHER, "server", [
-            "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", spec["carrying"]["cc"], *IN_THE_LAB,
+            "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", spec["carrying"]["cc"],
+            *IN_THE_LAB, *NO_ECN,
             "--state-dir", "/run/weir-server", "--stats", str(out / SERVER_STATS), "--stats-every-ms", str(SAMPLE_MS),
         ], ready="listening")  # fmt: skip
 
     def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command:
         url = f"https://{self.address}:{QUIC_PORT}/bytes/{spec['transfer']['bytes']}"
-        argv = ["weir-client", url, "--flow-label", str(receiver.number), "--insecure", *IN_THE_LAB, "--quiet"]
+        argv = ["weir-client", url, "--flow-label", str(receiver.number), "--insecure", *IN_THE_LAB]
+        argv += [*NO_ECN, "--quiet"]
         argv += ["--json", "--events", str(out / f"tasks-{receiver.number}.jsonl")]
         return Command(receiver.name, "client", argv, output=client_output(receiver))
 

@@ -2,6 +2,7 @@
 //! quiche with its patches, on pairs of real connections in virtual time.
 
 mod amplification;
+mod ecn;
 mod hooks;
 mod memory;
 mod pair;

@@ -6,6 +6,7 @@
 // Not every test that includes this file needs all of it.
 #![allow(dead_code)]
 
+use quiche::hooks::Codepoint;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -104,9 +105,13 @@ pub struct Pair {
     pub server_sample: Option<quiche::hooks::RttSample>,
     /// Each packet of this number from the client after the handshake is lost; none by default.
     pub lose_up_every: Option<u64>,
+    /// Passage of a datagram of the server, by number and codepoint: its codepoint on arrival, or none if it is lost.
+    pub down_by: fn(u64, Codepoint) -> Option<Codepoint>,
+    /// Datagrams that the server sent with each codepoint.
+    pub sent_down_with: [u64; 4],
     sent_up: u64,
-    down: VecDeque<(Instant, Vec<u8>)>,
-    up: VecDeque<(Instant, Vec<u8>)>,
+    down: VecDeque<(Instant, Vec<u8>, Codepoint)>,
+    up: VecDeque<(Instant, Vec<u8>, Codepoint)>,
     free: Instant,
     answers: Vec<(u64, u64)>,
 }
@@ -125,6 +130,8 @@ impl Pair {
             finished_streams: 0,
             server_sample: None,
             lose_up_every: None,
+            down_by: |_, codepoint| Some(codepoint),
+            sent_down_with: [0; 4],
             sent_up: 0,
             down: VecDeque::new(),
             up: VecDeque::new(),
@@ -145,13 +152,15 @@ impl Pair {
     pub fn turn(&mut self, send: &mut Send) {
         let now = Instant::now();
         let mut buf = [0; 65536];
-        while self.down.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, mut packet) = self.down.pop_front().unwrap();
+        while self.down.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, mut packet, codepoint) = self.down.pop_front().unwrap();
+            quiche::hooks::received_with(&mut self.client, codepoint);
             let info = quiche::RecvInfo { from: server_addr(), to: client_addr() };
             self.client.recv(&mut packet, info).unwrap();
         }
-        while self.up.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, mut packet) = self.up.pop_front().unwrap();
+        while self.up.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, mut packet, codepoint) = self.up.pop_front().unwrap();
+            quiche::hooks::received_with(&mut self.server, codepoint);
             let info = quiche::RecvInfo { from: client_addr(), to: server_addr() };
             let (received, sample) = quiche::hooks::with_rtt_sample(|| self.server.recv(&mut packet, info));
             received.unwrap();
@@ -180,18 +189,21 @@ impl Pair {
                 *left -= self.server.stream_send(*id, &buf[..part], part as u64 == *left).unwrap() as u64;
             }
         }
-        while let Ok((n, _)) = send(&mut self.client, &mut buf) {
+        while let Ok((n, info)) = send(&mut self.client, &mut buf) {
             self.sent_up += 1;
             let lost =
                 self.client.is_established() && self.lose_up_every.is_some_and(|k| self.sent_up.is_multiple_of(k));
             if !lost {
-                self.up.push_back((now + self.delay + self.more_delay_up, buf[..n].to_vec()));
+                self.up.push_back((now + self.delay + self.more_delay_up, buf[..n].to_vec(), info.ecn));
             }
             assert!(self.up.len() < 100_000, "the client sends without end");
         }
-        while let Ok((n, _)) = self.server.send(&mut buf) {
+        while let Ok((n, info)) = self.server.send(&mut buf) {
+            let number = self.sent_down_with.iter().sum();
+            self.sent_down_with[info.ecn as usize] += 1;
+            let Some(codepoint) = (self.down_by)(number, info.ecn) else { continue };
             self.free = self.free.max(now) + Duration::from_nanos(n as u64 * 8_000_000_000 / self.rate_bit_s);
-            self.down.push_back((self.free + self.delay, buf[..n].to_vec()));
+            self.down.push_back((self.free + self.delay, buf[..n].to_vec(), codepoint));
             assert!(self.down.len() < 100_000, "the server sends without end");
         }
         for end in [&self.client, &self.server] {
@@ -201,7 +213,7 @@ impl Pair {
 
     /// When something happens next.
     pub fn next(&self) -> Option<Instant> {
-        let arrivals = [&self.up, &self.down].map(|wire| wire.front().map(|(at, _)| *at));
+        let arrivals = [&self.up, &self.down].map(|wire| wire.front().map(|(at, ..)| *at));
         let timers = [self.client.timeout_instant(), self.server.timeout_instant()];
         arrivals.into_iter().chain(timers).flatten().min()
     }
