@@ -36,7 +36,7 @@ METRICS: dict[str, str] = {
 
 
 def is_scalable(flow: Mapping[str, Any]) -> bool:
-    return bool(flow.get("ect1")) or flow.get("cc") == PRAGUE
+    return bool(flow.get("ect1")) or (flow.get("cc") == PRAGUE and bool(flow.get("ecn")))
 
 
 def has_both(spec: Mapping[str, Any]) -> bool:
