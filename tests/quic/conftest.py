@@ -20,6 +20,7 @@ KINDS = {
     "weir of three ids": (quic_rig.weir, ("--max-cids", 3), False),
     "aioquic": (quic_rig.aioquic, (), False),
     "quic-go": (quic_rig.quicgo, (), False),
+    "quinn": (quic_rig.quinn, ("--cid-lifetime-ms", 60_000), False),
     f"{EXAMPLE} (h3)": (quic_rig.quiche_example, ("h3",), True),
     f"{EXAMPLE} (hq-interop)": (quic_rig.quiche_example, ("hq-interop",), True),
     APPS: (quic_rig.quiche_apps, (), True),

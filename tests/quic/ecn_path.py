@@ -3,7 +3,7 @@
 `--passage` says, in both directions.
 
 Prints "listening ADDRESS:PORT" when it is ready, ends on SIGTERM, and then prints how many datagrams came from the
-server, by codepoint.
+server, by codepoint, and how many of the program's it marked.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main() -> None:
     for made in (inside, outside):
         selector.register(made, selectors.EVENT_READ)
     passage, program, ended = PASSAGES[args.passage], None, []
-    carried, came = {inside: 0, outside: 0}, [0, 0, 0, 0]
+    carried, came, marked = {inside: 0, outside: 0}, [0, 0, 0, 0], 0
     signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     print(f"listening 127.0.0.1:{inside.getsockname()[1]}", flush=True)
     while not ended:
@@ -63,11 +63,12 @@ def main() -> None:
             else:
                 came[ecn] += 1
             changed = passage(carried[source], ecn)
+            marked += source is inside and changed == CE != ecn
             if changed is not None:
                 tos = (socket.IPPROTO_IP, socket.IP_TOS, changed.to_bytes(4, "little"))
                 to = (outside, server) if source is inside else (inside, program)
                 to[0].sendmsg([data], [tos], 0, to[1])
-    print(json.dumps(dict(zip(("not_ect", "ect1", "ect0", "ce"), came, strict=True))))
+    print(json.dumps(dict(zip(("not_ect", "ect1", "ect0", "ce"), came, strict=True)) | {"marked_up": marked}))
 
 
 if __name__ == "__main__":

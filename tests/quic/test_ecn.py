@@ -17,7 +17,7 @@ SIZE = 2_000_000
 
 @contextlib.contextmanager
 def path(to: str, passage: str) -> Iterator[tuple[str, dict]]:
-    """A path before the server: where to connect, and after its end the server's datagrams by codepoint."""
+    """A path before the server: where to connect, and after its end what it counted."""
     command = [sys.executable, HERE / "ecn_path.py", "--to", to, "--passage", passage]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     came: dict = {}
@@ -95,16 +95,15 @@ def test_a_path_that_changes_the_field(authority, tmp_path, passage, failures):
 
 
 def test_marks_are_counted_to_the_packet(authority, tmp_path):
-    """CE on one datagram in fifty: the sender's report has as many as the path set, and nothing is lost."""
+    """CE on one datagram in fifty: the sender's report has all of them, and nothing is lost."""
     server = quic_rig.weir(tmp_path, authority, "127.0.0.1:0")
     try:
-        with path(server.address, "mark-some") as (address, _):
+        with path(server.address, "mark-some") as (address, counted):
             args = ["--connect", address, "--upload", "--bytes", SIZE, "--json"]
             found = client(server.url(), *server.trust, *args).good()["flows"][0]
     finally:
         server.close()
     end = [line for line in quic_rig.lines(tmp_path / "stats") if line["k"] == "end"][-1]
-    received = [line for line in quic_rig.lines(tmp_path / "stats") if line["k"] == "flow"][-1]
-    assert found["ecn"]["state"] == "capable"
-    assert 0 < found["ecn"]["acked_ce"] <= received["ce"] <= found["sent_packets"] / 50 + 1
-    assert end["bytes"] == SIZE
+    assert (found["ecn"]["state"], found["lost_packets"], end["bytes"]) == ("capable", 0, SIZE)
+    # The last acknowledgement may be missing.
+    assert 0 <= counted["marked_up"] - found["ecn"]["acked_ce"] <= 2 < counted["marked_up"]

@@ -6,7 +6,7 @@ use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, 
 use crate::client::{Action, Means, Nowhere, Plan, Session};
 use crate::congestion::pbq::{Measured, Profile, QUANTITIES, Weights};
 use crate::congestion::{ControlKind, QuicheOwn};
-use crate::connection::{Codepoint, Conn, PacketSink};
+use crate::connection::{Codepoint, Conn, EcnMode, PacketSink};
 use crate::report::samples::Timebase;
 use crate::request::{
     Alpn, MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
@@ -22,7 +22,7 @@ use boring::pkey::{PKey, Private};
 use boring::ssl::{SslContextBuilder, SslMethod};
 use boring::x509::X509;
 use quiche::ConnectionId;
-use quiche::hooks::{Scope, WindowRule, WindowUpdate};
+use quiche::hooks::{self, Scope, WindowRule, WindowUpdate};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -388,6 +388,7 @@ pub fn weights(data: &[u8]) {
             path_s: rtt_least_s,
             probed_s: None,
             loss_share,
+            ce_share: 0.0,
             pacing_bytes_s: rate_bytes_s,
             in_flight_bytes: 5000.0,
         };
@@ -428,6 +429,8 @@ struct Exchange {
     server: quiche::Connection,
     /// The server's HTTP/3 layer, if it keeps to the protocol.
     h3: Option<quiche::h3::Connection>,
+    /// ECN codepoints that datagrams arrive with, two bits each, again and again.
+    codepoints: u32,
 }
 
 /// Packets of an iteration.
@@ -447,7 +450,7 @@ impl Exchange {
     const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1000);
     const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 4433);
 
-    fn open(alpn: Alpn, action: Action, max_bytes: Option<u64>) -> Exchange {
+    fn open(alpn: Alpn, action: Action, max_bytes: Option<u64>, codepoints: u32) -> Exchange {
         /// Key and certificate of the server.
         static IDENTITY: LazyLock<(PKey<Private>, X509)> = LazyLock::new(|| {
             let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("a curve");
@@ -473,7 +476,7 @@ impl Exchange {
         };
         let (id, now) = (|n: u8| ConnectionId::from_vec(vec![n; 16]), Instant::now());
         let client = quiche::connect(None, &id(1), Self::CLIENT, Self::SERVER, &mut config(false)).expect("a config");
-        let server = quiche::accept(&id(2), None, Self::SERVER, Self::CLIENT, &mut config(true)).expect("a config");
+        let mut server = quiche::accept(&id(2), None, Self::SERVER, Self::CLIENT, &mut config(true)).expect("a config");
         let plan = Plan {
             flow: 0,
             tell_flow: false,
@@ -488,9 +491,11 @@ impl Exchange {
             max_bytes,
             read_timeout: None,
         };
-        let conn = Conn::new(client, Box::new(QuicheOwn), now);
-        let mut exchange =
-            Exchange { client: Session::new(conn, plan, None, Timebase::new(now, 0), true, now), server, h3: None };
+        let mut conn = Conn::new(client, Box::new(QuicheOwn), now);
+        conn.set_ecn(EcnMode::Classic);
+        hooks::set_ecn(&mut server, EcnMode::Classic);
+        let client = Session::new(conn, plan, None, Timebase::new(now, 0), true, now);
+        let mut exchange = Exchange { client, server, h3: None, codepoints };
         exchange.run();
         assert!(exchange.server.is_established());
         exchange
@@ -511,6 +516,8 @@ impl Exchange {
             for mut packet in up.1.iter().cloned() {
                 let info = quiche::RecvInfo { from: Self::CLIENT, to: Self::SERVER };
                 // The server reports its fault by closing.
+                self.codepoints = self.codepoints.rotate_left(2);
+                hooks::received_with(&mut self.server, Codepoint::of_tos(self.codepoints as u8));
                 let _ = self.server.recv(&mut packet, info);
             }
             while let Ok((len, _)) = self.server.send(&mut up.0[..]) {
@@ -518,7 +525,8 @@ impl Exchange {
             }
             for packet in &mut down {
                 let info = quiche::RecvInfo { from: Self::SERVER, to: Self::CLIENT };
-                self.client.recv(packet, 0, info, now);
+                self.codepoints = self.codepoints.rotate_left(2);
+                self.client.recv(packet, self.codepoints as u8, info, now);
             }
             if up.1.is_empty() && down.is_empty() {
                 break;
@@ -563,14 +571,16 @@ impl Exchange {
     }
 }
 
-/// Any bytes as the answers of a server: on its streams as they are, or as fields and bodies of HTTP/3. A client's session
+/// Any bytes as the answers of a server: on its streams as they are, or as fields and bodies of HTTP/3, in datagrams with any
+/// ECN codepoints. A client's session
 /// comes to rest after each, counts no byte that was not sent, and ends when the connection does.
 pub fn answer(data: &[u8]) {
     let mut from = Source(data);
     let alpn = [Alpn::H3, Alpn::H3, Alpn::H3, Alpn::Hq][usize::from(from.below(4))];
     let action = [Action::Download, Action::Upload(Some(100))][usize::from(from.below(2))];
     let max_bytes = [None, Some(50)][usize::from(from.below(2))];
-    let mut exchange = Exchange::open(alpn, action, max_bytes);
+    let codepoints = u32::from_be_bytes(std::array::from_fn(|_| from.byte()));
+    let mut exchange = Exchange::open(alpn, action, max_bytes, codepoints);
     let mut sent = 0;
     for _ in 0..24 {
         if !from.more() || exchange.server.is_closed() {

@@ -204,6 +204,9 @@ impl Driver {
         if self.path.replace(state.path).is_some_and(|before| before != state.path) {
             // The report was of the path before, or may have been.
             self.control.on_path_change();
+            if let Some((state, _)) = ecn {
+                self.report_ecn(state, &EcnSeen::default(), now);
+            }
             self.interval = self.control.interval().map(|length| Running::new(now, length));
             return;
         }

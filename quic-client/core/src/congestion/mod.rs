@@ -14,8 +14,8 @@ pub mod pbq;
 pub mod prague;
 
 pub use control::{
-    Acked, Agent, By, CongestionControl, Decision, EcnFeedback, EcnState, Interval, Lost, RttSamples, Seen, Sent, Setup,
-    WayThere,
+    Acked, Agent, By, CongestionControl, Decision, EcnFeedback, EcnState, Interval, Lost, RttSamples, Seen, Sent,
+    Setup, WayThere,
 };
 pub use controls::{CONTROLS, ControlKind, QuicheOwn};
 pub use driver::Driver;

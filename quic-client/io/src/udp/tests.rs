@@ -101,6 +101,50 @@ fn a_v6_wildcard_knows_its_address() {
 }
 
 #[test]
+fn a_dual_stack_socket_marks_packets_of_both_families() {
+    let Ok(mut sender) = UdpSocket::open("[::]:0".parse().unwrap(), None, &options(Offload::Auto)) else {
+        eprintln!("SKIP: IPv6");
+        return;
+    };
+    for (receiver, mapped) in [("127.0.0.1:0", true), ("[::1]:0", false)] {
+        let Ok(s) = UdpSocket::open(receiver.parse().unwrap(), None, &options(Offload::Auto)) else {
+            eprintln!("SKIP: IPv6 on loopback");
+            return;
+        };
+        let to =
+            if mapped { format!("[::ffff:127.0.0.1]:{}", s.local_addr().port()) } else { s.local_addr().to_string() };
+        let (from, to) = (sender.local_addr(), to.parse().unwrap());
+        let mut batch = SendBatch::default();
+        for ecn in [Codepoint::Ect1, Codepoint::Ect1, Codepoint::Ect0, Codepoint::NotEct] {
+            batch.to(&mut sender).commit(700, from, to, ecn);
+        }
+        batch.flush(&mut sender);
+        assert_eq!((batch.dropped, batch.error.is_none()), (0, true));
+        let mut got = Vec::new();
+        all(Offload::Auto, &s, |_, meta| got.push(meta.tos));
+        assert_eq!(got, [1, 1, 2, 0], "{receiver}");
+    }
+}
+
+#[test]
+fn a_dual_stack_socket_reads_codepoints_of_ipv4() {
+    let Ok(s) = UdpSocket::open("[::]:0".parse().unwrap(), None, &options(Offload::Auto)) else {
+        eprintln!("SKIP: IPv6");
+        return;
+    };
+    let mut sender = UdpSocket::open("127.0.0.1:0".parse().unwrap(), None, &options(Offload::Auto)).unwrap();
+    let (from, mut batch) = (sender.local_addr(), SendBatch::default());
+    let to = SocketAddr::new("127.0.0.1".parse().unwrap(), s.local_addr().port());
+    for ecn in [Codepoint::Ect1, Codepoint::Ce, Codepoint::NotEct] {
+        batch.to(&mut sender).commit(700, from, to, ecn);
+    }
+    batch.flush(&mut sender);
+    let mut got = Vec::new();
+    all(Offload::Auto, &s, |_, meta| got.push(meta.tos));
+    assert_eq!(got, [1, 3, 0]);
+}
+
+#[test]
 fn a_reply_leaves_from_the_address_asked() {
     let mut s = UdpSocket::open("0.0.0.0:0".parse().unwrap(), None, &options(Offload::Off)).unwrap();
     let peer: SocketAddr = format!("127.0.0.3:{}", s.local_addr().port()).parse().unwrap();

@@ -151,7 +151,8 @@ fn a_socket_keeps_to_its_interface() {
         let mut client = UdpSocket::open(any, None, &on(device)).unwrap();
         let local = client.local_addr();
         let mut batch = SendBatch::default();
-        weir_core::connection::PacketSink::commit(&mut batch.to(&mut client), 9, local, peer);
+        let mut out = batch.to(&mut client);
+        weir_core::connection::PacketSink::commit(&mut out, 9, local, peer, weir_core::connection::Codepoint::NotEct);
         batch.flush(&mut client);
         let mut n = 0;
         RecvBatch::new(Offload::Off).receive(&server, |_, _| n += 1).unwrap();

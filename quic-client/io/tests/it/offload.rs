@@ -35,8 +35,12 @@ fn two_networks(offload: Offload) -> Option<(UdpSocket, UdpSocket)> {
         ip("link set far up");
         UdpSocket::open("10.1.0.2:0".parse().unwrap(), None, &options(offload)).unwrap()
     });
+    ip("link add near type veth peer name far");
+    if offload != Offload::Off {
+        ethtool("-K far gro on");
+    }
     // A thread's number does for a process's here.
-    ip(&format!("link add near type veth peer name far netns {}", from_there.recv().unwrap()));
+    ip(&format!("link set far netns {}", from_there.recv().unwrap()));
     ip("address add 10.1.0.1/24 dev near");
     ip("link set near up");
     go.send(()).unwrap();
@@ -100,6 +104,31 @@ fn over_a_link_with_offload_and_without() {
     for offload in [Offload::Off, Offload::Auto] {
         let Some((mut sender, receiver)) = two_networks(offload) else { return };
         all_arrive(&mut sender, &receiver, offload, 200);
+    }
+}
+
+#[test]
+fn datagrams_keep_their_codepoints_through_gro() {
+    let Some((mut sender, receiver)) = two_networks(Offload::Auto) else { return };
+    let codepoints = [Codepoint::Ect0, Codepoint::Ect0, Codepoint::Ce, Codepoint::NotEct, Codepoint::Ect1];
+    let (from, to, mut batch) = (sender.local_addr(), receiver.local_addr(), SendBatch::default());
+    for i in 0..200 {
+        let mut out = batch.to(&mut sender);
+        out.slot()[0] = i;
+        out.commit(1350, from, to, codepoints[usize::from(i) % codepoints.len()]);
+    }
+    batch.flush(&mut sender);
+    let mut waiter = Waiter::new().unwrap();
+    waiter.add(receiver.fd(), 0).unwrap();
+    let (mut recv, mut got, end) = (RecvBatch::new(Offload::Auto), Vec::new(), Instant::now() + PATIENCE);
+    while got.len() < 200 {
+        let now = Instant::now();
+        assert!(now < end, "{} of 200 arrived", got.len());
+        waiter.wait(now, Some(end), &mut Vec::new()).unwrap();
+        recv.receive(&receiver, |bytes, meta| got.push((bytes[0], meta.tos))).unwrap();
+    }
+    for (i, tos) in got {
+        assert_eq!(tos, codepoints[usize::from(i) % codepoints.len()] as u8, "datagram {i}");
     }
 }
 

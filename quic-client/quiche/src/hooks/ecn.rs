@@ -296,7 +296,11 @@ impl PathEcn {
             return Ok(true);
         }
         let resolved = acked + (tally.lost - self.start.lost);
-        if resolved >= TEST_PACKETS { Err(EcnFailure::AllMarked) } else { Ok(false) }
+        if resolved >= TEST_PACKETS {
+            Err(EcnFailure::AllMarked)
+        } else {
+            Ok(false)
+        }
     }
 
     // Validation begins again, as the connection moves to the path.
@@ -502,6 +506,11 @@ pub(crate) fn on_ack(
             if let Some(counts) = counts {
                 ecn.reported.accept(ecn.mode, counts);
             }
+            // Of several paths those under test are the likelier cause.
+            let tested = |pid: usize| paths.get(pid).is_ok_and(|path| path.ecn.is_tested());
+            if news.iter().any(|(pid, _)| tested(*pid)) {
+                news.retain(|(pid, _)| tested(*pid));
+            }
             fail(ecn, paths, why, |pid| news.is_empty() || news.iter().any(|(of, _)| *of == pid));
             return;
         }
@@ -583,7 +592,7 @@ pub(crate) fn ce_bytes() -> usize {
 /// Logs the state of a path's validation, if it has changed.
 #[cfg(feature = "qlog")]
 pub(super) fn log_ecn_state(log: &mut qlog::streamer::QlogStreamer, path: &mut Path, now: Instant) {
-    use qlog::events::{quic::EcnStateUpdated, EventData};
+    use qlog::events::{quic::EcnStateUpdated, EventImportance, JsonEvent};
     fn of(state: EcnState) -> qlog::events::quic::EcnState {
         match state {
             EcnState::Testing => qlog::events::quic::EcnState::Testing,
@@ -595,7 +604,10 @@ pub(super) fn log_ecn_state(log: &mut qlog::streamer::QlogStreamer, path: &mut P
     let state = path.ecn.state;
     let old = path.ecn.logged.replace(state);
     if old != Some(state) {
-        let event = EventData::QuicEcnStateUpdated(EcnStateUpdated { old: old.map(of), new: of(state) });
-        log.add_event_data_with_instant(event, now).ok();
+        // As one of the least detailed: at the level of the packets it would be left out.
+        let data = serde_json::to_value(EcnStateUpdated { old: old.map(of), new: of(state) }).unwrap_or_default();
+        let name = "quic:ecn_state_updated".to_owned();
+        let record = JsonEvent { time: 0.0, importance: EventImportance::Core, name, data };
+        log.add_event_with_instant(record, now).ok();
     }
 }

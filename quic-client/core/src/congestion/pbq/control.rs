@@ -162,7 +162,12 @@ impl Pbq {
             self.path.heavy_loss = HeavyLoss::default();
             return by;
         }
-        let heavy = self.path.heavy_loss.is_on(interval.acked_bytes, interval.lost_bytes, self.packet_bytes);
+        let heavy = {
+            // Marked packets count as lost, as in the policy's input.
+            let marked_bytes = (interval.acked_bytes as f64 * interval.ce_share()) as u64;
+            let lost_bytes = interval.lost_bytes + marked_bytes;
+            self.path.heavy_loss.is_on(interval.acked_bytes - marked_bytes, lost_bytes, self.packet_bytes)
+        };
         if heavy { By::HeavyLoss } else { By::Policy }
     }
 

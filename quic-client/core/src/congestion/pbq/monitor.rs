@@ -100,6 +100,7 @@ impl Monitor {
             path_s,
             probed_s: interval.rtt.map(|_| probed_s),
             loss_share: interval.loss_share(),
+            ce_share: interval.ce_share(),
             pacing_bytes_s: interval.pacing_rate_bytes_s.unwrap_or(0) as f64,
             in_flight_bytes: interval.most_in_flight_bytes as f64,
         })

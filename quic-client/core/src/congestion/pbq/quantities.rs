@@ -32,6 +32,8 @@ pub struct Measured {
     pub probed_s: Option<f64>,
     /// Bytes lost, over bytes lost or acknowledged.
     pub loss_share: f64,
+    /// Packets that arrived with CE, over packets sent with ECT and acknowledged.
+    pub ce_share: f64,
     /// The pacing rate of the algorithm below.
     pub pacing_bytes_s: f64,
     /// The most in flight.
@@ -54,7 +56,8 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity { name: "rtt_mean_s", of: |m| m.rtt_mean_s },
     Quantity { name: "rtt_last_s", of: |m| m.rtt_last_s },
     Quantity { name: "rtt_least_s", of: |m| m.rtt_least_s },
-    Quantity { name: "loss_share", of: |m| m.loss_share },
+    Quantity { name: "loss_share", of: lost_or_marked },
+    Quantity { name: "ce_share", of: |m| m.ce_share },
     Quantity { name: "pacing_bytes_s", of: |m| m.pacing_bytes_s },
     Quantity { name: "rate_greatest_bytes_s", of: |m| m.rate_greatest_bytes_s },
     Quantity { name: "window_bdp", of: |m| ratio(m.window_bytes, m.rate_greatest_bytes_s * m.rtt_least_s) },
@@ -68,6 +71,11 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity { name: "window_inverse", of: |m| ratio(m.packet_bytes, m.window_bytes) },
     Quantity { name: "surplus_share", of: surplus_share },
 ];
+
+// A mark stands for the loss that a queue without ECN would have caused (RFC 9002 7.1).
+fn lost_or_marked(m: &Measured) -> f64 {
+    m.loss_share + (1.0 - m.loss_share) * m.ce_share
+}
 
 // Little's law: a path of no queue holds the bytes that leave it in its least round-trip time. Lost bytes left it too.
 fn surplus_share(m: &Measured) -> f64 {
