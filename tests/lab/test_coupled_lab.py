@@ -58,3 +58,17 @@ def test_scalable_packets_wait_less_and_have_figures_of_their_own(experiment):
         assert 0 < one["low_share_percent"] < 100
         low, classic = one["goodput_group_0_mbit_s"], one["goodput_group_1_mbit_s"]
         assert abs(one["goodput_classic_over_scalable"] - classic / low) < 1e-3
+
+
+def test_quic_with_prague_waits_less_and_shares_the_line(experiment):
+    flows = '[[flows]]\nkind = "quic-download"\ncc = "prague"\necn = true\n[[flows]]\nkind = "tcp"\n'
+    text = TWO_BANDS.replace('[[flows]]\nkind = "tcp"\ncount = 2\n', flows)
+    done = experiment("--json", "--only", "coupled", text=text.replace('profile = "tuned"', 'profile = "coupled"'))
+    metrics = metrics_of(done)["coupled"]
+    assert metrics["queue_delay_low_p99_ms"] < metrics["queue_delay_classic_mean_ms"]
+    assert metrics["goodput_total_mbit_s"] > 8.5
+    assert 1 / 3 < metrics["goodput_classic_over_scalable"] < 3
+    with gzip.open(folder_of(done) / "runs" / "coupled" / "seed-3" / "samples.jsonl.gz") as file:
+        last = [record for record in map(json.loads, file) if record["k"] == "aqm"][-1]
+    assert last["low"]["marks"] > 0
+    assert last["low"]["drops_aqm"] == 0

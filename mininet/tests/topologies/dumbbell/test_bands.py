@@ -43,3 +43,6 @@ def test_only_scenarios_with_both_sorts_of_flows_have_them():
     assert has_both(SPEC)
     assert not has_both({"flows": [BULK, BULK]})
     assert not has_both({"flows": [{**BULK, "ect1": True}]})
+    prague = {**BULK, "kind": "quic-download", "cc": "prague"}
+    assert has_both({"flows": [{**prague, "ecn": True}, BULK]})
+    assert not has_both({"flows": [{**prague, "ecn": False}, BULK]})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the two bands of RFC 9332 at the queue under test, where a scenario has scalable flows (`ect1`). Pure.
+"""Figures of the two bands of RFC 9332 at the queue under test, where a scenario has scalable flows (`ect1`, or QUIC's
+`prague`). Pure.
 
 A packet's band follows from its own mark as it goes in, ECT(1) or CE, so that every discipline is measured alike: also
 one that has a single queue, and one that does not distinguish its queues.
@@ -15,6 +16,7 @@ import numpy as np
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
 NAMES = {"low": "packets that go in with ECT(1) or CE (band L)", "classic": "all other packets (band C)"}
+PRAGUE = "prague"
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 METRICS: dict[str, str] = {
     **{
@@ -34,7 +36,7 @@ METRICS: dict[str, str] = {
 
 
 def is_scalable(flow: Mapping[str, Any]) -> bool:
-    return bool(flow.get("ect1"))
+    return bool(flow.get("ect1")) or (flow.get("cc") == PRAGUE and bool(flow.get("ecn")))
 
 
 def has_both(spec: Mapping[str, Any]) -> bool:

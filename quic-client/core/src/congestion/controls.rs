@@ -3,6 +3,7 @@
 
 use super::control::{CongestionControl, Setup};
 use super::pbq::{Pbq, Policy, Profile};
+use super::prague::Prague;
 use quiche::CongestionControlAlgorithm as Algorithm;
 use std::fmt;
 use std::str::FromStr;
@@ -37,6 +38,14 @@ pub const CONTROLS: &[ControlKind] = &[
         "BBRv2: paces at the rate it measures. For paths that lose packets at random",
         Algorithm::Bbr2Gcongestion,
     ),
+    ControlKind {
+        name: "prague",
+        help: "Prague: ECT(1) and a short queue where the bottleneck supports L4S (RFC 9331), CUBIC elsewhere",
+        algorithm: Algorithm::CUBIC,
+        make: |setup, _| Box::new(Prague::new(setup)),
+        profile: None,
+        l4s: true,
+    },
     ControlKind::learned(
         Profile::Own,
         "A trained policy sets the window every 100 ms or round trip; BBRv2 does four times beyond its training. Keeps queues short",

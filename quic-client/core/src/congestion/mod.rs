@@ -4,12 +4,14 @@
 //! - `control`: [`CongestionControl`], the trait, and its events;
 //! - `controls`: [`CONTROLS`], the table of names, and quiche's own controls;
 //! - [`pbq`]: a control that learns;
+//! - [`prague`]: a control for L4S;
 //! - `driver`: [`Driver`], which puts a control to work on a connection.
 
 mod control;
 mod controls;
 mod driver;
 pub mod pbq;
+pub mod prague;
 
 pub use control::{
     Acked, Agent, By, CongestionControl, Decision, EcnFeedback, EcnState, Interval, Lost, RttSamples, Seen, Sent,
