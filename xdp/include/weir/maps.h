@@ -115,6 +115,20 @@ struct weir_framing {
 	__u8 counts_ip; /* 1: the operator gave the overhead of an IP packet; less the link header it is extra_bytes */
 };
 
+/* Advice in SCONE packets (advise.h). */
+enum weir_advise {
+	WEIR_ADVISE_OFF,
+	WEIR_ADVISE_RATE,  /* a configured rate */
+	WEIR_ADVISE_SHARE, /* the line's rate over the number of active flows */
+};
+
+struct weir_advice {
+	__u64 rate_bit_s;
+	__u64 line_bit_s; /* as configured; 0: measured */
+	__u32 kind;	  /* enum weir_advise */
+	__u32 signal;	  /* of rate_bit_s */
+};
+
 /*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
  * place of the old one, so that a packet sees all of it or nothing.
@@ -144,6 +158,7 @@ struct weir_config {
 	struct weir_bands flow_bands; /* two bands of flows, by the classes of band_class; ahead_most_bytes 0: none */
 	__u32 flow_records;	      /* 1: packets are sampled into records of flows (records.h) */
 	__u32 reserved;
+	struct weir_advice advice;
 };
 
 /*
@@ -236,6 +251,7 @@ struct weir_counters {
 	/* backlog, poll: observes a queue that the law can't use, because what stands under the interface has
 	 * changed */
 	__u64 unusable;
+	__u64 advised; /* packets whose SCONE signal was lowered */
 	struct weir_steps steps;
 };
 

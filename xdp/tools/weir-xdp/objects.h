@@ -15,6 +15,7 @@ struct loaded {
 	const void *bytes;	   /* its file */
 	size_t size;
 	bool flow_records;	  /* size of its map: all, or one */
+	bool advises;		  /* the program writes advice into SCONE packets */
 	__u64 build;		  /* as struct weir_meta has it */
 	struct weir_attachment a; /* its maps, and the folder of its pins once there is one */
 };

@@ -68,6 +68,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	int error;
 
 	l->flow_records = r->flow_records;
+	l->advises = r->advice.kind != WEIR_ADVISE_OFF;
 	about->signal = r->classes ? WEIR_SIGNAL_POLL : request_signal(r);
 	row = weir_signal_of(about->signal);
 	snprintf(about->why, sizeof(about->why), "%s",
@@ -330,6 +331,8 @@ static int configure(const struct request *r, const struct interface *dev, const
 	}
 	config->coupled = r->coupled;
 	config->flow_records = r->flow_records;
+	config->advice = r->advice;
+	config->advice.line_bit_s = (__u64)(r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s);
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
 	if (r->bands) {
 		char why[512]; /* of interface_check_queue, which says it */

@@ -130,6 +130,8 @@ int request_check(const struct request *r)
 		return weir_error("--flow-records and --no-flow-records: leave one of them out");
 	if (r->flow_records && (r->classes || r->coupled))
 		return weir_error("--flow-records: neither laws of classes nor coupled bands have them");
+	if (r->advice.kind != WEIR_ADVISE_OFF && (r->classes || r->coupled))
+		return weir_error("--advise: neither laws of classes nor coupled bands give advice");
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
 	if (r->bands && check_bands(r, request_signal(r)))

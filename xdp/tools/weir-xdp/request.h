@@ -26,6 +26,8 @@ struct request {
 	bool flows; /* --shape: flow queues below the law */
 	bool bands; /* two bands of flows */
 	bool flow_records, no_flow_records;
+	bool advises; /* --advise is given: advice of SCONE packets */
+	struct weir_advice advice;
 	bool expert;  /* KEY=VALUE may have any key of a profile */
 	__u32 *class; /* the classes whose laws are meant; 0x10000 is all of htb 1: */
 	unsigned int classes;
