@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden model of throughput advice in SCONE packets (draft-ietf-scone-protocol-08): rates, the packet, and the limit
+"""The golden model of throughput advice in SCONE packets (draft-ietf-scone-protocol-08): rates, the packet, the limit
 on rewrites. Pure."""
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from .scone import GREATEST, UNKNOWN, Rewrites
 def packet(signal: int, destination: bytes = b"", source: bytes = b"", behind: bytes = b"\x40") -> bytes:
     """A UDP payload that begins with a SCONE packet."""
     version = scone.VERSIONS[signal & 1].to_bytes(4, "big")
-    return bytes([0xC0 | signal >> 1]) + version + bytes([len(destination)]) + destination + bytes([len(source)]) + source + behind  # fmt: skip
+    ids = b"".join(bytes([len(cid)]) + cid for cid in (destination, source))
+    return bytes([0xC0 | signal >> 1]) + version + ids + behind
 
 
 def payloads(random: Random) -> list[bytes]:
