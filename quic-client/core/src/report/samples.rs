@@ -74,6 +74,9 @@ pub struct FlowSample {
     pub ce: u64,
     /// Datagrams received with ECT(0).
     pub ect0: u64,
+    /// Throughput advice in effect (SCONE), for the packets that this side receives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice_bit_s: Option<u64>,
 }
 
 /// Decisions of a congestion control that learns.

@@ -11,6 +11,7 @@
 mod memory;
 mod path_mtu;
 mod recovery;
+mod scone;
 mod timestamps;
 
 pub(crate) use memory::{alone, give_room_back};
@@ -21,6 +22,8 @@ pub use path_mtu::{
     BASE_MTU_BYTES,
 };
 pub(crate) use recovery::*;
+pub(crate) use scone::*;
+pub use scone::{peer_receives_scone, receives_scone, set_scone};
 pub(crate) use timestamps::*;
 pub use timestamps::{gets_timestamps, set_timestamps, Timestamps};
 
