@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
-from . import bands_vectors, coupled_vectors, fair_vectors, hosts_vectors, law
+from . import bands_vectors, coupled_vectors, fair_vectors, hosts_vectors, law, scone_vectors
 from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Flow, Params, Rate, Share, Spacing, State
 from .names import vectors as names_vectors
 from .settings import profile
@@ -602,6 +602,7 @@ def main(arguments: list[str]) -> int:
         ("fair/share.jsonl", fair_vectors.generate()),
         ("fair/hosts.jsonl", hosts_vectors.generate()),
         ("icn/names.json", names_vectors.generate()),
+        ("scone/advice.jsonl", scone_vectors.generate()),
     )
     for name, text in [*generate(), *others]:
         (folder / name).parent.mkdir(exist_ok=True)

@@ -15,6 +15,7 @@
 #include "weir/pairs.h"
 #include "weir/polled.h"
 #include "weir/sampling.h"
+#include "weir/advise.h"
 
 /* Recent bytes of both bands, and of the flows of band B. */
 struct recent {
@@ -238,6 +239,7 @@ int weir_egress(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	c = a.config;
 	a.header = weir_skb_find_header(skb, c->l2_bytes);
+	weir_advise(skb, &a);
 	if (c->signal == WEIR_SIGNAL_VETH)
 		pair = weir_skb_pair(skb, c->l2_bytes);
 	a.len_bytes = pair ? WEIR_PAIR_BYTES(pair) : weir_skb_wire_len(skb);

@@ -14,6 +14,7 @@
 #include "weir/departures.h"
 #include "weir/flows.h"
 #include "weir/sampling.h"
+#include "weir/advise.h"
 
 /* Only the fields we read; libbpf finds them in the running kernel's BTF. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -91,6 +92,7 @@ int weir_egress(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	c = a.config;
 	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), skb->wire_len);
+	weir_advise(skb, &a);
 
 	coarse_ns = bpf_ktime_get_coarse_ns();
 	now_ns = weir_step_time_ns(a.queue, c, coarse_ns);

@@ -14,6 +14,7 @@
 #include "weir/pairs.h"
 #include "weir/polled.h"
 #include "weir/sampling.h"
+#include "weir/advise.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
 					     struct weir_counters *n, __u64 len_bytes, struct __sk_buff *skb,
@@ -70,6 +71,7 @@ int weir_egress(struct __sk_buff *skb)
 		pair = weir_skb_pair(skb, c->l2_bytes);
 	len_bytes = pair ? WEIR_PAIR_BYTES(pair) : weir_skb_wire_len(skb);
 	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), len_bytes);
+	weir_advise(skb, &a);
 
 	if (c->signal == WEIR_SIGNAL_VETH) {
 		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, skb, a.header);

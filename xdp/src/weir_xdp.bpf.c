@@ -11,6 +11,7 @@
 #include "weir/framing.h"
 #include "weir/sampling.h"
 #include "weir/xdp_flows.h"
+#include "weir/advise.h"
 
 SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
@@ -25,6 +26,7 @@ int weir_ingress(struct xdp_md *ctx)
 	if (!weir_arrival_begin(&a))
 		return XDP_PASS;
 	weir_arrival_see(&a, weir_xdp_find_header(ctx), len_bytes);
+	weir_advise(ctx, &a);
 
 	now_ns = bpf_ktime_get_ns();
 	framed_bytes = weir_framed_bytes(&a.config->framing, len_bytes);

@@ -14,6 +14,7 @@
 //! - [`window`]: rules for receive windows, and the memory budget that they keep to;
 //! - [`transport`]: the transport's options, and the `quiche::Config` made from them;
 //! - [`request`]: the resources of a server, sizes, protocols;
+//! - [`scone`]: throughput advice of the network, in packets before those of QUIC;
 //! - [`report`]: events and samples, written as lines of JSON;
 //! - [`backoff`]: waits between attempts;
 //! - [`text`]: text received from others, made safe for a terminal.
@@ -28,6 +29,7 @@ pub mod fuzz;
 pub mod paths;
 pub mod report;
 pub mod request;
+pub mod scone;
 pub mod server;
 pub mod text;
 pub mod transport;

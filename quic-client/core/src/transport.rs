@@ -4,6 +4,7 @@
 use crate::congestion::ControlKind;
 use crate::congestion::pbq::Profile;
 use crate::request::Alpn;
+use crate::scone::SconeUse;
 use quiche::hooks::{self, BASE_MTU_BYTES, Timestamps};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct Transport {
     /// Timestamps with acknowledgements (draft-huitema-quic-ts), for a peer that wants them, and from the peer if the
     /// congestion control has a use for them.
     pub timestamps: bool,
+    /// Throughput advice of the network.
+    pub scone: SconeUse,
     /// Largest UDP payload sent, in bytes; at least 1200 (RFC 9000 14). Each path begins there and is probed up to this.
     pub max_payload_bytes: usize,
     /// Initial congestion window, in packets.
@@ -51,6 +54,7 @@ impl Transport {
         config.set_cc_algorithm(self.cc.algorithm);
         config.enable_hystart(self.hystart);
         hooks::set_timestamps(config, self.what_of_timestamps());
+        hooks::set_scone(config, self.scone != SconeUse::Off);
         config.set_max_send_udp_payload_size(self.max_payload_bytes);
         config.discover_pmtu(self.max_payload_bytes > BASE_MTU_BYTES);
         config.set_max_recv_udp_payload_size(MAX_PAYLOAD_BYTES);

@@ -20,8 +20,8 @@ struct weir_host {
 #define WEIR_HOSTS_STEPS_MOST 2048
 #define WEIR_HOSTS_LN2_Q16 45426
 
-/* Number of steps of decay due; moves the counter's time. By halvings alone the counters of two hosts with the same rate
- * differ by up to 2, because they halve at different times. */
+/* Number of steps of decay due; moves the counter's time. By halvings alone the counters of two hosts with the same
+ * rate differ by up to 2, because they halve at different times. */
 WEIR_INLINE __u32 weir_host_steps(__u64 *last_us, __u64 now_us, __u32 share_shift)
 {
 	__u32 shift = (share_shift - WEIR_HOSTS_STEPS_SHIFT) & 63;
@@ -100,7 +100,8 @@ WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair
 WEIR_INLINE enum weir_kind weir_kind_by_host(enum weir_kind kind, const struct weir_host *host,
 					     const struct weir_fair *fair, __u32 flow_bytes)
 {
-	__u64 flows_q8 = *(volatile __u64 *)&host->host_flows_q16 >> 8, host_bytes = *(volatile __u32 *)&host->host_bytes;
+	__u64 flows_q8 = *(volatile __u64 *)&host->host_flows_q16 >> 8,
+	      host_bytes = *(volatile __u32 *)&host->host_bytes;
 
 	if (kind != WEIR_KIND_SMALL && kind != WEIR_KIND_LARGE)
 		return kind;

@@ -127,6 +127,19 @@ struct weir_framing {
 enum weir_hosts { WEIR_HOSTS_NONE, WEIR_HOSTS_SOURCE, WEIR_HOSTS_DESTINATION, WEIR_HOSTS_MARK };
 
 #define WEIR_HOSTS 4096 /* counters of hosts */
+/* Advice in SCONE packets (advise.h). */
+enum weir_advise {
+	WEIR_ADVISE_OFF,
+	WEIR_ADVISE_RATE,  /* a configured rate */
+	WEIR_ADVISE_SHARE, /* the line's rate over the number of active flows */
+};
+
+struct weir_advice {
+	__u64 rate_bit_s;
+	__u64 line_bit_s; /* as configured; 0: measured */
+	__u32 kind;	  /* enum weir_advise */
+	__u32 signal;	  /* of rate_bit_s */
+};
 
 /*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
@@ -159,6 +172,7 @@ struct weir_config {
 	__u32 hosts;		      /* enum weir_hosts: with bands of flows, each host has a fair share */
 	__u32 host_mask;	      /* bits of a packet's mark that are its host */
 	__u32 dscp;		      /* 1: with bands of flows, packets marked EF go ahead */
+	struct weir_advice advice;
 };
 
 /*
@@ -251,6 +265,7 @@ struct weir_counters {
 	/* backlog, poll: observes a queue that the law can't use, because what stands under the interface has
 	 * changed */
 	__u64 unusable;
+	__u64 advised; /* packets whose SCONE signal was lowered */
 	struct weir_steps steps;
 };
 

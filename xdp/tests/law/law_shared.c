@@ -6,6 +6,7 @@
 #include "weir/fair.h"
 #include "weir/hosts.h"
 #include "weir/coupled.h"
+#include "weir/scone.h"
 
 int law_run(struct law_io *io);
 size_t law_io_size(void);
@@ -89,4 +90,44 @@ __u32 hosts_run(struct weir_host *host, struct weir_fair *fair, const struct wei
 		return kind;
 	*fair_bytes = weir_host_share(host, fair, p, (enum weir_kind)kind, flow_bytes, now_us, len_bytes);
 	return weir_kind_by_host((enum weir_kind)kind, host, fair, flow_bytes);
+}
+
+__u64 scone_rate_bit_s(__u32 signal);
+__u32 scone_signal_for(__u64 rate_bit_s);
+int scone_may_rewrite(__u64 *next_ns, __u64 now_ns);
+/* Length of the SCONE packet at the start of a payload, or 0; its signal goes to *signal. As advise.h reads it. */
+__u32 scone_packet(const __u8 *payload, __u32 bytes, __u32 *signal);
+void scone_put(__u8 *payload, __u32 signal);
+
+__u64 scone_rate_bit_s(__u32 signal)
+{
+	return weir_scone_rate_bit_s(signal);
+}
+
+__u32 scone_signal_for(__u64 rate_bit_s)
+{
+	return weir_scone_signal_for(rate_bit_s);
+}
+
+int scone_may_rewrite(__u64 *next_ns, __u64 now_ns)
+{
+	return weir_scone_may_rewrite(next_ns, now_ns);
+}
+
+__u32 scone_packet(const __u8 *payload, __u32 bytes, __u32 *signal)
+{
+	__u32 source_at;
+
+	if (bytes < WEIR_SCONE_HEAD_BYTES || !weir_scone_begins(payload))
+		return 0;
+	*signal = weir_scone_signal(payload);
+	source_at = weir_scone_source_at(payload);
+	if (source_at >= bytes || weir_scone_bytes(source_at, payload[source_at]) >= bytes)
+		return 0;
+	return weir_scone_bytes(source_at, payload[source_at]);
+}
+
+void scone_put(__u8 *payload, __u32 signal)
+{
+	weir_scone_put(payload, signal);
 }

@@ -73,6 +73,8 @@ int directions_of(const struct request *r, struct directions *d)
 		.mpu_given = r->mpu_given,
 		.flow_records = r->flow_records,
 		.no_flow_records = r->no_flow_records,
+		.advises = r->advises,
+		.advice = r->advice,
 		.fixed = r->fixed,
 		.fixed_given = r->fixed_given,
 		.json = r->json,

@@ -161,6 +161,8 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 	wanted->hosts = r->hosts;
 	wanted->host_mask = r->host_mask;
 	wanted->dscp = r->dscp;
+	wanted->advice = r->advice;
+	wanted->advice.line_bit_s = p->config.advice.line_bit_s;
 	if (r->limit_packets)
 		wanted->limit_packets = r->limit_packets;
 	if (r->limit_bytes)
@@ -187,7 +189,8 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 		old->host_mask != wanted->host_mask || old->dscp != wanted->dscp;
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
 				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s ||
-				memcmp(&old->framing, &wanted->framing, sizeof(old->framing));
+				memcmp(&old->framing, &wanted->framing, sizeof(old->framing)) ||
+				memcmp(&old->advice, &wanted->advice, sizeof(old->advice));
 }
 
 /* Data for reporting and undoing, and the name that the interface has now. */
@@ -254,6 +257,8 @@ static int fill_in(struct work *w)
 	}
 	if (!r->dscp_given && r->bands)
 		r->dscp = config.dscp;
+	if (!r->advises)
+		r->advice = config.advice;
 	r->signal = wanted_signal(w->r, old->signal);
 	if (config.coupled && !r->band_class[WEIR_BAND_L])
 		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
@@ -329,6 +334,8 @@ static int look_at_queue(struct work *w, struct outcome *o)
 	o->part[PART_SIGNAL] = p->r->signal != w->old.signal || wanted.coupled != config.coupled ||
 			       weir_has_bands(&wanted) != weir_has_bands(&config);
 	o->part[PART_PROGRAM] |= wanted.flow_records != config.flow_records || !wanted.hosts != !config.hosts;
+	/* a program without advice has no code for it */
+	o->part[PART_PROGRAM] |= config.advice.kind == WEIR_ADVISE_OFF && wanted.advice.kind != WEIR_ADVISE_OFF;
 	p->config = wanted;
 	return 0;
 }

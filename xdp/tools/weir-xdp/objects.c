@@ -76,6 +76,16 @@ static int give_one(const struct loaded *l, const char *name)
 	return map ? bpf_map__set_max_entries(map, 1) : 0;
 }
 
+/* Whether the program writes advice, and the size of its map. */
+static int give_advice(const struct loaded *l)
+{
+	struct bpf_map *constant = bpf_object__find_map_by_name(l->object, ".rodata.advise");
+	struct bpf_map *advised = bpf_object__find_map_by_name(l->object, "advised");
+	const __u32 advises = l->advises;
+
+	return constant && advised && l->advises ? bpf_map__set_initial_value(constant, &advises, sizeof(advises)) : 0;
+}
+
 /* Maps that no program reads stay with the programs too, the record of the attachment among them: lost pins can be
  * restored, and programs without any are known (lib/remains). */
 static void keep_maps(const struct loaded *l)
@@ -131,6 +141,8 @@ int load_object(__u32 signal, __u32 hook, enum object_kind kind, __u32 slots, st
 		error = give_one(l, "flow_records");
 	if (!error && !l->hosts)
 		error = give_one(l, "hosts");
+	if (!error)
+		error = give_advice(l);
 	if (!error)
 		error = bpf_object__load(l->object);
 	if (error) {

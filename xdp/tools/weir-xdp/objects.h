@@ -16,6 +16,7 @@ struct loaded {
 	const void *bytes;	   /* its file */
 	size_t size;
 	bool flow_records, hosts;	 /* sizes of their maps: all, or one */
+	bool advises;			 /* the program writes advice into SCONE packets */
 	__u64 build;			 /* as struct weir_meta has it */
 	char qdisc[WEIR_QDISC_KIND_LEN]; /* name of the qdisc in it, if it has one */
 	struct weir_attachment a;	 /* its maps, and the folder of its pins once there is one */

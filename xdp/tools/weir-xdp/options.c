@@ -45,6 +45,12 @@ static int read_shape(struct request *r, char *value)
 	return parse_rate("--shape", value, &r->shape_bit_s);
 }
 
+static int read_advise(struct request *r, char *value)
+{
+	r->advises = true;
+	return parse_advice("--advise", value, &r->advice);
+}
+
 static int read_ingress(struct request *r, char *value)
 {
 	return parse_rate("--ingress", value, &r->ingress_bit_s);
@@ -357,6 +363,9 @@ static const struct row {
 	 "record each flow's addresses, packets, delay, drops and marks, for `flows` and `weir top --by`:\n"
 	 "4096 flows, one packet in 16; addresses are personal data, and only the owner of the pins reads them"},
 	{"no-flow-records", NULL, ENSURE, NULL, MEMBER(no_flow_records), "ensure: no records any more"},
+	{"advise", "RATE|share|off", ATTACH | ENSURE, read_advise,
+	 .help = "throughput advice in SCONE packets of QUIC: a rate (100kbit .. 199gbit), or the line's rate over\n"
+		 "the number of active flows; not with --class or --coupled"},
 	{"class", "CLASS", ATTACH | ENSURE | DETACH | STATUS | SET, read_class,
 	 .help = "the law of one class of htb or queue of mq (1:10), or of each that packets wait in (1:);\n"
 		 "any number of times; DEV/1:10 is the same; takes signal poll"},

@@ -76,6 +76,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	weir_qdisc_kind(dev->place.netns_inum, (__u32)dev->ifindex, l->qdisc);
 	l->flow_records = r->flow_records;
 	l->hosts = r->hosts != WEIR_HOSTS_NONE;
+	l->advises = r->advice.kind != WEIR_ADVISE_OFF;
 	about->signal = r->classes ? WEIR_SIGNAL_POLL : request_signal(r);
 	row = weir_signal_of(about->signal);
 	snprintf(about->why, sizeof(about->why), "%s",
@@ -343,6 +344,8 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->hosts = r->hosts;
 	config->host_mask = r->host_mask;
 	config->dscp = r->dscp;
+	config->advice = r->advice;
+	config->advice.line_bit_s = (__u64)(r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s);
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
 	if (r->bands) {
 		char why[512]; /* of interface_check_queue, which says it */

@@ -155,6 +155,8 @@ int request_check(const struct request *r)
 		return weir_error("signal qdisc and --hook qdisc go together");
 	if (request_signal(r) == WEIR_SIGNAL_QDISC && check_qdisc(r))
 		return -1;
+	if (r->advice.kind != WEIR_ADVISE_OFF && (r->classes || r->coupled))
+		return weir_error("--advise: neither laws of classes nor coupled bands give advice");
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
 	if (r->bands && check_bands(r, request_signal(r)))

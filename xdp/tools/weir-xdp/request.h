@@ -23,12 +23,14 @@ struct request {
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
-	bool flows; /* --shape: flow queues below the law */
+	bool flows;	      /* --shape: flow queues below the law */
 	bool bands, no_bands; /* two bands of flows; no_bands: one queue */
 	bool hosts_given, dscp_given;
 	__u32 hosts, host_mask; /* enum weir_hosts: each host has a fair share of bulk */
 	bool dscp;		/* packets marked EF go ahead */
 	bool flow_records, no_flow_records;
+	bool advises; /* --advise is given: advice of SCONE packets */
+	struct weir_advice advice;
 	bool expert;  /* KEY=VALUE may have any key of a profile */
 	__u32 *class; /* the classes whose laws are meant; 0x10000 is all of htb 1: */
 	unsigned int classes;

@@ -11,6 +11,7 @@
 #include "gains/units.h"
 #include "signal/bands.h"
 #include "signal/signals.h"
+#include "weir/scone.h"
 
 #define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
 #define RATE_MAX_BIT_S 1e12
@@ -83,6 +84,26 @@ static int put_gain(const struct request *r, struct weir_gains *gains, const cha
 	return weir_gains_put(gains, "argument", key, value);
 }
 
+int parse_advice(const char *what, const char *text, struct weir_advice *advice)
+{
+	double bit_s;
+
+	advice->rate_bit_s = 0;
+	advice->signal = 0;
+	if (!strcmp(text, "off") || !strcmp(text, "share")) {
+		advice->kind = *text == 'o' ? WEIR_ADVISE_OFF : WEIR_ADVISE_SHARE;
+		return 0;
+	}
+	if (parse_rate(what, text, &bit_s))
+		return -1;
+	if (bit_s < WEIR_SCONE_LEAST_BIT_S)
+		return weir_error("%s %s: must be 100kbit or more: SCONE has no lower rate", what, text);
+	advice->kind = WEIR_ADVISE_RATE;
+	advice->rate_bit_s = (__u64)bit_s;
+	advice->signal = weir_scone_signal_for(advice->rate_bit_s);
+	return 0;
+}
+
 int apply_pair(const struct request *r, const char *pair, struct weir_gains *gains, struct weir_config *config,
 	       double *rate_bit_s)
 {
@@ -107,6 +128,13 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 					  weir_signal_name(config->signal));
 		return parse_limit(key, value, packets ? &config->limit_packets : &config->limit_bytes);
 	}
+	if (!strcmp(key, "advise")) {
+		if (config->advice.kind == WEIR_ADVISE_OFF)
+			return weir_error("advise: the law was attached without advice; `weir-xdp ensure DEV --advise "
+					  "%s` adds it",
+					  value);
+		return parse_advice(key, value, &config->advice);
+	}
 	if (weir_coupling_has(key))
 		return put_coupling(config->coupled ? &config->coupling : NULL, key, value);
 	if (weir_ahead_has(key))
@@ -117,6 +145,7 @@ int apply_pair(const struct request *r, const char *pair, struct weir_gains *gai
 static int check_word(const struct request *r, const char *word, bool live)
 {
 	struct weir_coupling coupling;
+	struct weir_advice advice;
 	struct weir_bands bands;
 	struct weir_gains gains;
 	const char *value;
@@ -130,6 +159,8 @@ static int check_word(const struct request *r, const char *word, bool live)
 		return parse_rate("rate", value, &rate_bit_s);
 	if (live && (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes")))
 		return parse_limit(key, value, &limit);
+	if (live && !strcmp(key, "advise"))
+		return parse_advice(key, value, &advice);
 	if (weir_coupling_has(key))
 		return weir_coupling_put(&coupling, "argument", key, value);
 	if (weir_ahead_has(key))

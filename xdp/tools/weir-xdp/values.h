@@ -11,6 +11,8 @@
 int parse_rate(const char *what, const char *text, double *bit_s);
 /* what: the name in the message. */
 int parse_whole(const char *what, const char *text, double least, double most, double *value);
+/* Advice for SCONE packets: a rate, `share` or `off`. */
+int parse_advice(const char *what, const char *text, struct weir_advice *advice);
 /* In packets if `what` says so, else in bytes. */
 int parse_limit(const char *what, const char *text, __u64 *limit);
 

@@ -2,6 +2,7 @@
 //! One connection: quiche's state, packets that wait for their release time, and counts that quiche does not keep.
 
 mod ecn;
+mod advised;
 mod memory;
 mod path_mtu;
 mod release_queue;
@@ -13,6 +14,8 @@ use crate::report::samples::{DecisionCounts, EcnCounts, FlowSample, RttSummary, 
 use crate::request::Alpn;
 use crate::text::printable_bytes;
 use crate::window::Windows;
+use advised::Advised;
+pub use advised::SconeCounts;
 pub use memory::{Allowance, cost_bytes};
 use path_mtu::PathMtu;
 use quiche::hooks;
@@ -52,6 +55,8 @@ pub struct Conn {
     pub decisions: DecisionCounts,
     /// The rule for receive windows; without one it is quiche's.
     pub windows: Option<Windows>,
+    /// SCONE packets, if this side receives them.
+    pub scone: Option<Box<Advised>>,
     /// Memory limit of writes to streams.
     pub allowance: Allowance,
     congestion: Driver,
@@ -78,6 +83,7 @@ impl Conn {
     pub fn new(quic: quiche::Connection, control: Box<dyn CongestionControl>, now: Instant) -> Self {
         Conn {
             mtu: PathMtu::new(&quic),
+            scone: Advised::of(&quic, now),
             quic,
             h3: None,
             opened: now,
@@ -105,9 +111,19 @@ impl Conn {
         {
             whole.let_go();
         }
+        let taken = self.scone.as_mut().map(|scone| scone.take(bytes, &self.quic));
+        let bytes = match taken {
+            None => bytes,
+            Some(None) => return,
+            Some(Some(taken)) => &mut bytes[taken.len..],
+        };
+        let at = (info.to, info.from);
         // After any other error quiche has closed the connection, and `local_error` has the reason.
         let (received, sizes) = hooks::with_packet_sizes(|| self.congestion.recv(&mut self.quic, bytes, info));
         self.no_version |= received == Err(quiche::Error::UnknownVersion);
+        if let (Some(scone), Some(Some(taken))) = (&mut self.scone, taken) {
+            scone.taken(taken, &self.quic, at);
+        }
         self.mtu.observe(&mut self.quic, sizes);
     }
 
@@ -186,7 +202,11 @@ impl Conn {
             sink.slot()[..p.bytes.len()].copy_from_slice(&p.bytes);
             sink.commit(p.bytes.len(), p.from, p.to, p.ecn);
         }
+        let advice = self.scone.as_mut().map(|scone| scone.turn(now));
         if let Some(windows) = &mut self.windows {
+            if let Some(advice) = advice {
+                windows.advise(&self.quic, advice, now);
+            }
             windows.turn(&mut self.quic, now);
         }
         self.mtu.turn(&mut self.quic, now);
@@ -198,11 +218,21 @@ impl Conn {
         let paced = self.congestion.paces() || self.quic.gcongestion_enabled().unwrap_or(false);
         let mut quota = self.whole().and_then(|w| w.quota());
         while self.release.is_empty() && quota != Some(0) {
-            let room = sink.slot();
+            let space = self.scone.as_ref().map_or(0, |scone| scone.space(&self.quic, now));
+            let indication = self.scone.as_ref().map_or(&[][..], |scone| scone.indication(&self.quic));
+            let room = match space + indication.len() {
+                0 => sink.slot(),
+                _ => &mut sink.slot()[space..payload - indication.len()],
+            };
             // `Done`, or an error after which quiche has closed the connection: there is nothing more to send.
             let windows = &mut self.windows;
             let made = self.congestion.send(&mut self.quic, now, |quic| send(quic, windows, room));
-            let Ok((len, info)) = made else { break };
+            let Ok((mut len, info)) = made else { break };
+            if let Some(scone) = self.scone.as_mut().filter(|_| space > 0) {
+                len = scone.put(sink.slot(), space, len, &self.quic, (info.from, info.to), now);
+            }
+            sink.slot()[len..len + indication.len()].copy_from_slice(indication);
+            len += indication.len();
             quota = quota.map(|n| n - 1);
             // A larger one is a PMTU probe, which carries nothing of a stream.
             if let Some(whole) = self.whole().filter(|_| len <= payload) {
@@ -255,7 +285,8 @@ impl Conn {
     /// of an interval of the congestion control.
     pub fn deadline(&self) -> Option<Instant> {
         let waiting = if let Wholeness::Wanted(whole) = &self.whole { whole.deadline() } else { None };
-        [self.quic.timeout_instant(), self.release.next_release(), waiting, self.congestion.deadline()]
+        let paced = self.windows.as_ref().and_then(Windows::deadline);
+        [self.quic.timeout_instant(), self.release.next_release(), waiting, paced, self.congestion.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -325,6 +356,7 @@ impl Conn {
             ect0: self.ecn.ect0,
             ect1: self.ecn.ect1,
             ecn: self.ecn_sample(),
+            advice_bit_s: self.scone.as_ref().and_then(|scone| scone.counts.advice_bit_s),
         }
     }
 

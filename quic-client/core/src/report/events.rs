@@ -111,6 +111,11 @@ pub enum Event {
         /// Received so far.
         received_bytes: u64,
     },
+    /// Throughput advice of the network changed.
+    Advice {
+        /// The lowest rate advised in the last 67 s; none if it expired.
+        rate_bit_s: Option<u64>,
+    },
     /// A congestion control that learns decided on an interval.
     Decision {
         /// Its number on the connection, from 0.
@@ -181,6 +186,7 @@ impl Event {
             Event::Path { .. } => "weir:path_updated",
             Event::Cid { .. } => "weir:cid_budget",
             Event::Window { .. } => "weir:window_updated",
+            Event::Advice { .. } => "weir:throughput_advised",
             Event::Decision { .. } => "weir:congestion_decision",
             Event::Promised { .. } => "weir:memory_promised",
         }

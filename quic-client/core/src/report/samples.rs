@@ -77,6 +77,9 @@ pub struct FlowSample {
     pub ect1: u64,
     /// ECN of sent packets.
     pub ecn: EcnSample,
+    /// Throughput advice in effect (SCONE), for the packets that this side receives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice_bit_s: Option<u64>,
 }
 
 /// ECN of the packets that a connection sent, on all paths.

@@ -33,12 +33,15 @@
 
 pub mod budget;
 pub mod demand;
+pub mod pace;
 pub mod rules;
 
 pub use budget::{Budget, BudgetExhausted, Promised, SharedBudget};
 
+use crate::scone::SconeUse;
 use crate::transport::Transport;
 use demand::Demand;
+use pace::Pace;
 use quiche::hooks::{self, Scope, WindowRule, WindowUpdate};
 use rules::Occupancy;
 use std::collections::BTreeMap;
@@ -173,6 +176,11 @@ pub struct Windows {
     turned: Option<Turned>,
     steps: Vec<WindowStep>,
     updates: BTreeMap<Scope, Update>,
+    follows: bool,
+    pace: Option<Pace>,
+    // The connection's window without the pace, since there is one.
+    unpaced_bytes: Option<u64>,
+    limit_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -234,12 +242,35 @@ impl Windows {
             turned: None,
             steps: Vec::new(),
             updates: BTreeMap::new(),
+            follows: t.scone == SconeUse::Follow,
+            pace: None,
+            unpaced_bytes: None,
+            limit_bytes: initial.conn_bytes,
         })
     }
 
     /// Initial windows of the connection.
     pub fn initial(&self) -> Initial {
         self.initial
+    }
+
+    /// Throughput advice in effect. A client that follows it paces its peer from then on.
+    pub fn advise(&mut self, quic: &quiche::Connection, rate_bit_s: Option<u64>, now: Instant) {
+        let (received, limit) = hooks::received_and_limit_bytes(quic);
+        self.limit_bytes = limit;
+        let rate = rate_bit_s.filter(|_| self.follows);
+        if rate.is_none() && self.pace.is_some() {
+            self.turned = None;
+        }
+        self.pace = rate.map(|rate| {
+            let pace = self.pace.map_or_else(|| Pace::new(rate, received, now), |pace| pace.at_rate(rate, now));
+            pace.after_pause(received, now)
+        });
+    }
+
+    /// When the pace next raises the connection's limit.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.pace.filter(|_| !self.streams.is_empty()).and_then(|pace| pace.due(self.limit_bytes))
     }
 
     /// Stream `id` was opened; nothing has been received on it.
@@ -272,7 +303,9 @@ impl Windows {
         }
         let (received_bytes, _) = hooks::received_and_limit_bytes(quic);
         let turned = Turned { received_bytes, streams: self.streams.len() };
-        if self.kind == WindowKind::Weir && quic.is_established() && self.turned.as_ref() != Some(&turned) {
+        let paced = self.pace.is_some_and(|pace| pace.is_due(self.limit_bytes, now));
+        let asks = self.kind == WindowKind::Weir || self.unpaced_bytes.is_some();
+        if (paced || asks && self.turned.as_ref() != Some(&turned)) && quic.is_established() {
             let streams: Vec<u64> = self.streams.keys().copied().collect();
             hooks::retune(quic, self, streams, now);
             self.turned = Some(turned);
@@ -287,6 +320,7 @@ impl Windows {
     ) -> Result<(usize, quiche::SendInfo), quiche::Error> {
         let result = hooks::send(quic, self, out);
         let (received, limit) = hooks::received_and_limit_bytes(quic);
+        self.limit_bytes = limit;
         self.promised(limit.saturating_sub(received));
         result
     }
@@ -315,6 +349,17 @@ impl Windows {
                 rules::fast(u.window_bytes, u.max_window_bytes, occupancy, u.since_last, u.rtt)
             }
         }
+    }
+
+    // The connection's window, and no more than the pace has room for. A measured demand is that of a paced sender: it
+    // must not hold the sender back too, so twice that is no limit.
+    fn decide_paced(&mut self, u: &WindowUpdate) -> u64 {
+        let unpaced = self.unpaced_bytes.take();
+        let window_bytes = self.decide(&WindowUpdate { window_bytes: unpaced.unwrap_or(u.window_bytes), ..*u });
+        let Some(pace) = self.pace else { return window_bytes };
+        self.unpaced_bytes = Some(window_bytes);
+        let most = if self.kind == WindowKind::Weir { 2 * window_bytes } else { window_bytes };
+        pace.limit_bytes(u.now).saturating_sub(u.consumed_bytes).min(most)
     }
 
     fn weir(&mut self, u: &WindowUpdate) -> u64 {
@@ -373,6 +418,7 @@ impl WindowRule for Windows {
         let again = self.updates.get(&u.scope).filter(|last| last.max_data_bytes == u.max_data_bytes).copied();
         let window_bytes = match (self.kind, again) {
             (WindowKind::Fast, Some(last)) => last.window_bytes,
+            _ if u.scope == Scope::Connection => self.decide_paced(u),
             _ => self.decide(u),
         };
         if let Scope::Stream(id) = u.scope
@@ -401,6 +447,11 @@ impl WindowRule for Windows {
     }
 
     fn due(&mut self, u: &WindowUpdate) -> bool {
+        match self.pace {
+            Some(pace) if u.scope == Scope::Connection => return pace.is_due(u.max_data_bytes, u.now),
+            None if u.scope == Scope::Connection && self.unpaced_bytes.is_some() => return true,
+            _ => {}
+        }
         if self.kind != WindowKind::Weir {
             return false;
         }
@@ -413,7 +464,7 @@ impl WindowRule for Windows {
 
     fn lower_bound(&mut self, _window_bytes: u64, _max_window_bytes: u64, wanted_bytes: u64) -> u64 {
         // This precaution belongs to quiche's own rule; `weir` measures the sum of all streams.
-        if self.kind == WindowKind::Double { wanted_bytes } else { 0 }
+        if self.kind == WindowKind::Double && self.pace.is_none() { wanted_bytes } else { 0 }
     }
 }
 

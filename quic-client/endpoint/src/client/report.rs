@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use weir_core::client::{Outcome, Session, Tally};
+use weir_core::connection::SconeCounts;
 use weir_core::paths::CidBudget;
 use weir_core::report::samples::{DecisionCounts, EcnReport};
 use weir_core::text::printable;
@@ -129,6 +130,9 @@ pub struct FlowReport {
     pub answers: AnswerReport,
     pub cid: Option<CidReport>,
     pub decisions: Option<DecisionCounts>,
+    /// With `--scone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scone: Option<SconeCounts>,
     pub exit: &'static str,
     pub detail: String,
 }
@@ -176,6 +180,7 @@ impl FlowReport {
             answers: AnswerReport { elsewhere_tasks, followed },
             cid: session.and_then(Session::cid_budget).map(Into::into),
             decisions: session.map(|s| s.conn.decisions).filter(|d| d.made > 0),
+            scone: session.and_then(|s| s.conn.scone.as_ref()).map(|scone| scone.counts),
             tasks: TaskReport::new(plan.tasks, session.map_or(&Tally::default(), |s| &s.tally), tct_limit),
             exit: outcome.name(),
             detail: outcome.detail().to_owned(),

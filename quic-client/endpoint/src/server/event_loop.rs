@@ -16,6 +16,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use weir_core::connection::{Codepoint, Conn, EcnMode, PacketSink};
 use weir_core::report::samples::{Side, Ticker, Timebase};
+use weir_core::scone;
 use weir_core::server::Session;
 use weir_core::server::admission::{Invariants, LEAST_INITIAL_BYTES};
 use weir_core::transport::CID_BYTES;
@@ -162,7 +163,9 @@ impl Server {
 
     /// Takes in one datagram. `replies` gets answers that belong to no connection.
     fn datagram(&mut self, bytes: &mut [u8], meta: Meta, now: Instant, replies: &mut Replies) -> Result<(), Fault> {
-        if let Some(long) = Invariants::read(bytes)
+        // Throughput advice of an element of the network comes before the packets of a connection.
+        let quic = scone::read(bytes).map_or(0, |packet| packet.len);
+        if let Some(long) = Invariants::read(&bytes[quic..])
             && !quiche::version_is_supported(long.version)
         {
             if !self.closing && long.wants_negotiation(bytes.len(), quiche::version_is_supported) {
@@ -170,7 +173,7 @@ impl Server {
             }
             return Ok(());
         }
-        let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
+        let Ok(header) = quiche::Header::from_slice(&mut bytes[quic..], CID_BYTES) else { return Ok(()) };
         let initial = header.ty == quiche::Type::Initial;
         // RFC 9000 14.1: a server discards a client's Initial in a smaller datagram, also on a connection it knows.
         if initial && bytes.len() < LEAST_INITIAL_BYTES {
@@ -181,7 +184,7 @@ impl Server {
             self.connections.came(bytes.len(), now);
             return Ok(());
         }
-        if self.closing {
+        if self.closing || quic > 0 {
             return Ok(());
         }
         let answer = match initial {

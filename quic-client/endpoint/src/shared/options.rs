@@ -10,6 +10,7 @@ use std::time::Duration;
 use weir_core::congestion::{CONTROLS, ControlKind};
 use weir_core::connection::EcnMode;
 use weir_core::request::{Alpn, parse_size, size_of_at_least};
+use weir_core::scone::SconeUse;
 use weir_core::transport::{MAX_PAYLOAD_BYTES, Transport};
 use weir_io::clock::Clock;
 use weir_io::udp::{Offload, SocketOptions};
@@ -118,6 +119,11 @@ pub struct CommonOptions {
     /// for it with --cc pbq: it can then tell queues on the way of its packets from queues on the way back
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
     pub timestamps: Switch,
+    /// Throughput advice of the network (SCONE, draft-ietf-scone-protocol): report it, or follow it, with which a client
+    /// keeps its downloads to the advised rate
+    #[arg(long, value_parser = PossibleValuesParser::new(["off", "report", "follow"]).try_map(|name| name.parse::<SconeUse>()),
+          default_value = "off", help_heading = "Transport")]
+    pub scone: SconeUse,
     /// Largest UDP payload to send, in bytes (1200 to 16383). A path begins at 1200 and is probed for more (RFC 8899)
     #[arg(long, default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=MAX_PAYLOAD_BYTES as i64),
           help_heading = "Transport")]
@@ -190,6 +196,7 @@ impl CommonOptions {
             cc: self.cc,
             hystart: self.hystart == Switch::On,
             timestamps: self.timestamps == Switch::On,
+            scone: self.scone,
             max_payload_bytes: self.max_payload.into(),
             initial_window_packets: self.initial_window_packets as usize,
             stream_window_bytes: self.stream_window,

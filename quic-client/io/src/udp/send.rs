@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::ptr;
 use weir_core::connection::{Codepoint, PacketSink};
+use weir_core::scone;
 use weir_core::transport::MAX_PAYLOAD_BYTES;
 
 /// Datagrams in one call to `sendmmsg` at most.
@@ -26,6 +27,8 @@ struct Queued {
     to: SocketAddr,
     /// TOS or traffic class byte, where it is not the socket's.
     tos: Option<u8>,
+    /// First of a GSO send: elements of the network that write throughput advice read no later one.
+    leads: bool,
 }
 
 /// A datagram that the kernel refused because the link does not carry its size (EMSGSIZE).
@@ -111,7 +114,7 @@ impl SendBatch {
         self.flush(socket);
         let mut at = 0;
         for (len, tos) in datagrams {
-            self.queued.push(Queued { at, len, from, to, tos: Some(tos) });
+            self.queued.push(Queued { at, len, from, to, tos: Some(tos), leads: false });
             at += len;
         }
         self.send(socket, &bytes[..at]);
@@ -212,7 +215,7 @@ impl SendBatch {
         let mut n = 1;
         for q in &self.queued[i + 1..] {
             let fits = total + q.len <= GSO_BYTES && n < GSO_SEGMENTS && q.len <= head.len;
-            if !fits || q.len == 0 || q.to != head.to || q.from != head.from || q.tos != head.tos {
+            if !fits || q.leads || q.len == 0 || q.to != head.to || q.from != head.from || q.tos != head.tos {
                 break;
             }
             total += q.len;
@@ -276,6 +279,8 @@ impl PacketSink for Outgoing<'_> {
 
     fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr, ecn: Codepoint) {
         let tos = (ecn != Codepoint::NotEct).then_some(ecn as u8);
-        self.batch.add(self.socket, Queued { at: self.batch.used, len, from, to, tos });
+        let at = self.batch.used;
+        let leads = scone::begins(&self.batch.bytes[at..at + len]);
+        self.batch.add(self.socket, Queued { at, len, from, to, tos, leads });
     }
 }

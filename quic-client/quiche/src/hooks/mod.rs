@@ -12,6 +12,7 @@ mod ecn;
 mod memory;
 mod path_mtu;
 mod recovery;
+mod scone;
 mod timestamps;
 
 pub(crate) use ecn::*;
@@ -27,6 +28,8 @@ pub use path_mtu::{
     BASE_MTU_BYTES,
 };
 pub(crate) use recovery::*;
+pub(crate) use scone::*;
+pub use scone::{peer_receives_scone, receives_scone, set_scone};
 pub(crate) use timestamps::*;
 pub use timestamps::{gets_timestamps, set_timestamps, Timestamps};
 

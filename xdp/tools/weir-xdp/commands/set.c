@@ -71,8 +71,10 @@ static int change(const struct request *r, struct weir_attachment *a, struct wei
 	if (weir_gains_check(&gains) || (config->coupled && check_coupled(&gains)))
 		return USAGE_ERROR;
 	weir_gains_apply(&gains, rate_bit_s, config);
-	if (weir_signal_takes_rate(config->signal))
+	if (weir_signal_takes_rate(config->signal)) {
 		weir_virtual_set_rate(config, rate_bit_s);
+		config->advice.line_bit_s = (__u64)rate_bit_s;
+	}
 	return 0;
 }
 

@@ -158,6 +158,7 @@ static const struct {
 	{"hosts", "--hosts", false},
 	{"dscp", "--dscp", false},
 	{"flow_records", "--flow-records", true},
+	{"advise", "--advise", false},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
 };
@@ -183,7 +184,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
 		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, hosts, dscp, "
-		"flow_queues, flow_records, "
+		"flow_queues, flow_records, advise, "
 		"of a class mark or others, or a key of a profile",
 		key);
 }

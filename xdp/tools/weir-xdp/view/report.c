@@ -23,6 +23,7 @@
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
 #include "weir-xdp/view/view.h"
+#include "weir/scone.h"
 
 static void counters_json(const struct weir_sample *s)
 {
@@ -35,13 +36,33 @@ static void counters_json(const struct weir_sample *s)
 	       "\"dropped_limit_packets\": %llu, \"dropped_limit_bytes\": %llu, \"non_ip_packets\": %llu, "
 	       "\"non_ip_bytes\": %llu, \"updates\": %llu, \"missed_intervals\": %llu, "
 	       "\"rows\": [%llu, %llu, %llu, %llu, %llu], \"resyncs\": %llu, \"strays\": %llu, \"stale\": %llu, "
-	       "\"unusable\": %llu}}",
+	       "\"unusable\": %llu, \"advised\": %llu}}",
 	       n->seen_packets, n->seen_bytes, n->seen_packets - n->dropped_aqm_packets - n->dropped_limit_packets,
 	       n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, n->marked_packets, n->marked_bytes,
 	       n->dropped_aqm_packets, n->dropped_aqm_bytes, n->dropped_limit_packets, n->dropped_limit_bytes,
 	       n->non_ip_packets, n->non_ip_bytes, n->steps.updates, n->steps.missed_intervals, n->steps.rows[0],
 	       n->steps.rows[1], n->steps.rows[2], n->steps.rows[3], n->steps.rows[4], n->resyncs, s->drain.strays,
-	       n->stale, n->unusable);
+	       n->stale, n->unusable, n->advised);
+}
+
+static void advice_json(const struct weir_advice *a)
+{
+	if (a->kind == WEIR_ADVISE_RATE)
+		printf(", \"advise\": {\"rate_bit_s\": %llu, \"signal\": %u, \"signal_bit_s\": %llu}", a->rate_bit_s,
+		       a->signal, weir_scone_rate_bit_s(a->signal));
+	else if (a->kind == WEIR_ADVISE_SHARE)
+		printf(", \"advise\": \"share\"");
+}
+
+static void advice_text(const struct weir_advice *a, const struct weir_counters *n)
+{
+	char rate[24] = "the fair share";
+
+	if (a->kind == WEIR_ADVISE_OFF)
+		return;
+	if (a->kind == WEIR_ADVISE_RATE)
+		weir_say_rate(rate, sizeof(rate), (double)weir_scone_rate_bit_s(a->signal));
+	printf("  advises %s in SCONE packets: %llu rewritten\n", rate, n->advised);
 }
 
 /* Qdiscs below the law whose AQM attach disabled, while they are printed. */
@@ -191,6 +212,7 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	}
 	if (s->config.flow_records)
 		printf(", \"flow_records\": true");
+	advice_json(&s->config.advice);
 	printf(", \"backlog_bytes\": %llu", s->backlog_bytes);
 	if (s->has_packets)
 		printf(", \"backlog_packets\": %llu", s->backlog_packets);
@@ -319,6 +341,7 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 		printf("  reads of a queue that the law can't use: %llu\n", n->unusable);
 	if (s->config.flow_records)
 		printf("  flows are recorded (--flow-records): weir-xdp flows\n");
+	advice_text(&s->config.advice, n);
 	if (s->config.limit_packets)
 		printf("  limit_packets = %llu\n", s->config.limit_packets);
 	if (s->config.limit_bytes)

@@ -179,6 +179,9 @@ impl Session {
     /// Hands every packet that may leave now to `sink`.
     pub fn pump(&mut self, now: Instant, sink: &mut impl PacketSink) {
         self.conn.pump(now, sink);
+        if let Some(rate_bit_s) = self.conn.scone.as_mut().and_then(|scone| scone.take_change()) {
+            self.event(now, || Event::Advice { rate_bit_s });
+        }
         if let Some(routes) = &mut self.routes {
             routes.paths.sent(&self.conn.quic, now);
         }
