@@ -77,8 +77,8 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			      : "--rate given");
 	if (!r->classes && interface_check_queue(r, dev, about->signal))
 		return -1;
-	if (!row && r->bands) {
-		snprintf(about->why, sizeof(about->why), "--bands given");
+	if (!row && (r->bands || r->coupled)) {
+		snprintf(about->why, sizeof(about->why), "--%s given", r->bands ? "bands" : "coupled");
 		about->signal = WEIR_SIGNAL_POLL;
 	} else if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
 		error = try_backlog(r, about, l);
@@ -318,6 +318,7 @@ static int configure(const struct request *r, const struct interface *dev, const
 		     double shaped_bit_s, __u32 hook, struct weir_config *config)
 {
 	struct timespec tick;
+	char why[512];
 
 	configure_law(r, gains, r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s, config);
 	config->limit_packets = r->limit_packets;
@@ -331,9 +332,10 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->coupled = r->coupled;
 	config->flow_records = r->flow_records;
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
+	if (r->coupled) /* a reason is interface_check_queue's, which says it */
+		weir_coupled_objection(&dev->tree, r->peer ? WEIR_SIGNAL_VETH : WEIR_SIGNAL_POLL, config->band_class,
+				       why, sizeof(why));
 	if (r->bands) {
-		char why[512]; /* of interface_check_queue, which says it */
-
 		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, request_sums(r), config->band_class, why,
 				     sizeof(why));
 		weir_ahead_default(&config->flow_bands);
@@ -383,7 +385,7 @@ static int foresee_shape(struct plan *p)
 	if (!p->regains && interface_root_is_free(r, &dev->qdisc))
 		return -1;
 	framing = request_framing(r, interface_l2_bytes(dev->type));
-	about->shape = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
+	about->shape = weir_shape_of(r->shape_bit_s, request_shape(r), r->flows, &framing);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
 	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle};
 	dev->tree.queues = weir_shape_leaves(&about->shape, dev->tree.leaf);

@@ -155,6 +155,7 @@ static const struct {
 	{"whole_tree", "--whole-tree", true},
 	{"leaf_aqm", "--leaf-aqm", false},
 	{"bands", "--bands", true},
+	{"coupled", "--coupled", true}, /* or the two classes */
 	{"flow_records", "--flow-records", true},
 	{"mark", "--mark", false},
 	{"others", "--others", true},
@@ -170,7 +171,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		if (strcmp(key, keys[i].key))
 			continue;
-		if (!keys[i].is_switch)
+		if (!keys[i].is_switch || (!strcmp(key, "coupled") && strchr(value, ':')))
 			return add_word(w, keys[i].option, "", "") || add_word(w, value, "", "") ? -1 : 0;
 		if (!yes && strcmp(value, "false"))
 			return weir_error("%s = %s: must be true or false", key, value);
@@ -180,9 +181,8 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	}
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, flow_queues, "
-		"flow_records, "
-		"of a class mark or others, or a key of a profile",
+		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, coupled, "
+		"flow_queues, flow_records, of a class mark or others, or a key of a profile",
 		key);
 }
 
