@@ -189,15 +189,17 @@ class Drive(Programs):
     def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
         """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
         device, at = peer.split("@")
-        own = ("qdisc", "profile", "tune", "coupled", "bands")
+        own = ("qdisc", "profile", "signal", "tune", "coupled", "bands")
         gains = [f"{key}={value}" for key, value in aqm.items() if key not in own]
         if aqm.get("coupled"):
             gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
         if aqm.get("bands"):
             gains.append("--bands")
+        signal_name = aqm.get("signal", "veth")
+        ends = ("--peer", f"{device}@{net[at].namespace}", "--limit-packets", limit_packets)
+        ends = ends if signal_name == "veth" else ()
         said = net[node].cmd(
-            "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
-            "--limit-packets", limit_packets, *gains, "--expert", "--json",
+            "weir-xdp", "attach", "bn", "--signal", signal_name, *ends, *gains, "--expert", "--json",
         )  # fmt: skip
         (self.out / output).write_text(said)
 

@@ -171,10 +171,12 @@ class Args(Section):
 class WeirHead(Section):
     """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts. With `coupled` there
     are two bands, for L4S and for the rest, and the keys of docs/design/coupled.md for how they are coupled. With
-    `bands` sparse and young flows go ahead of bulk, by the keys of docs/design/flows.md."""
+    `bands` sparse and young flows go ahead of bulk, by the keys of docs/design/flows.md. `signal` is veth unless given;
+    with poll the queue has its limit itself."""
 
     qdisc: Literal["weir"]
     profile: str
+    signal: Literal["veth", "poll"] | None = None
     tune: bool = False
     coupled: bool = False
     coupling: Annotated[float, Field(ge=0, lt=16)] | None = None

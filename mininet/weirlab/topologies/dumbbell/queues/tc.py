@@ -14,7 +14,7 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     min_bytes, max_bytes = red_thresholds(aqm, rate_mbit_s) if kind == "red" else (0, 0)
     words = {
         "pfifo": lambda: f"pfifo limit {limit_packets}",
-        "weir": lambda: f"pfifo limit {FLOOD_LIMIT_PACKETS}",
+        "weir": lambda: f"pfifo limit {limit_packets if aqm.get('signal') == 'poll' else FLOOD_LIMIT_PACKETS}",
         "pie": lambda: pie(aqm, limit_packets),
         "fq_pie": lambda: " ".join([pie(aqm, limit_packets), *flow_queues(aqm)]),
         "red": lambda: " ".join(
