@@ -20,10 +20,12 @@ struct bands {
 	struct weir_drain *drain[WEIR_BANDS];
 };
 
-/* Signal poll: while band C waits, band L has nine tenths of the line, as in Linux's dualpi2. Excess counts as delay of
- * L, and is dropped from this delay on: under strict priority nothing else keeps C from starving (RFC 9332 4.1). */
+/* Signal poll: while band C waits, band L has nine tenths of the line, as in Linux's dualpi2. A delay at that rate
+ * marks L from the first value on, which is beyond any burst, and drops it from the second on: under strict priority
+ * nothing else keeps C from starving (RFC 9332 4.1). */
 #define LOW_SHARE_NS(len_ns) ((len_ns)*10 / 9)
-#define LOW_EXCESS_NS 100000000ULL
+#define LOW_EXCESS_MARK_NS 25000000ULL
+#define LOW_EXCESS_DROP_NS 100000000ULL
 
 static const __u32 second = WEIR_BAND_L;
 
@@ -112,8 +114,7 @@ WEIR_INLINE __u64 time_left_ns(__u64 then_ns, __u64 now_ns)
 
 /*
  * Signal poll, band L. The process reads its backlog once an interval, which is longer than that queue lasts; so the
- * delay is the time until what was there at the last reading and what has come since will have left at the line's rate,
- * or at L's share of it.
+ * delay is the time until what was there at the last reading and what has come since will have left at the line's rate.
  */
 WEIR_INLINE enum weir_fate poll_low(const struct weir_arrival *a, const struct bands *b, __u64 now_ns)
 {
@@ -124,13 +125,13 @@ WEIR_INLINE enum weir_fate poll_low(const struct weir_arrival *a, const struct b
 	__u64 delay_ns = time_left_ns(*(const volatile __u64 *)&low->low_until_ns, now_ns);
 	__u64 share_ns = time_left_ns(*(const volatile __u64 *)&low->low_share_ns, now_ns);
 
-	if (share_ns > delay_ns)
+	if (share_ns > LOW_EXCESS_MARK_NS && share_ns > delay_ns)
 		delay_ns = share_ns;
 	if (halvings) { /* neither the rate nor the delay is known any more */
 		u_q40 = halvings < 64 ? u_q40 >> halvings : 0;
 		line.dq_time_q8_us = delay_ns = 0;
 		a->counters->stale++;
-	} else if (share_ns > LOW_EXCESS_NS) {
+	} else if (share_ns > LOW_EXCESS_DROP_NS) {
 		return WEIR_FATE_LIMIT;
 	}
 	return low_fate(a->config, &line, u_q40, (__u32)(delay_ns / 1000));
