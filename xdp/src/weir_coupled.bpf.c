@@ -21,11 +21,11 @@ struct bands {
 };
 
 /* Signal poll: while band C waits, band L has nine tenths of the line, as in Linux's dualpi2. A delay at that rate
- * marks L from the first value on, which is beyond any burst, and drops it from the second on: under strict priority
- * nothing else keeps C from starving (RFC 9332 4.1). */
+ * drops L from this value on, and marks it from a quarter of it on, which is beyond any burst: under strict priority
+ * nothing else keeps C from starving (RFC 9332 4.1). On slow lines the value is the time of so many full frames. */
 #define LOW_SHARE_NS(len_ns) ((len_ns)*10 / 9)
-#define LOW_EXCESS_MARK_NS 25000000ULL
-#define LOW_EXCESS_DROP_NS 100000000ULL
+#define LOW_EXCESS_NS 100000000ULL
+#define LOW_EXCESS_BYTES (32 * 1514)
 
 static const __u32 second = WEIR_BAND_L;
 
@@ -124,14 +124,17 @@ WEIR_INLINE enum weir_fate poll_low(const struct weir_arrival *a, const struct b
 	struct weir_rate line = {.dq_time_q8_us = low->poll_dq_time_q8_us};
 	__u64 delay_ns = time_left_ns(*(const volatile __u64 *)&low->low_until_ns, now_ns);
 	__u64 share_ns = time_left_ns(*(const volatile __u64 *)&low->low_share_ns, now_ns);
+	__u64 excess_ns = 1000ULL * weir_tau_us(&line, &a->config->law, LOW_EXCESS_BYTES);
 
-	if (share_ns > LOW_EXCESS_MARK_NS && share_ns > delay_ns)
+	if (excess_ns < LOW_EXCESS_NS)
+		excess_ns = LOW_EXCESS_NS;
+	if (share_ns > excess_ns / 4 && share_ns > delay_ns)
 		delay_ns = share_ns;
 	if (halvings) { /* neither the rate nor the delay is known any more */
 		u_q40 = halvings < 64 ? u_q40 >> halvings : 0;
 		line.dq_time_q8_us = delay_ns = 0;
 		a->counters->stale++;
-	} else if (share_ns > LOW_EXCESS_DROP_NS) {
+	} else if (share_ns > excess_ns) {
 		return WEIR_FATE_LIMIT;
 	}
 	return low_fate(a->config, &line, u_q40, (__u32)(delay_ns / 1000));
