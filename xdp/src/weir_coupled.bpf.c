@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The coupled law for L4S (docs/design/coupled.md) at tc egress before an htb with two classes, and the far end's
- * counter. The program chooses a packet's class; htb serves band L first. Signal veth, one count a band: no BTF of the
- * kernel, no JIT.
+ * The coupled law for L4S (docs/design/coupled.md) at tc egress before an htb or prio with two classes, and the far
+ * end's counter. The program chooses a packet's class; the scheduler serves band L first. Signals veth, one count a
+ * band, and poll: no BTF of the kernel, no JIT.
  */
 #define WEIR_QUEUES WEIR_BANDS
 #include <linux/bpf.h>
@@ -12,12 +12,20 @@
 #include "weir/arrival.h"
 #include "weir/flows.h"
 #include "weir/pairs.h"
+#include "weir/polled.h"
 
 /* Both bands. Their maps have as many entries: what is not found is missing altogether. */
 struct bands {
 	struct weir_queue *queue[WEIR_BANDS];
 	struct weir_drain *drain[WEIR_BANDS];
 };
+
+/* Signal poll: while band C waits, band L has nine tenths of the line, as in Linux's dualpi2. A delay at that rate
+ * drops L from this value on, and marks it from a quarter of it on, which is beyond any burst: under strict priority
+ * nothing else keeps C from starving (RFC 9332 4.1). On slow lines the value is the time of so many full frames. */
+#define LOW_SHARE_NS(len_ns) ((len_ns)*10 / 9)
+#define LOW_EXCESS_NS 100000000ULL
+#define LOW_EXCESS_BYTES (32 * 1514)
 
 static const __u32 second = WEIR_BAND_L;
 
@@ -44,9 +52,8 @@ WEIR_INLINE int is_low(struct __sk_buff *skb, struct weir_header header)
 
 /* The verdict in band L. U is read once: a step on another CPU must not get between the two comparisons. */
 WEIR_INLINE enum weir_fate low_fate(const struct weir_config *c, const struct weir_rate *line, __u64 u_q40,
-				    __u64 backlog_bytes)
+				    __u32 tau_us)
 {
-	__u32 tau_us = weir_tau_us(line, &c->law, backlog_bytes);
 	__u32 floor_us = weir_tau_us(line, &c->law, c->coupling.floor_bytes);
 	enum weir_verdict v;
 
@@ -86,7 +93,8 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	    (c->limit_bytes && WEIR_PAIR_BYTES(pair_c) + WEIR_PAIR_BYTES(pair_l) + len_bytes > c->limit_bytes))
 		return WEIR_FATE_LIMIT;
 	if (low)
-		return low_fate(c, line, *(const volatile __u64 *)&classic->law.u_q40, WEIR_PAIR_BYTES(pair_l));
+		return low_fate(c, line, *(const volatile __u64 *)&classic->law.u_q40,
+				weir_tau_us(line, &c->law, WEIR_PAIR_BYTES(pair_l)));
 	if (!weir_may_hit(&classic->law, &classic->spacing, c))
 		return WEIR_FATE_PASS;
 	if (!weir_may_be_hit(&classic->law, &classic->spacing, &c->law, WEIR_PAIR_BYTES(pair_c), tau_c_us, size,
@@ -96,11 +104,60 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 			      &chance);
 }
 
+/* Time until `then_ns`; 0 if that is past, or later than any queue lasts. */
+WEIR_INLINE __u64 time_left_ns(__u64 then_ns, __u64 now_ns)
+{
+	__u64 left_ns = then_ns - now_ns;
+
+	return left_ns < WEIR_TAU_MAX_US * 1000ULL ? left_ns : 0;
+}
+
+/*
+ * Signal poll, band L. The process reads its backlog once an interval, which is longer than that queue lasts; so the
+ * delay is the time until what was there at the last reading and what has come since will have left at the line's rate.
+ */
+WEIR_INLINE enum weir_fate poll_low(const struct weir_arrival *a, const struct bands *b, __u64 now_ns)
+{
+	const struct weir_queue *classic = b->queue[WEIR_BAND_C], *low = b->queue[WEIR_BAND_L];
+	__u64 u_q40 = *(const volatile __u64 *)&classic->law.u_q40;
+	__u64 halvings = weir_poll_halvings(classic, a->config, now_ns);
+	struct weir_rate line = {.dq_time_q8_us = low->poll_dq_time_q8_us};
+	__u64 delay_ns = time_left_ns(*(const volatile __u64 *)&low->low_until_ns, now_ns);
+	__u64 share_ns = time_left_ns(*(const volatile __u64 *)&low->low_share_ns, now_ns);
+	__u64 excess_ns = 1000ULL * weir_tau_us(&line, &a->config->law, LOW_EXCESS_BYTES);
+
+	if (excess_ns < LOW_EXCESS_NS)
+		excess_ns = LOW_EXCESS_NS;
+	if (share_ns > excess_ns / 4 && share_ns > delay_ns)
+		delay_ns = share_ns;
+	if (halvings) { /* neither the rate nor the delay is known any more */
+		u_q40 = halvings < 64 ? u_q40 >> halvings : 0;
+		line.dq_time_q8_us = delay_ns = 0;
+		a->counters->stale++;
+	} else if (share_ns > excess_ns) {
+		return WEIR_FATE_LIMIT;
+	}
+	return low_fate(a->config, &line, u_q40, (__u32)(delay_ns / 1000));
+}
+
+/* A packet joins band L. */
+WEIR_INLINE void poll_join(const struct bands *b, const struct weir_config *c, __u64 len_bytes, __u64 now_ns)
+{
+	struct weir_queue *low = b->queue[WEIR_BAND_L];
+	int waits = b->queue[WEIR_BAND_C]->backlog_bytes != 0;
+	__u64 len_ns = ((len_bytes & 0xfffff) * low->poll_dq_time_q8_us * 1000) >> ((c->law.dq_shift + 8) & 63);
+
+	bpf_spin_lock(&low->lock);
+	low->low_until_ns = now_ns + time_left_ns(low->low_until_ns, now_ns) + len_ns;
+	low->low_share_ns = waits ? now_ns + time_left_ns(low->low_share_ns, now_ns) + LOW_SHARE_NS(len_ns) : now_ns;
+	bpf_spin_unlock(&low->lock);
+}
+
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
 	const struct weir_config *c;
-	__u64 len_bytes, in;
+	__u64 len_bytes, in = 0, now_ns = 0;
 	struct weir_arrival a;
 	enum weir_fate fate;
 	struct weir_header header;
@@ -110,9 +167,15 @@ int weir_egress(struct __sk_buff *skb)
 	if (!weir_arrival_begin(&a) || !find_bands(&b))
 		return TC_ACT_UNSPEC;
 	c = a.config;
-	in = weir_skb_pair(skb, c->l2_bytes);
-	len_bytes = WEIR_PAIR_BYTES(in);
+	if (c->signal == WEIR_SIGNAL_VETH)
+		in = weir_skb_pair(skb, c->l2_bytes);
+	len_bytes = in ? WEIR_PAIR_BYTES(in) : weir_skb_wire_len(skb);
 	header = weir_skb_find_header(skb, c->l2_bytes);
+	if (a.queue->poll_unusable) { /* another scheduler may take the classes' numbers for its own flows or tins */
+		a.counters->unusable++;
+		weir_arrival_see(&a, header, len_bytes);
+		return TC_ACT_UNSPEC;
+	}
 	low = is_low(skb, header);
 	if (low) {
 		a.counters = bpf_map_lookup_elem(&counters, &second);
@@ -120,15 +183,27 @@ int weir_egress(struct __sk_buff *skb)
 			return TC_ACT_UNSPEC;
 	}
 	weir_arrival_see(&a, header, len_bytes);
-	fate = decide(&b, c, a.counters, low, skb, header, len_bytes);
+	if (c->signal == WEIR_SIGNAL_VETH) {
+		fate = decide(&b, c, a.counters, low, skb, header, len_bytes);
+	} else if (low) {
+		now_ns = bpf_ktime_get_ns();
+		fate = poll_low(&a, &b, now_ns);
+	} else {
+		fate = weir_poll_arrival(&a, skb, &weir_first);
+	}
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, header);
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;
-	/* htb takes a class's number as the priority. The far end can't tell the band by ECN, because a packet of band
-	 * C may carry CE by then; this index goes with the packet to another namespace, where the priority is lost. */
+	/* htb and prio take a class's number as the priority. The far end can't tell the band by ECN, because a packet
+	 * of band C may carry CE by then; this index goes with the packet to another namespace, where the priority is
+	 * lost. */
 	skb->priority = low ? c->band_class[WEIR_BAND_L] : c->band_class[WEIR_BAND_C];
-	skb->tc_index = low ? WEIR_INDEX_L : WEIR_INDEX_C;
-	__sync_fetch_and_add(low ? &b.queue[WEIR_BAND_L]->in : &b.queue[WEIR_BAND_C]->in, in);
+	if (c->signal == WEIR_SIGNAL_VETH) {
+		skb->tc_index = low ? WEIR_INDEX_L : WEIR_INDEX_C;
+		__sync_fetch_and_add(low ? &b.queue[WEIR_BAND_L]->in : &b.queue[WEIR_BAND_C]->in, in);
+	} else if (low) {
+		poll_join(&b, c, len_bytes, now_ns);
+	}
 	return TC_ACT_UNSPEC;
 }
 

@@ -232,6 +232,8 @@ struct weir_queue {
 	__u64 busy_ns;						  /* veth: when the queue last began to fill */
 	__u64 virtual_q16_bytes;				  /* virtual: backlog in 2^-16 bytes, below 2^48 */
 	__u64 virtual_ns;					  /* virtual: and its time */
+	__u64 low_until_ns; /* poll, band L: when what waits there will have left */
+	__u64 low_share_ns; /* the same at L's share of the line, while band C waits */
 	struct bpf_spin_lock lock;
 	__u32 tau_us; /* handed to the last step */
 };

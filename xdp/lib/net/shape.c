@@ -19,6 +19,7 @@
 #define LEAF (0x7e1eU << 16)
 #define ROOT_BANDS (0x7e1fU << 16)
 #define LEAF_AHEAD (0x7e20U << 16)
+#define ROOT_COUPLED (0x7e21U << 16)
 #define CLASS 1
 #define CLASS_AHEAD 2
 #define CLASS_BULK 3
@@ -43,22 +44,37 @@
 #define OWN_SHARE (1.0 / 1024)
 #define OWN_LEAST_BYTES_S 125.0
 
-struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows, const struct weir_framing *framing)
+/* Of the line, for band L; the rest is C's (RFC 9332 4.1). Ten frames may go at once. */
+#define LOW_SHARE 0.9
+#define LOW_BURST_BYTES 15400.0
+
+static const __u32 roots[] = {
+	[WEIR_SHAPE_ONE] = ROOT, [WEIR_SHAPE_FLOWS] = ROOT_BANDS, [WEIR_SHAPE_COUPLED] = ROOT_COUPLED};
+
+struct weir_shape weir_shape_of(double rate_bit_s, enum weir_shape_kind kind, bool flows,
+				const struct weir_framing *framing)
 {
 	double packets = ceil(rate_bit_s / 8 * LIMIT_S / FRAME_BYTES);
 
 	return (struct weir_shape){
 		.rate_bit_s = (__u64)rint(rate_bit_s),
-		.handle = bands ? ROOT_BANDS : ROOT,
+		.handle = roots[kind],
 		.limit_packets = (__u32)fmin(fmax(packets, LIMIT_LEAST), LIMIT_MOST),
 		.flows = flows,
 		.framing = *framing,
 	};
 }
 
+static enum weir_shape_kind kind_of(const struct weir_shape *shape)
+{
+	return shape->handle == ROOT_BANDS     ? WEIR_SHAPE_FLOWS
+	       : shape->handle == ROOT_COUPLED ? WEIR_SHAPE_COUPLED
+					       : WEIR_SHAPE_ONE;
+}
+
 static bool has_bands(const struct weir_shape *shape)
 {
-	return shape->handle == ROOT_BANDS;
+	return kind_of(shape) != WEIR_SHAPE_ONE;
 }
 
 /* One class of a shaper. */
@@ -91,22 +107,30 @@ __u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WE
 
 	for (unsigned int i = 0; i < count; i++)
 		if (parts[i].leaf)
-			leaf[leaves++] = (struct weir_leaf){parts[i].class, parts[i].prio};
+			leaf[leaves++] = (struct weir_leaf){parts[i].class, parts[i].prio, false};
 	return leaves;
+}
+
+/* The class of band L. */
+static bool is_low(const struct weir_shape *shape, const struct part *part)
+{
+	return kind_of(shape) == WEIR_SHAPE_COUPLED && part->leaf == LEAF_AHEAD;
 }
 
 static struct tc_htb_opt class_options(const struct weir_shape *shape, const struct part *part)
 {
 	double bytes_s = (double)shape->rate_bit_s / 8, burst = fmax(bytes_s * BURST_S, BURST_LEAST_BYTES);
 	double own_s = part->borrows ? fmin(fmax(bytes_s * OWN_SHARE, OWN_LEAST_BYTES_S), bytes_s) : bytes_s;
+	bool low = is_low(shape, part);
+	double ceil_s = low ? bytes_s * LOW_SHARE : bytes_s, ceil_burst = low ? fmax(burst, LOW_BURST_BYTES) : burst;
 	/* with its link layer named the kernel reckons by itself, and needs no table of tc's */
-	struct tc_ratespec ceil = {.rate = (__u32)fmin(bytes_s, UINT32_MAX), .linklayer = TC_LINKLAYER_ETHERNET};
+	struct tc_ratespec ceil = {.rate = (__u32)fmin(ceil_s, UINT32_MAX), .linklayer = TC_LINKLAYER_ETHERNET};
 	struct tc_ratespec rate = {.rate = (__u32)fmin(own_s, UINT32_MAX), .linklayer = TC_LINKLAYER_ETHERNET};
 
 	return (struct tc_htb_opt){.rate = rate,
 				   .ceil = ceil,
 				   .buffer = (__u32)fmin(rint(burst / own_s * 1e9 / TICK_NS), UINT32_MAX),
-				   .cbuffer = (__u32)fmin(rint(burst / bytes_s * 1e9 / TICK_NS), UINT32_MAX),
+				   .cbuffer = (__u32)fmin(rint(ceil_burst / ceil_s * 1e9 / TICK_NS), UINT32_MAX),
 				   .quantum = QUANTUM_BYTES,
 				   .prio = part->prio};
 }
@@ -142,6 +166,7 @@ static int make_class(int netlink, int ifindex, const struct weir_shape *shape, 
 {
 	struct tc_htb_opt options = class_options(shape, part);
 	__u64 bytes_s = shape->rate_bit_s / 8, own_s = part->borrows ? options.rate.rate : bytes_s;
+	__u64 ceil_s = is_low(shape, part) ? (__u64)((double)bytes_s * LOW_SHARE) : bytes_s;
 	struct weir_question q;
 	struct rtattr *nest;
 
@@ -151,8 +176,8 @@ static int make_class(int netlink, int ifindex, const struct weir_shape *shape, 
 	weir_question_put(&q, TCA_HTB_PARMS, &options, sizeof(options));
 	if (own_s > UINT32_MAX)
 		weir_question_put(&q, TCA_HTB_RATE64, &own_s, sizeof(own_s));
-	if (bytes_s > UINT32_MAX)
-		weir_question_put(&q, TCA_HTB_CEIL64, &bytes_s, sizeof(bytes_s));
+	if (ceil_s > UINT32_MAX)
+		weir_question_put(&q, TCA_HTB_CEIL64, &ceil_s, sizeof(ceil_s));
 	weir_question_close(&q, nest);
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
@@ -387,7 +412,8 @@ int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool
 
 bool weir_shape_is_root(const struct weir_qdisc *root)
 {
-	return !strcmp(root->kind, "htb") && (root->handle == ROOT || root->handle == ROOT_BANDS);
+	return !strcmp(root->kind, "htb") &&
+	       (root->handle == ROOT || root->handle == ROOT_BANDS || root->handle == ROOT_COUPLED);
 }
 
 int weir_shape_find(int netlink, int ifindex, struct weir_shape *shape)
@@ -404,8 +430,7 @@ int weir_shape_find(int netlink, int ifindex, struct weir_shape *shape)
 	if (error || !found.line_bytes_s)
 		return error;
 	for (__u64 i = 0; !is && i < 16; i++) { /* the kernel has whole bytes a second */
-		*shape = weir_shape_of((double)(8 * found.line_bytes_s + i / 2), has_bands(shape), i % 2,
-				       &found.framing);
+		*shape = weir_shape_of((double)(8 * found.line_bytes_s + i / 2), kind_of(shape), i % 2, &found.framing);
 		is = weir_shape_is(netlink, ifindex, shape, true);
 	}
 	return is;

@@ -11,11 +11,15 @@
 #include "net/tree.h"
 #include "weir/maps.h"
 
+/* Classes of a shaper: one, two bands of flows, or two coupled bands. */
+enum weir_shape_kind { WEIR_SHAPE_ONE, WEIR_SHAPE_FLOWS, WEIR_SHAPE_COUPLED };
+
 /* Shaper for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
 /* flows: with flow queues below the law, a fq_codel that never drops by delay. */
-struct weir_shape weir_shape_of(double rate_bit_s, bool bands, bool flows, const struct weir_framing *framing);
+struct weir_shape weir_shape_of(double rate_bit_s, enum weir_shape_kind kind, bool flows,
+				const struct weir_framing *framing);
 
-/* The classes that packets wait in; that of band A first. Returns how many. */
+/* The classes that packets wait in; that of band A or L first. Returns how many. */
 __u32 weir_shape_leaves(const struct weir_shape *shape, struct weir_leaf leaf[WEIR_TREE_LEAVES]);
 
 /*

@@ -155,7 +155,7 @@ static __u32 count_leaves(const struct weir_class_list *classes, struct weir_lea
 		    (c->leaf && bsearch(&c->leaf, inner, count, sizeof(*inner), compare_numbers)))
 			continue;
 		if (leaves < WEIR_TREE_LEAVES)
-			first[leaves] = (struct weir_leaf){c->handle, c->prio};
+			first[leaves] = (struct weir_leaf){c->handle, c->prio, !strcmp(c->kind, "prio")};
 		leaves++;
 	}
 	free(inner);

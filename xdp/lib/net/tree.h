@@ -17,6 +17,7 @@
 struct weir_leaf {
 	__u32 handle; /* 0x1000a is what tc calls 1:a */
 	__u32 prio;   /* htb: lower is served first; 0 for other kinds */
+	bool of_prio; /* a band of prio, served by its number */
 };
 
 struct weir_tree {

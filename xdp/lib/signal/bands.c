@@ -18,3 +18,12 @@ int weir_bulk_read(int netlink, int ifindex, const struct weir_config *config, s
 	qdisc->backlog_packets = now.backlog_packets;
 	return error;
 }
+
+int weir_bands_read(int netlink, int ifindex, const struct weir_config *config, struct weir_qdisc now[WEIR_BANDS])
+{
+	int error = 0;
+
+	for (int i = 0; !error && i < WEIR_BANDS; i++)
+		error = weir_class_read(netlink, ifindex, config->band_class[i], &now[i]);
+	return error;
+}

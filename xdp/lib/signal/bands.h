@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two bands of flows (docs/design/flows.md): whether a law has them, and the backlog of bulk. */
+/* Two bands: whether they are those of flows (docs/design/flows.md), and their backlogs. */
 #ifndef WEIR_SIGNAL_BANDS_H
 #define WEIR_SIGNAL_BANDS_H
 
@@ -21,5 +21,8 @@ extern const char *const weir_hosts_names[];
  * rate of the whole line, and packets of band A do not count as a slower line. 0 or -errno; -ENOENT: no such class.
  */
 int weir_bulk_read(int netlink, int ifindex, const struct weir_config *config, struct weir_qdisc *qdisc);
+
+/* The classes of both bands. 0 or -errno; -ENOENT: one of them is missing. */
+int weir_bands_read(int netlink, int ifindex, const struct weir_config *config, struct weir_qdisc now[WEIR_BANDS]);
 
 #endif /* WEIR_SIGNAL_BANDS_H */

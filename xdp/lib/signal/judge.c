@@ -74,15 +74,30 @@ static bool is_leaf(const struct weir_tree *tree, __u32 handle)
 #define CLASS "%x:%x"
 #define NUMBERS(handle) TC_H_MAJ(handle) >> 16, TC_H_MIN(handle)
 
-bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __u32 *band_class, char *why, size_t size)
+/* Whether packets wait in the bands of one prio, the root or below a shaper. */
+static bool is_prio(const struct weir_tree *tree)
 {
-	static const char wanted[] = "two coupled bands need an htb as the root, with two classes that packets wait in";
-	__u32 low = band_class[WEIR_BAND_L], classic = band_class[WEIR_BAND_C];
+	return tree->queues == 2 && tree->leaf[0].of_prio && tree->leaf[1].of_prio &&
+	       TC_H_MAJ(tree->leaf[0].handle) == TC_H_MAJ(tree->leaf[1].handle);
+}
+
+/* Place of a leaf in the order of service: lower is first. */
+static __u32 order_of(const struct weir_leaf *leaf)
+{
+	return leaf->of_prio ? TC_H_MIN(leaf->handle) : leaf->prio;
+}
+
+bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, __u32 *band_class, char *why, size_t size)
+{
+	static const char wanted[] = "two coupled bands need an htb, or with signal poll a prio, with two classes that "
+				     "packets wait in (weir-xdp makes them with --shape RATE --coupled)";
+	const struct weir_leaf *leaf = tree->leaf;
 	struct weir_tree one = *tree;
-	__u32 low_prio, classic_prio;
+	__u32 low, classic, low_prio, classic_prio;
+	bool prio = is_prio(tree);
 
 	one.queues = 1;
-	if (strcmp(tree->kind, "htb")) {
+	if (strcmp(tree->kind, "htb") && !prio) {
 		char root[WEIR_TREE_NAME_LEN];
 
 		weir_qdisc_name(root, sizeof(root), tree->kind, tree->handle);
@@ -95,6 +110,20 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 		snprintf(why, size, "packets wait in %u classes; %s", *tree->unshaped ? 0 : tree->queues, wanted);
 		return true;
 	}
+	if (prio && signal == WEIR_SIGNAL_VETH) { /* poll_low() has the bound that keeps C from starving */
+		snprintf(why, size,
+			 "packets wait in the bands of a prio, which serves L without a bound; with signal veth an htb "
+			 "is needed");
+		return true;
+	}
+	if (!band_class[WEIR_BAND_L]) {
+		bool second = order_of(&leaf[1]) < order_of(&leaf[0]);
+
+		band_class[WEIR_BAND_L] = leaf[second].handle;
+		band_class[WEIR_BAND_C] = leaf[!second].handle;
+	}
+	low = band_class[WEIR_BAND_L];
+	classic = band_class[WEIR_BAND_C];
 	if (!is_leaf(tree, low) || !is_leaf(tree, classic)) {
 		snprintf(why, size,
 			 "packets wait in classes " CLASS " and " CLASS ", not in " CLASS " and " CLASS
@@ -102,8 +131,8 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 			 NUMBERS(tree->leaf[0].handle), NUMBERS(tree->leaf[1].handle), NUMBERS(low), NUMBERS(classic));
 		return true;
 	}
-	low_prio = tree->leaf[tree->leaf[1].handle == low].prio;
-	classic_prio = tree->leaf[tree->leaf[1].handle == classic].prio;
+	low_prio = order_of(&leaf[leaf[1].handle == low]);
+	classic_prio = order_of(&leaf[leaf[1].handle == classic]);
 	if (low_prio < classic_prio)
 		return false;
 	snprintf(why, size,
@@ -201,6 +230,18 @@ bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why
 	return true;
 }
 
+bool weir_config_objection(const struct weir_tree *tree, const struct weir_config *config, __u32 sums, char *why,
+			   size_t size)
+{
+	__u32 band_class[WEIR_BANDS];
+
+	memcpy(band_class, config->band_class, sizeof(band_class));
+	if (weir_has_bands(config))
+		return weir_bands_trouble(tree, config, sums, why, size);
+	return config->coupled ? weir_coupled_objection(tree, config->signal, band_class, why, size)
+			       : weir_tree_objection(tree, config->signal, sums, why, size);
+}
+
 bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, __u32 sums, char *why,
 		       size_t size)
 {
@@ -218,10 +259,7 @@ bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *c
 			was, is);
 	else if (!reads_root && *config->root_kind && !*tree->kind)
 		snprintf(why, size, "its root qdisc was %s at attach and is %s now: no packet waits there", was, is);
-	else if (weir_has_bands(config) ? weir_bands_trouble(tree, config, sums, objection, sizeof(objection))
-		 : config->coupled	? weir_coupled_objection(tree, config->signal, config->band_class, objection,
-								 sizeof(objection))
-					: weir_tree_objection(tree, config->signal, sums, objection, sizeof(objection)))
+	else if (weir_config_objection(tree, config, sums, objection, sizeof(objection)))
 		snprintf(why, size, "%s: %s",
 			 config->signal == WEIR_SIGNAL_POLL ? "the law lets all packets pass"
 							    : "the law goes by the wrong queue",

@@ -20,9 +20,11 @@ const char *weir_qdisc_objection(const struct weir_qdisc *qdisc);
  */
 bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, __u32 sums, char *why, size_t size);
 
-/* The same for two coupled bands: the root must be an htb with two classes to wait in, those of `band_class`. */
-bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __u32 *band_class, char *why,
-			    size_t size);
+/*
+ * The same for two coupled bands: the tree must have two classes to wait in, those of `band_class`. Where that has none
+ * they are found: L is the one served first.
+ */
+bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, __u32 *band_class, char *why, size_t size);
 
 /*
  * The two classes of an htb or prio that is the root, that of band A the one served first. False with the reason where
@@ -34,6 +36,10 @@ bool weir_bands_objection(const struct weir_tree *tree, __u32 signal, __u32 sums
 /* The same for the classes found at attach. */
 bool weir_bands_trouble(const struct weir_tree *tree, const struct weir_config *config, __u32 sums, char *why,
 			size_t size);
+
+/* Objection to the tree under a law that is attached, by its bands. */
+bool weir_config_objection(const struct weir_tree *tree, const struct weir_config *config, __u32 sums, char *why,
+			   size_t size);
 
 /*
  * Whether one law can control this class, by what its qdisc in it is (weir_leaf_read). inner: there are classes below

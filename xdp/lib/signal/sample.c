@@ -69,48 +69,6 @@ static void add_counters(struct weir_counters *sum, const struct weir_counters *
 		((__u64 *)sum)[i] += ((const __u64 *)more)[i];
 }
 
-/* Both bands, and their sum. The sample so far is band C's. */
-static int take_bands(const struct weir_attachment *a, struct weir_sample *s)
-{
-	const struct weir_drain *drain[WEIR_BANDS];
-	const struct weir_queue *queue[WEIR_BANDS];
-	static const __u32 second = WEIR_BAND_L;
-	struct weir_drain low_drain;
-	struct weir_queue low_queue;
-
-	if (read_counters(a->counters, second, &s->band[WEIR_BAND_L].counters))
-		return -1;
-	if (bpf_map_lookup_elem(a->drain, &second, &low_drain))
-		return weir_error("can't read the departures: %s", weir_reason(errno));
-	if (bpf_map_lookup_elem_flags(a->queue, &second, &low_queue, BPF_F_LOCK))
-		return weir_error("can't read the queue: %s", weir_reason(errno));
-	drain[WEIR_BAND_C] = &s->drain, drain[WEIR_BAND_L] = &low_drain;
-	queue[WEIR_BAND_C] = &s->queue, queue[WEIR_BAND_L] = &low_queue;
-	s->band[WEIR_BAND_C].counters = s->counters;
-	s->backlog_bytes = s->backlog_packets = 0;
-	s->tau_us = 0;
-	for (int i = 0; i < WEIR_BANDS; i++) {
-		struct weir_band_sample *b = &s->band[i];
-		__u64 pair = queue[i]->in - drain[i]->out;
-
-		if (pair >= WEIR_PAIR_NEGATIVE) /* a packet came out between the two looks */
-			pair = 0;
-		b->backlog_bytes = WEIR_PAIR_BYTES(pair);
-		b->backlog_packets = WEIR_PAIR_PACKETS(pair);
-		b->dq_time_q8_us = drain[i]->rate.dq_time_q8_us;
-		b->tau_us = weir_tau_us(&drain[i]->rate, &s->config.law, b->backlog_bytes);
-		s->backlog_bytes += b->backlog_bytes;
-		s->backlog_packets += b->backlog_packets;
-		if (b->tau_us > s->tau_us)
-			s->tau_us = b->tau_us;
-	}
-	add_counters(&s->counters, &s->band[WEIR_BAND_L].counters);
-	s->drain.strays += low_drain.strays;
-	s->dq_time_q8_us = low_drain.rate.dq_time_q8_us;
-	s->rate_age_ns = weir_since_ns(s->now_ns, low_drain.rate.dq_start_us * 1000);
-	return 0;
-}
-
 static void set_probabilities(struct weir_sample *s)
 {
 	const struct weir_rate line = {.dq_time_q8_us = s->dq_time_q8_us};
@@ -144,11 +102,11 @@ static int read_pair(const struct weir_attachment *a, __u32 band, struct weir_ba
 	return 0;
 }
 
-/* Signal poll: the class of a band. The rate of band A is nobody's to know. 0 or an errno. */
+/* Signal poll: the class of a band. 0 or an errno. */
 static int read_class(const struct weir_attachment *a, int netlink, __u32 band, struct weir_band_sample *b,
-		      const struct weir_sample *s)
+		      const struct weir_sample *s, __u64 dq_time_q8_us)
 {
-	struct weir_rate rate = {.dq_time_q8_us = band == WEIR_BAND_BULK ? s->queue.poll_dq_time_q8_us : 0};
+	struct weir_rate rate = {.dq_time_q8_us = dq_time_q8_us};
 	struct weir_qdisc now = {0};
 	int error = netlink < 0 ? 0 : weir_class_read(netlink, (int)a->about.ifindex, s->config.band_class[band], &now);
 
@@ -171,7 +129,9 @@ static int take_flow_bands(const struct weir_attachment *a, int netlink, struct 
 	s->backlog_bytes = s->backlog_packets = 0;
 	for (__u32 i = 0; i < WEIR_BANDS; i++) {
 		struct weir_band_sample *b = &s->band[i];
-		int error = veth ? read_pair(a, i, b, &s->config.law) : read_class(a, netlink, i, b, s);
+		/* the rate of band A is not measured */
+		__u64 dq_time_q8_us = i == WEIR_BAND_BULK ? s->queue.poll_dq_time_q8_us : 0;
+		int error = veth ? read_pair(a, i, b, &s->config.law) : read_class(a, netlink, i, b, s, dq_time_q8_us);
 
 		if (error)
 			return weir_error("%s: can't read its bands: %s", a->about.dev, weir_reason(error));
@@ -180,6 +140,46 @@ static int take_flow_bands(const struct weir_attachment *a, int netlink, struct 
 	}
 	s->dq_time_q8_us = s->band[WEIR_BAND_BULK].dq_time_q8_us;
 	s->tau_us = s->band[WEIR_BAND_BULK].tau_us;
+	return 0;
+}
+
+/* Both coupled bands, and their sum. The sample so far is band C's. */
+static int take_bands(const struct weir_attachment *a, int netlink, struct weir_sample *s)
+{
+	bool veth = s->config.signal == WEIR_SIGNAL_VETH;
+	static const __u32 second = WEIR_BAND_L;
+	struct weir_queue low_queue;
+	struct weir_drain low_drain;
+	__u64 dq_time_q8_us[WEIR_BANDS], measured_us;
+
+	if (read_counters(a->counters, second, &s->band[WEIR_BAND_L].counters))
+		return -1;
+	if (bpf_map_lookup_elem(a->drain, &second, &low_drain))
+		return weir_error("can't read the departures: %s", weir_reason(errno));
+	if (bpf_map_lookup_elem_flags(a->queue, &second, &low_queue, BPF_F_LOCK))
+		return weir_error("can't read the queue: %s", weir_reason(errno));
+	dq_time_q8_us[WEIR_BAND_C] = s->queue.poll_dq_time_q8_us;
+	dq_time_q8_us[WEIR_BAND_L] = low_queue.poll_dq_time_q8_us;
+	s->band[WEIR_BAND_C].counters = s->counters;
+	s->backlog_bytes = s->backlog_packets = 0;
+	s->tau_us = 0;
+	for (__u32 i = 0; i < WEIR_BANDS; i++) {
+		struct weir_band_sample *b = &s->band[i];
+		int error = veth ? read_pair(a, i, b, &s->config.law)
+				 : read_class(a, netlink, i, b, s, s->unusable ? 0 : dq_time_q8_us[i]);
+
+		if (error)
+			return weir_error("%s: can't read its bands: %s", a->about.dev, weir_reason(error));
+		s->backlog_bytes += b->backlog_bytes;
+		s->backlog_packets += b->backlog_packets;
+		if (b->tau_us > s->tau_us)
+			s->tau_us = b->tau_us;
+	}
+	add_counters(&s->counters, &s->band[WEIR_BAND_L].counters);
+	s->drain.strays += low_drain.strays;
+	s->dq_time_q8_us = s->band[WEIR_BAND_L].dq_time_q8_us;
+	measured_us = veth ? low_drain.rate.dq_start_us : low_queue.poll_dq_start_us;
+	s->rate_age_ns = weir_since_ns(s->now_ns, measured_us * 1000);
 	return 0;
 }
 
@@ -217,7 +217,8 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
 	if (s->config.signal == WEIR_SIGNAL_QDISC) /* 0 where no packet waits */
 		s->tau_us = s->backlog_bytes ? s->queue.tau_us : 0;
-	if ((s->config.coupled && take_bands(a, s)) || (weir_has_bands(&s->config) && take_flow_bands(a, netlink, s)))
+	if ((s->config.coupled && take_bands(a, netlink, s)) ||
+	    (weir_has_bands(&s->config) && take_flow_bands(a, netlink, s)))
 		return -1;
 	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;
 	s->drop_probability = s->unusable ? 0 : s->config.law.squared ? s->u * s->u : s->u;

@@ -12,17 +12,18 @@
 static bool asks_egress(const struct request *r)
 {
 	return r->shape_bit_s > 0 || r->rate_bit_s > 0 || r->peer || r->signal || r->hook_given || r->bands ||
-	       r->hosts_given || r->dscp_given || r->flows || r->whole_tree || r->leaf_aqm || r->limit_packets;
+	       r->coupled || r->hosts_given || r->dscp_given || r->flows || r->whole_tree || r->leaf_aqm ||
+	       r->limit_packets;
 }
 
 static int check(const struct request *r)
 {
 	if (r->direction)
 		return weir_error("%s: --ingress is about received packets: give DEV without a direction", r->dev);
-	if (r->classes || r->coupled)
-		return weir_error("--ingress and --%s: attach the law of received packets by a command of its own "
+	if (r->classes)
+		return weir_error("--ingress and --class: attach the law of received packets by a command of its own "
 				  "(%s/ingress --rate RATE)",
-				  r->coupled ? "coupled" : "class", r->dev);
+				  r->dev);
 	if (r->rate_bit_s > 0 && request_is_ingress(r))
 		return weir_error(
 			"--ingress and --rate: both are of received packets; leave one of them out (--rate of sent "

@@ -77,7 +77,7 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 		return -1;
 	if (request_frames(r))
 		framing = request_framing(r, interface_l2_bytes(weir_link_type(p->dev.place.name)));
-	wanted = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
+	wanted = weir_shape_of(r->shape_bit_s, request_shape(r), r->flows, &framing);
 	is = weir_qdisc_read(netlink, (int)old->ifindex, &root);
 	if (!is)
 		is = weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
@@ -135,8 +135,15 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 		return put_gains(r, 0, wanted);
 	if (weir_signal_takes_rate(signal))
 		rate_bit_s = r->rate_bit_s > 0 ? r->rate_bit_s : (double)old->rate_bit_s;
-	if (put_gains(r, rate_bit_s, wanted))
+	if (r->coupled && !old->coupled) { /* gains of one queue do not give classic flows their share */
+		struct weir_gains gains;
+
+		if (read_gains(r, &gains, &wanted->coupling))
+			return -1;
+		weir_gains_apply(&gains, rate_bit_s, wanted);
+	} else if (put_gains(r, rate_bit_s, wanted)) {
 		return -1;
+	}
 	wanted->signal = signal;
 	wanted->ifindex = p->config.ifindex;
 	wanted->netns_inum = p->config.netns_inum;
@@ -155,7 +162,7 @@ static int wanted_config(const struct plan *p, const struct weir_config *old, __
 	}
 	if (r->coupled) {
 		wanted->coupled = 1;
-		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
+		memcpy(wanted->band_class, p->config.band_class, sizeof(wanted->band_class));
 	}
 	wanted->flow_records = r->flow_records;
 	wanted->hosts = r->hosts;
@@ -229,7 +236,7 @@ static __u32 wanted_signal(const struct request *r, __u32 old)
 	if (request_signal(r))
 		return request_signal(r);
 	/* signal backlog reads both bands as one queue */
-	return r->bands && old == WEIR_SIGNAL_BACKLOG ? WEIR_SIGNAL_POLL : old;
+	return (r->bands || r->coupled) && old == WEIR_SIGNAL_BACKLOG ? WEIR_SIGNAL_POLL : old;
 }
 
 /* Of an attachment that works. */

@@ -49,12 +49,14 @@ int interface_check_queue(const struct request *r, const struct interface *dev, 
 	__u32 band_class[WEIR_BANDS];
 	char why[512];
 
+	memcpy(band_class, r->band_class, sizeof(band_class));
 	if ((!row || row->reads_root) && objection)
 		return weir_error("%s: %s%s", r->dev, objection, row ? "" : "; or give --peer or --rate");
 	if (r->bands ? weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, request_sums(r), band_class, why, sizeof(why))
-	    : r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
-			 : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, request_sums(r),
-					       why, sizeof(why)))
+	    : r->coupled
+		    ? weir_coupled_objection(&dev->tree, row ? signal : WEIR_SIGNAL_POLL, band_class, why, sizeof(why))
+		    : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, request_sums(r), why,
+					  sizeof(why)))
 		return weir_error("%s: %s", r->dev, why);
 	return 0;
 }

@@ -76,7 +76,7 @@ static const char examples[] =
 	"  weir-xdp attach eth0 --class 1:                            # each class that packets wait in\n"
 	"  weir-xdp attach wan0/ingress --rate 47mbit                 # received packets; beside a law at egress, too\n"
 	"  weir-xdp attach r-eth1 --profile paper --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
-	"  weir-xdp attach r-eth1 --peer sink-eth0@/run/netns/sink --coupled 1:10,1:20\n";
+	"  weir-xdp attach eth0 --shape 95mbit --coupled              # L4S packets ahead, coupled with the others\n";
 
 static int help(bool expert)
 {

@@ -214,6 +214,8 @@ static int read_coupled(struct request *r, char *value)
 	char *rest = value;
 
 	r->coupled = true;
+	if (!value)
+		return 0;
 	if (!read_leaf(&rest, &r->band_class[WEIR_BAND_L]) || *rest++ != ',' ||
 	    !read_leaf(&rest, &r->band_class[WEIR_BAND_C]) || *rest)
 		return weir_error("--coupled %s: must be the two classes, of band L and of band C: 1:10,1:20", value);
@@ -345,9 +347,10 @@ static const struct row {
 	{"leaf-aqm", "off|on", ATTACH | ENSURE, read_leaf_aqm,
 	 .help = "off: disable the AQM of the qdiscs below the law (fq_codel, codel, fq_pie, pie, cake, fq)\n"
 		 "and keep their flow queues; detach restores it; on: restore it"},
-	{"coupled", "L,C", ATTACH, read_coupled,
-	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
-		 "else into class C; takes signal veth (--peer)"},
+	{"coupled", "[L,C]", ATTACH | ENSURE, read_coupled,
+	 .help = "two bands for L4S, by the two classes of an htb or prio (with --shape: made here): ECT(1) and CE\n"
+		 "into class L, all else into class C; takes signal poll or veth; without L,C the class that is\n"
+		 "served first is L"},
 	{"bands", NULL, ATTACH | ENSURE, NULL, MEMBER(bands),
 	 "two bands: sparse and young flows ahead of bulk, by the two classes of an htb or prio; default\n"
 	 "with --shape, which makes the classes; takes signal poll or veth"},
@@ -422,14 +425,30 @@ static int read_option(struct request *r, const struct row *row, char *value)
 	return 0;
 }
 
+/* An option whose value may be left out has it in brackets. */
+static bool is_optional(const struct row *row)
+{
+	return row->value && *row->value == '[';
+}
+
+/* Whether a word is the value of --coupled, not an interface or KEY=VALUE. */
+static bool is_classes(const char *word)
+{
+	return *word != '-' && strchr(word, ':') && !strpbrk(word, "/=");
+}
+
 int read_options(struct request *r, enum command_bit command, int argc, char **argv)
 {
 	struct option options[ROWS + 1] = {0};
 	int id, index, asked = 0;
+	char *value;
 
 	for (size_t i = 0, n = 0; i < ROWS; i++)
 		if (rows[i].name)
-			options[n++] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument,
+			options[n++] = (struct option){rows[i].name,
+						       !rows[i].value	       ? no_argument
+						       : is_optional(&rows[i]) ? optional_argument
+									       : required_argument,
 						       NULL, FIRST + (int)i};
 	opterr = 0;
 	while ((id = getopt_long(argc, argv, ":", options, &index)) != -1) {
@@ -448,7 +467,10 @@ int read_options(struct request *r, enum command_bit command, int argc, char **a
 			return ASKED_VERSION;
 		if (!(row->commands & command))
 			return weir_error("--%s: not an option of %s", row->name, argv[0]);
-		if (read_option(r, row, optarg))
+		value = optarg;
+		if (!value && is_optional(row) && optind < argc && is_classes(argv[optind]))
+			value = argv[optind++];
+		if (read_option(r, row, value))
 			return asked ? asked : -1;
 	}
 	return asked;

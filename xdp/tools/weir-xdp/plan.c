@@ -87,8 +87,8 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 						      : "--rate given");
 	if (!r->classes && interface_check_queue(r, dev, about->signal))
 		return -1;
-	if (!row && r->bands) {
-		snprintf(about->why, sizeof(about->why), "two bands");
+	if (!row && (r->bands || r->coupled)) {
+		snprintf(about->why, sizeof(about->why), r->bands ? "two bands" : "--coupled given");
 		about->signal = WEIR_SIGNAL_POLL;
 	} else if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
 		error = try_backlog(r, about, l);
@@ -328,6 +328,7 @@ static int configure(const struct request *r, const struct interface *dev, const
 		     double shaped_bit_s, __u32 hook, struct weir_config *config)
 {
 	struct timespec tick;
+	char why[512];
 
 	configure_law(r, gains, r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s, config);
 	config->limit_packets = r->limit_packets ? r->limit_packets : hook == WEIR_HOOK_QDISC ? QDISC_LIMIT_PACKETS : 0;
@@ -347,9 +348,10 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->advice = r->advice;
 	config->advice.line_bit_s = (__u64)(r->rate_bit_s > 0 ? r->rate_bit_s : shaped_bit_s);
 	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
+	if (r->coupled) /* a reason is interface_check_queue's, which says it */
+		weir_coupled_objection(&dev->tree, r->peer ? WEIR_SIGNAL_VETH : WEIR_SIGNAL_POLL, config->band_class,
+				       why, sizeof(why));
 	if (r->bands) {
-		char why[512]; /* of interface_check_queue, which says it */
-
 		weir_bands_objection(&dev->tree, WEIR_SIGNAL_POLL, request_sums(r), config->band_class, why,
 				     sizeof(why));
 		weir_ahead_default(&config->flow_bands);
@@ -399,7 +401,7 @@ static int foresee_shape(struct plan *p)
 	if (!p->regains && interface_root_is_free(r, &dev->qdisc))
 		return -1;
 	framing = request_framing(r, interface_l2_bytes(dev->type));
-	about->shape = weir_shape_of(r->shape_bit_s, r->bands, r->flows, &framing);
+	about->shape = weir_shape_of(r->shape_bit_s, request_shape(r), r->flows, &framing);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
 	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle};
 	dev->tree.queues = weir_shape_leaves(&about->shape, dev->tree.leaf);

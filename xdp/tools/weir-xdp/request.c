@@ -50,6 +50,11 @@ __u32 request_sums(const struct request *r)
 	       (r->flows || r->leaf_aqm == LEAF_AQM_OFF ? WEIR_SUM_FLOWS : 0);
 }
 
+enum weir_shape_kind request_shape(const struct request *r)
+{
+	return r->bands ? WEIR_SHAPE_FLOWS : r->coupled ? WEIR_SHAPE_COUPLED : WEIR_SHAPE_ONE;
+}
+
 void request_name(const char *dev, __u32 handle, char name[REQUEST_NAME_LEN])
 {
 	char class[WEIR_CLASS_LEN];
@@ -85,8 +90,22 @@ static int check_shape(const struct request *r)
 {
 	if (r->rate_bit_s > 0)
 		return weir_error("--shape makes the queue here, --rate is for one elsewhere: leave one of them out");
-	if (r->coupled)
-		return weir_error("--shape makes one class, --coupled needs two: make them with tc");
+	if (r->coupled && r->band_class[WEIR_BAND_L])
+		return weir_error("--shape makes the classes of --coupled: give it without L,C");
+	if (r->coupled && r->flows)
+		return weir_error("--flows and --coupled: band C is one queue; leave one of them out");
+	return 0;
+}
+
+static int check_coupled_bands(const struct request *r, __u32 signal)
+{
+	if (signal && signal != WEIR_SIGNAL_POLL && signal != WEIR_SIGNAL_VETH)
+		return weir_error("--coupled takes signal poll or veth, not %s", weir_signal_name(signal));
+	if (r->whole_tree)
+		return weir_error(
+			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
+	if (r->leaf_aqm == LEAF_AQM_OFF)
+		return weir_error("--coupled and --leaf-aqm: each band is one queue; put a fifo into its class");
 	return 0;
 }
 
@@ -159,7 +178,8 @@ int request_check(const struct request *r)
 		return weir_error("--advise: neither laws of classes nor coupled bands give advice");
 	if (r->classes || r->by_mark || r->others)
 		return check_classes(r);
-	if (r->bands && check_bands(r, request_signal(r)))
+	if ((r->bands && check_bands(r, request_signal(r))) ||
+	    (r->coupled && check_coupled_bands(r, request_signal(r))))
 		return -1;
 	if ((r->hosts || r->dscp) && !request_has_bands(r))
 		return weir_error("--%s goes with --bands", r->hosts ? "hosts" : "dscp");
@@ -180,11 +200,6 @@ int request_check(const struct request *r)
 	if (r->whole_tree && row && row->queue_elsewhere)
 		return weir_error(
 			"--whole-tree: this signal does not go by the tree under the interface; leave it out");
-	if (r->coupled && !peer)
-		return weir_error("--coupled needs signal veth, the queue's other end: --peer DEV[@NETNS]");
-	if (r->coupled && r->whole_tree)
-		return weir_error(
-			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
 	if (r->leaf_aqm && row && row->queue_elsewhere)
 		return weir_error("--leaf-aqm: this signal's queue has no qdisc below it; leave it out");
 	if (r->limit_bytes && !(row && row->has_limit_bytes))

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "net/shape.h"
 #include "pins/place.h"
 #include "pins/slots.h"
 #include "weir/maps.h"
@@ -70,6 +71,9 @@ struct weir_framing request_framing(const struct request *r, __u32 l2_bytes);
 
 /* WEIR_SUM_*: queues whose sum is to have one law. */
 __u32 request_sums(const struct request *r);
+
+/* The tree of --shape. */
+enum weir_shape_kind request_shape(const struct request *r);
 
 /* Name of an interface and a class: eth0/1:10, eth0/1:, or eth0 where there is not one class. */
 #define REQUEST_NAME_LEN (IF_NAMESIZE + 1 + WEIR_CLASS_LEN)

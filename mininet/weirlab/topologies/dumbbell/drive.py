@@ -196,7 +196,7 @@ class Drive(Programs):
     def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
         """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
         device, at = peer.split("@")
-        own = ("qdisc", "profile", "tune", "coupled", "bands", "flow_queues", "hosts")
+        own = ("qdisc", "profile", "signal", "tune", "coupled", "bands", "flow_queues", "hosts")
         gains = [f"{key}={value}" for key, value in aqm.items() if key not in own]
         if aqm.get("coupled"):
             gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
@@ -206,9 +206,11 @@ class Drive(Programs):
             gains += ["--leaf-aqm", "off"]
         if aqm.get("hosts"):
             gains += ["--hosts", aqm["hosts"]]
+        signal_name = aqm.get("signal", "veth")
+        ends = ("--peer", f"{device}@{net[at].namespace}", "--limit-packets", limit_packets)
+        ends = ends if signal_name == "veth" else ()
         said = net[node].cmd(
-            "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
-            "--limit-packets", limit_packets, *gains, "--expert", "--json",
+            "weir-xdp", "attach", "bn", "--signal", signal_name, *ends, *gains, "--expert", "--json",
         )  # fmt: skip
         (self.out / output).write_text(said)
 

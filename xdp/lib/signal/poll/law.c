@@ -41,6 +41,9 @@
 /* The root is looked at each time, what is below it so often: that takes a question for each class. */
 #define TREE_CHECK_NS 1000000000ULL
 
+/* A full Ethernet frame. */
+#define FRAME_BYTES 1514
+
 /* A class that has been idle since it was last written is written again after so long, as a sign of life. */
 #define IDLE_WRITE_NS 1000000000ULL
 
@@ -54,8 +57,9 @@ struct served {
 	__u32 leaf;		   /* the qdisc that was asked about last */
 	bool asked, inner, missed; /* missed: by the last round */
 	struct weir_tree in_it;
-	__u64 tree_ns;	/* root: when the tree was last read, */
-	bool objection; /* and whether there is something against it */
+	__u64 tree_ns;		 /* root: when the tree was last read, */
+	bool objection;		 /* and whether there is something against it */
+	struct weir_polled line; /* coupled: rate of both bands together */
 };
 
 struct server {
@@ -205,10 +209,7 @@ static bool root_fits(const struct server *server, struct served *s, const struc
 	if ((!s->tree_ns || now_ns - s->tree_ns >= TREE_CHECK_NS) &&
 	    !weir_tree_read(server->netlink, (int)about->ifindex, &s->in_it)) {
 		s->tree_ns = now_ns;
-		s->objection =
-			weir_has_bands(&s->config)
-				? weir_bands_trouble(&s->in_it, &s->config, about->whole_tree, why, sizeof(why))
-				: weir_tree_objection(&s->in_it, s->config.signal, about->whole_tree, why, sizeof(why));
+		s->objection = weir_config_objection(&s->in_it, &s->config, about->whole_tree, why, sizeof(why));
 	}
 	return !s->objection;
 }
@@ -280,11 +281,63 @@ static int store_ahead(const struct server *server, const struct weir_config *co
 	return bpf_map_update_elem(server->a->queue, &ahead, &q, BPF_F_LOCK) ? errno : 0;
 }
 
+/*
+ * Band L is served first: its packets leave at the rate of the line. The program adds what arrives until the next
+ * round, and the packet on the line, which the class no longer counts. 0 or an errno.
+ */
+static int store_low(const struct server *server, const struct served *s, const struct weir_polled_look *look,
+		     __u64 low_bytes)
+{
+	const struct weir_params *p = &s->config.law;
+	__u64 least_ns = look->now_ns + 1000ULL * weir_tau_us(&s->line.rate, p, low_bytes);
+	__u64 most_ns = look->now_ns + 1000ULL * weir_tau_us(&s->line.rate, p, low_bytes + FRAME_BYTES);
+	static const __u32 low = WEIR_BAND_L;
+	struct weir_queue q;
+
+	if (bpf_map_lookup_elem_flags(server->a->queue, &low, &q, BPF_F_LOCK))
+		return errno;
+	q.backlog_bytes = low_bytes;
+	q.tau_us = look->tau_least_us;
+	q.poll_ns = look->now_ns;
+	q.poll_dq_time_q8_us = (__u32)s->line.rate.dq_time_q8_us;
+	q.poll_dq_start_us = s->line.rate.dq_start_us;
+	if (q.low_until_ns < least_ns)
+		q.low_until_ns = least_ns;
+	else if (q.low_until_ns > most_ns)
+		q.low_until_ns = most_ns;
+	return bpf_map_update_elem(server->a->queue, &low, &q, BPF_F_LOCK) ? errno : 0;
+}
+
+/* Two coupled bands: the law of C by its class, one step for both, and the line's rate for L. 0 or an errno. */
+static int step_coupled(struct server *server, struct served *s, const struct weir_qdisc *root,
+			struct weir_polled_look *look)
+{
+	struct weir_qdisc band[WEIR_BANDS] = {0};
+	int error = weir_bands_read(server->netlink, (int)server->a->about.ifindex, &s->config, band);
+
+	if (error && error != -ENOENT)
+		return -error;
+	look->now_ns = weir_now_ns();
+	look->unusable = error || !root_fits(server, s, root, look->now_ns);
+	look->backlog_bytes = root->backlog_bytes;
+	look->sent_bytes = root->sent_bytes;
+	weir_polled_rate(&s->line, &s->config, look);
+	look->backlog_bytes = band[WEIR_BAND_C].backlog_bytes;
+	look->sent_bytes = band[WEIR_BAND_C].sent_bytes;
+	look->tau_least_us =
+		look->unusable ? 0 : weir_tau_us(&s->line.rate, &s->config.law, band[WEIR_BAND_L].backlog_bytes);
+	weir_polled_step(&s->polled, &s->config, look);
+	error = store_low(server, s, look, band[WEIR_BAND_L].backlog_bytes);
+	return error ? error : weir_polled_store(&s->polled, server->a->queue, s->a.slot);
+}
+
 /* root: as this round has found it; with two bands of flows the law goes by the class of one. 0 or an errno. */
 static int step_root(struct server *server, struct served *s, struct weir_qdisc *root, struct weir_polled_look *look)
 {
 	int error = 0, ahead_error;
 
+	if (s->config.coupled)
+		return step_coupled(server, s, root, look);
 	if (weir_has_bands(&s->config))
 		error = weir_bulk_read(server->netlink, (int)server->a->about.ifindex, &s->config, root);
 	if (error && error != -ENOENT)

@@ -23,23 +23,32 @@ static void departures(struct weir_rate *rate, const struct weir_params *p, __u6
 	}
 }
 
-void weir_polled_step(struct weir_polled *p, const struct weir_config *config, const struct weir_polled_look *look)
+void weir_polled_rate(struct weir_polled *p, const struct weir_config *config, const struct weir_polled_look *look)
 {
-	struct weir_queue *q = &p->queue;
-	__u64 now_us = look->now_ns / 1000, backlog_bytes = look->unusable ? 0 : look->backlog_bytes;
-	__u32 tau_us;
+	__u64 now_us = look->now_ns / 1000;
 
-	q->poll_ns = look->now_ns;
-	q->poll_unusable = look->unusable;
 	if (look->unusable) /* the measurement is of another queue */
 		p->rate = (struct weir_rate){0};
 	else if (p->follows && look->sent_bytes >= p->sent_bytes) /* else it was put there anew */
 		departures(&p->rate, &config->law, p->before_us, now_us, look->sent_bytes - p->sent_bytes,
-			   backlog_bytes);
+			   look->backlog_bytes);
 	p->follows = !look->unusable;
 	p->sent_bytes = look->sent_bytes;
 	p->before_us = now_us;
+}
+
+void weir_polled_step(struct weir_polled *p, const struct weir_config *config, const struct weir_polled_look *look)
+{
+	struct weir_queue *q = &p->queue;
+	__u64 backlog_bytes = look->unusable ? 0 : look->backlog_bytes;
+	__u32 tau_us;
+
+	q->poll_ns = look->now_ns;
+	q->poll_unusable = look->unusable;
+	weir_polled_rate(p, config, look);
 	tau_us = weir_tau_us(&p->rate, &config->law, backlog_bytes);
+	if (tau_us < look->tau_least_us)
+		tau_us = look->tau_least_us;
 	if (!config->frozen) {
 		/* the time we were to wake at: by the true one, always a little later, every other step fell out */
 		__u64 last_us = q->law.last_us, grid_us = look->due_ns / 1000;

@@ -19,8 +19,12 @@ struct weir_polled {
 struct weir_polled_look {
 	__u64 now_ns, due_ns; /* the second: when the look was to be taken */
 	__u64 backlog_bytes, sent_bytes;
-	__u32 unusable; /* not 0: the law can't go by this queue, as if nothing waited */
+	__u32 unusable;	    /* not 0: the law can't go by this queue, as if nothing waited */
+	__u32 tau_least_us; /* delay of another queue that the same step serves */
 };
+
+/* The rate alone, of a queue without a law. */
+void weir_polled_rate(struct weir_polled *p, const struct weir_config *config, const struct weir_polled_look *look);
 
 void weir_polled_step(struct weir_polled *p, const struct weir_config *config, const struct weir_polled_look *look);
 

@@ -157,6 +157,7 @@ static const struct {
 	{"bands", "--bands", true},
 	{"hosts", "--hosts", false},
 	{"dscp", "--dscp", false},
+	{"coupled", "--coupled", true}, /* or the two classes */
 	{"flow_records", "--flow-records", true},
 	{"advise", "--advise", false},
 	{"mark", "--mark", false},
@@ -173,7 +174,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		if (strcmp(key, keys[i].key))
 			continue;
-		if (!keys[i].is_switch)
+		if (!keys[i].is_switch || (!strcmp(key, "coupled") && strchr(value, ':')))
 			return add_word(w, keys[i].option, "", "") || add_word(w, value, "", "") ? -1 : 0;
 		if (!yes && strcmp(value, "false"))
 			return weir_error("%s = %s: must be true or false", key, value);
@@ -183,7 +184,7 @@ static int set_of(struct wanted *w, const char *key, const char *value)
 	}
 	return weir_error(
 		"%s: no key of an interface: must be shape, rate, peer, signal, hook, profile, limit_packets, "
-		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, hosts, dscp, "
+		"limit_bytes, ingress, overhead, mpu, atm, ptm, whole_tree, leaf_aqm, bands, hosts, dscp, coupled, "
 		"flow_queues, flow_records, advise, "
 		"of a class mark or others, or a key of a profile",
 		key);

@@ -173,10 +173,12 @@ class WeirHead(Section):
     are two bands, for L4S and for the rest, and the keys of docs/design/coupled.md for how they are coupled. With
     `bands` sparse and young flows go ahead of bulk, by the keys of docs/design/flows.md; with `hosts` each source or
     destination address has a fair share of bulk. With `flow_queues` a scheduler of flows (fq_codel without CoDel) is
-    below the law, with `bands` below that of bulk."""
+    below the law, with `bands` below that of bulk. `signal` is veth unless given; with poll the queue has its limit
+    itself."""
 
     qdisc: Literal["weir"]
     profile: str
+    signal: Literal["veth", "poll"] | None = None
     tune: bool = False
     coupled: bool = False
     coupling: Annotated[float, Field(ge=0, lt=16)] | None = None

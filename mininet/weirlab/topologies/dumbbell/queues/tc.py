@@ -16,7 +16,7 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     min_bytes, max_bytes = red_thresholds(aqm, rate_mbit_s) if kind == "red" else (0, 0)
     words = {
         "pfifo": lambda: f"pfifo limit {limit_packets}",
-        "weir": lambda: DRR if aqm.get("flow_queues") else FLOOD_FIFO,
+        "weir": lambda: weir_queue(aqm, limit_packets),
         "pie": lambda: pie(aqm, limit_packets),
         "fq_pie": lambda: " ".join([pie(aqm, limit_packets), *flow_queues(aqm)]),
         "red": lambda: " ".join(
@@ -39,6 +39,13 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
         "args": lambda: aqm["qdisc_args"],
     }
     return words[kind]()
+
+
+def weir_queue(aqm: dict, limit_packets: int) -> str:
+    """The queue below the law. The limit is the program's; with signal poll it is the queue's own."""
+    if aqm.get("flow_queues"):
+        return DRR
+    return f"pfifo limit {limit_packets}" if aqm.get("signal") == "poll" else FLOOD_FIFO
 
 
 def bands_of(aqm: dict) -> str:

@@ -96,7 +96,9 @@ def variant_in_words(spec: Mapping[str, Any]) -> str:
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     """A discipline and its options."""
-    own = ("qdisc", "profile", "switch", "program", "tune", "coupled", "bands", "flow_queues", "qdisc_args")
+    own = (
+        "qdisc", "profile", "signal", "switch", "program", "tune", "coupled", "bands", "flow_queues", "qdisc_args",
+    )  # fmt: skip
     rest = {key: value for key, value in aqm.items() if key not in own}
     match aqm["qdisc"]:
         case "weir":
@@ -107,6 +109,8 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
             return f"kernel {aqm['qdisc_args']}"
         case kind:
             name = f"kernel {kind}"
+    if "signal" in aqm:
+        name += f", signal {aqm['signal']}"
     if aqm.get("coupled"):
         name += ", two coupled bands"
     if aqm.get("bands"):
