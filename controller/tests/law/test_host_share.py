@@ -44,7 +44,7 @@ def test_a_flows_share_is_at_most_its_hosts_and_that_at_most_all_that_passed(pac
             fair.passed(state, len_bytes)
 
 
-def passed_shares(flows: list[tuple[int, float]], seed: int, seconds: float = 3) -> list[float]:
+def passed_shares(flows: list[tuple[int, float]], seed: int, seconds: float = 6) -> list[float]:
     """Shares of the line of flows, each of a host and with a rate in lines, that do not answer to drops; over the
     second half of the time. The law never draws; the queue holds four targets."""
     queue, state, random = Queue(), HostFair(), Random(seed)
@@ -87,8 +87,8 @@ def test_hosts_that_send_little_leave_their_part_to_the_others() -> None:
 
 
 def test_large_are_flows_of_a_host_above_its_share_that_have_the_mean_of_it() -> None:
-    above, below = Host(10 * FULL, 4 << 16), Host(5 * FULL, 1 << 16)
-    state = HostFair(share_bytes=8 * FULL)
+    above, below = Host(160 * FULL, 4 << 20), Host(80 * FULL, 1 << 20)
+    state = HostFair(share_bytes=128 * FULL)
     assert hosts.kind_by_host(Kind.SMALL, above, state, 3 * FULL) == Kind.LARGE
     assert hosts.kind_by_host(Kind.LARGE, above, state, 2 * FULL) == Kind.SMALL
     assert hosts.kind_by_host(Kind.LARGE, below, state, 5 * FULL) == Kind.SMALL

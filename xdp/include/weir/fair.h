@@ -16,7 +16,10 @@ struct weir_fair {
 	__u64 fair_last_us;
 	__u64 flows_q16;
 	__u32 passed_bytes;
-	__u32 host_share_bytes; /* with hosts.h, where flows_q16 is the number of hosts: the last share of one */
+	__u32 host_share_bytes; /* with hosts.h, where flows_q16 is of hosts: the last share of one */
+	__u64 all_q16;
+	__u32 all_bytes;
+	__u32 reserved;
 };
 
 /*

@@ -8,7 +8,7 @@
 
 #include "fair.h"
 
-/* Counter of the hosts that share it, decayed to a half in 2^share_shift us; zero at the start. */
+/* Counter of the hosts that share it, decayed to a half in 16 half-lives of flows; zero at the start. */
 struct weir_host {
 	__u64 host_last_us;
 	__u64 host_flows_q16;
@@ -16,15 +16,18 @@ struct weir_host {
 	__u32 host_share_bytes; /* the last share of one of its flows */
 };
 
+/* A TCP flow's rate varies over some seconds, and its mean is what is to be fair. */
+#define WEIR_HOSTS_LONGER_SHIFT 4
 #define WEIR_HOSTS_STEPS_SHIFT 6 /* 64 steps a half-life */
 #define WEIR_HOSTS_STEPS_MOST 2048
+#define WEIR_HOSTS_ONE_Q16 (1ULL << (16 + WEIR_HOSTS_LONGER_SHIFT)) /* one flow in host_flows_q16 */
 #define WEIR_HOSTS_LN2_Q16 45426
 
-/* Number of steps of decay due; moves the counter's time. By halvings alone the counters of two hosts with the same
- * rate differ by up to 2, because they halve at different times. */
-WEIR_INLINE __u32 weir_host_steps(__u64 *last_us, __u64 now_us, __u32 share_shift)
+/* Number of steps of decay due; moves the counter's time. By halvings alone the counters of two hosts with the same rate
+ * differ by up to 2, because they halve at different times. */
+WEIR_INLINE __u32 weir_host_steps(__u64 *last_us, __u64 now_us, __u32 half_life_shift)
 {
-	__u32 shift = (share_shift - WEIR_HOSTS_STEPS_SHIFT) & 63;
+	__u32 shift = (half_life_shift - WEIR_HOSTS_STEPS_SHIFT) & 63;
 	__u64 elapsed_us = now_us - *last_us, steps = elapsed_us >> shift;
 
 	if (elapsed_us >= WEIR_CLOCK_BACK || steps >= WEIR_HOSTS_STEPS_MOST) {
@@ -45,7 +48,7 @@ WEIR_INLINE __u64 weir_host_decayed(__u64 value, __u32 steps)
 WEIR_INLINE void weir_host_arrival(struct weir_host *host, const struct weir_params *p, __u64 now_us, __u64 len_bytes)
 {
 	__u64 last_us = *(volatile __u64 *)&host->host_last_us, bytes = *(volatile __u32 *)&host->host_bytes;
-	__u32 steps = weir_host_steps(&last_us, now_us, p->share_shift); /* 18 */
+	__u32 steps = weir_host_steps(&last_us, now_us, p->share_shift + WEIR_HOSTS_LONGER_SHIFT); /* 18 */
 
 	host->host_last_us = last_us;
 	host->host_bytes = weir_bytes_sum(weir_host_decayed(bytes, steps),
@@ -64,30 +67,42 @@ WEIR_INLINE __u64 weir_host_count_q16(__u64 sum_q16, __u64 len_bytes, __u32 byte
 	return sum_q16 > WEIR_FAIR_FLOWS_MOST_Q16 ? WEIR_FAIR_FLOWS_MOST_Q16 : sum_q16;
 }
 
-/* The packet is of band B. Returns the recent bytes of a flow of this host that has its fair share. */
+/*
+ * The packet is of band B. Returns the recent bytes of a flow of this host that has its fair share. all_q16 corrects the
+ * number of hosts while the counters fill after a silence: it is the same sum for one host with all packets, 1 later.
+ */
 WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair, const struct weir_params *p,
 				  enum weir_kind kind, __u32 flow_bytes, __u64 now_us, __u64 len_bytes)
 {
 	__u64 last_us = *(volatile __u64 *)&fair->fair_last_us, hosts_q16 = *(volatile __u64 *)&fair->flows_q16;
 	__u64 passed_bytes = *(volatile __u32 *)&fair->passed_bytes;
 	__u64 flows_q16 = *(volatile __u64 *)&host->host_flows_q16, share_bytes, flow_share_bytes;
-	__u32 steps = weir_host_steps(&last_us, now_us, p->share_shift); /* 19 */
+	__u64 all_q16 = *(volatile __u64 *)&fair->all_q16, all_bytes = *(volatile __u32 *)&fair->all_bytes, hosts_q8, all_q8;
+	__u32 steps = weir_host_steps(&last_us, now_us, p->share_shift + WEIR_HOSTS_LONGER_SHIFT); /* 19 */
 
 	if (len_bytes > WEIR_BYTES_MAX)
 		len_bytes = WEIR_BYTES_MAX;
 	passed_bytes = weir_host_decayed(passed_bytes, steps);
 	hosts_q16 = weir_host_decayed(hosts_q16, steps);
+	all_q16 = weir_host_decayed(all_q16, steps);
+	all_bytes = weir_host_decayed(all_bytes, steps);
 	if (kind != WEIR_KIND_STRANGER && flow_bytes) {
 		hosts_q16 = weir_host_count_q16(hosts_q16, len_bytes, *(volatile __u32 *)&host->host_bytes,
 						*(volatile __u32 *)&fair->host_share_bytes);
 		flows_q16 = weir_host_count_q16(flows_q16, len_bytes, flow_bytes,
 						*(volatile __u32 *)&host->host_share_bytes);
+		all_bytes = weir_bytes_sum(all_bytes, len_bytes);
+		all_q16 = weir_host_count_q16(all_q16, len_bytes, (__u32)all_bytes, 0);
 	}
-	share_bytes = hosts_q16 < 1 << 16 ? passed_bytes : (passed_bytes << 16) / hosts_q16; /* 20 */
-	flow_share_bytes = flows_q16 < 1 << 16 ? share_bytes : (share_bytes << 16) / flows_q16;
+	hosts_q8 = hosts_q16 >> 8; /* 20 */
+	all_q8 = all_q16 >> 8;
+	share_bytes = hosts_q8 > all_q8 ? passed_bytes * all_q8 / hosts_q8 : passed_bytes;
+	flow_share_bytes = (share_bytes << 16) / (flows_q16 < WEIR_HOSTS_ONE_Q16 ? WEIR_HOSTS_ONE_Q16 : flows_q16);
 	fair->fair_last_us = last_us;
 	fair->flows_q16 = hosts_q16;
 	fair->host_share_bytes = (__u32)share_bytes;
+	fair->all_q16 = all_q16;
+	fair->all_bytes = (__u32)all_bytes;
 	if (steps)
 		fair->passed_bytes = (__u32)passed_bytes;
 	host->host_flows_q16 = flows_q16;
@@ -100,13 +115,12 @@ WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair
 WEIR_INLINE enum weir_kind weir_kind_by_host(enum weir_kind kind, const struct weir_host *host,
 					     const struct weir_fair *fair, __u32 flow_bytes)
 {
-	__u64 flows_q8 = *(volatile __u64 *)&host->host_flows_q16 >> 8,
-	      host_bytes = *(volatile __u32 *)&host->host_bytes;
+	__u64 flows_q8 = *(volatile __u64 *)&host->host_flows_q16 >> 8, host_bytes = *(volatile __u32 *)&host->host_bytes;
 
 	if (kind != WEIR_KIND_SMALL && kind != WEIR_KIND_LARGE)
 		return kind;
-	if (flows_q8 < 1 << 8)
-		flows_q8 = 1 << 8;
+	if (flows_q8 < WEIR_HOSTS_ONE_Q16 >> 8)
+		flows_q8 = WEIR_HOSTS_ONE_Q16 >> 8;
 	return host_bytes >= *(volatile __u32 *)&fair->host_share_bytes && flow_bytes * flows_q8 >= host_bytes << 8
 		       ? WEIR_KIND_LARGE
 		       : WEIR_KIND_SMALL; /* 21 */

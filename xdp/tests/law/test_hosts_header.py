@@ -28,7 +28,10 @@ class CHost(ctypes.Structure):
 
 
 class CHostFair(ctypes.Structure):
-    _fields_ = [("fair_last_us", U64), ("flows_q16", U64), ("passed_bytes", U32), ("share_bytes", U32)]
+    _fields_ = [
+        ("fair_last_us", U64), ("flows_q16", U64), ("passed_bytes", U32), ("share_bytes", U32),
+        ("all_q16", U64), ("all_bytes", U32), ("reserved", U32),
+    ]  # fmt: skip
 
 
 class Library:
@@ -81,7 +84,7 @@ Q16S = st.one_of(st.integers(0, FLOWS_MOST_Q16), st.integers(0, 2**21))
 
 @given(
     st.builds(Host, U32S, Q16S, st.integers(0, 2**64 - 1), U32S),
-    st.builds(HostFair, U32S, Q16S, st.integers(0, 2**64 - 1), U32S),
+    st.builds(HostFair, U32S, Q16S, st.integers(0, 2**64 - 1), U32S, Q16S, U32S),
     st.sampled_from(list(Kind)),
     U32S,
     st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 2**22)),
