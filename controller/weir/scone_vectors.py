@@ -19,7 +19,7 @@ def packet(signal: int, destination: bytes = b"", source: bytes = b"", behind: b
 
 
 def payloads(random: Random) -> list[bytes]:
-    """SCONE packets of all lengths, whole and cut short, and others that look like them."""
+    """SCONE packets of all lengths, whole and cut short, and similar ones."""
     whole = [
         packet(signal, random.randbytes(destination), random.randbytes(source), random.randbytes(behind))
         for signal, destination, source, behind in (

@@ -48,12 +48,13 @@ from weirlab.lab.programs import (
 )
 from weirlab.lab.qdisc import QdiscReader, set_options
 from weirlab.lab.rates import followed
-from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
+from weirlab.lab.shaping import shaped_rate
 from weirlab.scenario.congestion import LEARNED
 from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, LineLink, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
+from weirlab.topologies.dumbbell.queues.loader import attach_words
 from weirlab.topologies.dumbbell.queues.tc import bands_of, queue_under_test
 from weirlab.topologies.dumbbell.rate_rule import first_rate_mbit_s, rule_words
 from weirlab.topologies.dumbbell.traffic import (
@@ -196,22 +197,8 @@ class Drive(Programs):
     def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
         """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
         device, at = peer.split("@")
-        own = ("qdisc", "profile", "signal", "tune", "coupled", "bands", "flow_queues", "hosts")
-        gains = [f"{key}={value}" for key, value in aqm.items() if key not in own]
-        if aqm.get("coupled"):
-            gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
-        if aqm.get("bands"):
-            gains.append("--bands")
-        if aqm.get("flow_queues"):
-            gains += ["--leaf-aqm", "off"]
-        if aqm.get("hosts"):
-            gains += ["--hosts", aqm["hosts"]]
-        signal_name = aqm.get("signal", "veth")
-        ends = ("--peer", f"{device}@{net[at].namespace}", "--limit-packets", limit_packets)
-        ends = ends if signal_name == "veth" else ()
-        said = net[node].cmd(
-            "weir-xdp", "attach", "bn", "--signal", signal_name, *ends, *gains, "--expert", "--json",
-        )  # fmt: skip
+        words = attach_words(aqm, f"{device}@{net[at].namespace}", limit_packets)
+        said = net[node].cmd("weir-xdp", "attach", "bn", *words, "--expert", "--json")
         (self.out / output).write_text(said)
 
     def watch_aqm(self, net: LabNet, node: str, hop: str, output: str) -> None:

@@ -72,7 +72,7 @@ impl Advised {
         })
     }
 
-    /// Looks for a SCONE packet at the start of a datagram. `None`: the datagram is to be dropped.
+    /// Takes a SCONE packet off the start of a datagram. `None`: the datagram is to be dropped.
     pub fn take(&mut self, datagram: &[u8], quic: &quiche::Connection) -> Option<Taken> {
         let before = quic.stats().recv;
         if !scone::begins(datagram) {

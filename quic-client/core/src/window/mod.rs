@@ -351,7 +351,7 @@ impl Windows {
         }
     }
 
-    // The connection's window, and no more than the pace has room for. A measured demand is that of a paced sender: it
+    // The connection's window, and no more than the pace allows. A measured demand is that of a paced sender: it
     // must not hold the sender back too, so twice that is no limit.
     fn decide_paced(&mut self, u: &WindowUpdate) -> u64 {
         let unpaced = self.unpaced_bytes.take();

@@ -2,8 +2,8 @@
 //! [`ClassicQueue`]: detection of a bottleneck whose AQM follows RFC 3168 (RFC 9331 4.3).
 //!
 //! An AQM for L4S marks at a queue of about a millisecond, one of RFC 3168 at several. So the delay of the rounds with
-//! marks distinguishes them. A queue that others keep long on the same path, or a path that has become longer, looks
-//! like RFC 3168: the flow then behaves as CUBIC does.
+//! marks distinguishes them. A queue that others keep long on the same path, or a path that has become longer, has
+//! the same delay: the flow then behaves as CUBIC does.
 
 use std::time::Duration;
 
