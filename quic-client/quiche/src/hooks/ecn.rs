@@ -18,6 +18,11 @@ const TEST_PACKETS: u64 = 10;
 /// Marked packets that were lost, none having arrived, after which a path is taken to drop ECT.
 const LOST_PACKETS: u64 = 4;
 
+/// Patch `ecn-backoff`: factor of cubic's window at CE (RFC 8511 3.1).
+pub(crate) const ECN_BETA_CUBIC: f64 = 0.85;
+/// The same for reno.
+pub(crate) const ECN_BETA_RENO: f64 = 0.8;
+
 /// A codepoint of the ECN field (RFC 3168 5), with its value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(u8)]
