@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection: quiche's state, packets that wait for their release time, and counts that quiche does not keep.
 
-mod ecn;
 mod advised;
+mod ecn;
 mod memory;
 mod path_mtu;
 mod release_queue;
