@@ -27,6 +27,7 @@ const DELAYS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(
 
 fn transport() -> Transport {
     Transport {
+        scone: Default::default(),
         alpn: vec![Alpn::Hq],
         cc: ControlKind::default(),
         hystart: true,

@@ -17,6 +17,7 @@ const KINDS: [WindowKind; 4] = [WindowKind::Static, WindowKind::Double, WindowKi
 
 fn transport(conn: u64, max_conn: u64, stream: u64, max_stream: u64) -> Transport {
     Transport {
+        scone: Default::default(),
         alpn: vec![Alpn::Hq],
         cc: ControlKind::default(),
         hystart: true,

@@ -156,6 +156,7 @@ impl Seen {
 
 fn transport(cc: ControlKind) -> Transport {
     Transport {
+        scone: Default::default(),
         alpn: vec![Alpn::Hq],
         cc,
         hystart: true,

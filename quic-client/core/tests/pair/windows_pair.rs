@@ -17,6 +17,7 @@ const RATE_BIT_S: u64 = 50_000_000;
 // Lee & An Table 2.
 fn table_2() -> Transport {
     Transport {
+        scone: Default::default(),
         alpn: vec![Alpn::Hq],
         cc: ControlKind::default(),
         hystart: true,

@@ -203,7 +203,7 @@ impl Prague {
         path.window = match path.regime {
             Regime::Classic => {
                 let packet = self.packet_bytes;
-                path.cubic.grow(now, path.window / packet, bytes / packet, rtt) * packet
+                (path.cubic.grow(now, path.window / packet, bytes / packet, rtt) * packet).max(path.window)
             }
             Regime::Scalable => {
                 let ratio = if path.is_virtual() { rtt.as_secs_f64() / path.round().as_secs_f64() } else { 1.0 };

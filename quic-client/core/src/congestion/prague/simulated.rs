@@ -86,7 +86,6 @@ struct Flow {
 #[derive(Debug)]
 struct Seen {
     mbit_s: f64,
-    mean_ms: f64,
     p99_ms: f64,
     lost: u64,
     marked: u64,
@@ -345,7 +344,6 @@ impl World {
             assert!(number > 0, "a flow starved");
             Seen {
                 mbit_s: (f.acked_packets * PACKET_BYTES as u64 * 8) as f64 / seconds / 1e6,
-                mean_ms: f.delays_ns.iter().sum::<u64>() as f64 / number as f64 / 1e6,
                 p99_ms: f.delays_ns[number * 99 / 100] as f64 / 1e6,
                 lost: f.lost,
                 marked: f.marked,

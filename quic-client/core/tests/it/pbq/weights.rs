@@ -92,7 +92,7 @@ fn a_member_that_does_not_fit_is_refused_by_its_name() {
         ("/profile", json!("other"), "profile: 'other', expected 'pbq'"),
         ("/interval_ms", json!(5), "interval_ms: 5, expected 10 to 10000"),
         ("/interval_least_rtts", json!(-1), "interval_least_rtts: -1, expected 0 to 8"),
-        ("/inputs", json!([]), "inputs: 0 names, expected 1 to 19"),
+        ("/inputs", json!([]), "inputs: 0 names, expected 1 to 20"),
         ("/inputs/0", json!("rate_ratio"), "inputs: 'rate_ratio' twice"),
         ("/inputs/0", json!("queue"), "inputs: 'queue' is no quantity, expected of window_packets, "),
         ("/history", json!(0), "history: 0, expected 1 to 16"),
