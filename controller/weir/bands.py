@@ -133,8 +133,8 @@ def hold_ticks(params: Params, tau_us: int) -> int:
 
 
 def arrival(
-    flow: BandFlow, share: Share, budget: Budget, params: Params, bands: Bands, now_us: int, len_bytes: int, tau_us: int,
-    marked: bool = False,
+    flow: BandFlow, share: Share, budget: Budget, params: Params, bands: Bands, now_us: int, len_bytes: int,
+    tau_us: int, marked: bool = False,
 ) -> Kind:  # fmt: skip
     """Band of a packet of `len_bytes` that `flow` counts, while band B has a delay of `tau_us`. Call with each packet,
     before its verdict; after it `passed` if the packet is of band B and was not dropped. marked: its DSCP asks for

@@ -25,7 +25,9 @@ def test_the_committed_file_equals_the_model() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2**20), st.integers(0, 2), st.integers(0, 2**32 - 1), st.integers(0, 2**33), st.booleans())
+        st.tuples(
+            st.integers(0, 2**20), st.integers(0, 2), st.integers(0, 2**32 - 1), st.integers(0, 2**33), st.booleans()
+        )
     )
 )
 def test_a_flows_share_is_at_most_its_hosts_and_that_at_most_all_that_passed(packets: list) -> None:

@@ -115,8 +115,8 @@ TICKS = st.integers(0, bands.TICKS - 1)
 )
 @settings(max_examples=400, deadline=None)
 def test_golden_model_and_c_agree(
-    library: Library, given_bands: Bands, flow: BandFlow, budget: MarkedBudget, mean_q6: int, step_us: int, len_bytes: int,
-    tau_us: int, marked: bool,
+    library: Library, given_bands: Bands, flow: BandFlow, budget: MarkedBudget, mean_q6: int, step_us: int,
+    len_bytes: int, tau_us: int, marked: bool,
 ) -> None:  # fmt: skip
     now_us, share = (flow.flow_last_us + step_us) % 2**64, Share(mean_q6)
     state = CFlow(**asdict(flow)), CShare(mean_q6), CBudget(**asdict(budget))

@@ -176,13 +176,12 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 			       old->l2_bytes != wanted->l2_bytes || old->ifindex != wanted->ifindex ||
 			       old->netns_inum != wanted->netns_inum;
 	o->raised = wanted->target_asked_us != 0;
-	o->part[PART_GAINS] |= memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
-			       old->target_asked_us != wanted->target_asked_us ||
-			       memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
-			       memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
-			       memcmp(old->band_class, wanted->band_class, sizeof(old->band_class)) ||
-			       old->hosts != wanted->hosts || old->host_mask != wanted->host_mask ||
-			       old->dscp != wanted->dscp;
+	o->part[PART_GAINS] |=
+		memcmp(&old->law, &wanted->law, sizeof(old->law)) || old->target_asked_us != wanted->target_asked_us ||
+		memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
+		memcmp(&old->flow_bands, &wanted->flow_bands, sizeof(old->flow_bands)) ||
+		memcmp(old->band_class, wanted->band_class, sizeof(old->band_class)) || old->hosts != wanted->hosts ||
+		old->host_mask != wanted->host_mask || old->dscp != wanted->dscp;
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
 				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s ||
 				memcmp(&old->framing, &wanted->framing, sizeof(old->framing));
