@@ -109,8 +109,8 @@ __attribute__((noinline)) __u64 weir_share_of(__u32 index, __u32 kind, __u32 flo
 	return (__u64)fair_bytes << 32 | kind;
 }
 
-/* Kind of a packet; in the high 32 bits the recent bytes of its flow. Without the map of flows KIND_UNKNOWN. A function of
- * its own, for the size of the stack. */
+/* Kind of a packet; in the high 32 bits the recent bytes of its flow. Without the map of flows KIND_UNKNOWN. A function
+ * of its own, for the size of the stack. */
 static __attribute__((noinline)) __u64 kind_of(const struct weir_arrival *a, struct recent *r, struct __sk_buff *skb,
 					       __u64 now_us, __u32 tau_us)
 {

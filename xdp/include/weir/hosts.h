@@ -23,8 +23,8 @@ struct weir_host {
 #define WEIR_HOSTS_ONE_Q16 (1ULL << (16 + WEIR_HOSTS_LONGER_SHIFT)) /* one flow in host_flows_q16 */
 #define WEIR_HOSTS_LN2_Q16 45426
 
-/* Number of steps of decay due; moves the counter's time. By halvings alone the counters of two hosts with the same rate
- * differ by up to 2, because they halve at different times. */
+/* Number of steps of decay due; moves the counter's time. By halvings alone the counters of two hosts with the same
+ * rate differ by up to 2, because they halve at different times. */
 WEIR_INLINE __u32 weir_host_steps(__u64 *last_us, __u64 now_us, __u32 half_life_shift)
 {
 	__u32 shift = (half_life_shift - WEIR_HOSTS_STEPS_SHIFT) & 63;
@@ -68,8 +68,9 @@ WEIR_INLINE __u64 weir_host_count_q16(__u64 sum_q16, __u64 len_bytes, __u32 byte
 }
 
 /*
- * The packet is of band B. Returns the recent bytes of a flow of this host that has its fair share. all_q16 corrects the
- * number of hosts while the counters fill after a silence: it is the same sum for one host with all packets, 1 later.
+ * The packet is of band B. Returns the recent bytes of a flow of this host that has its fair share. all_q16 corrects
+ * the number of hosts while the counters fill after a silence: it is the same sum for one host with all packets, 1
+ * later.
  */
 WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair, const struct weir_params *p,
 				  enum weir_kind kind, __u32 flow_bytes, __u64 now_us, __u64 len_bytes)
@@ -77,7 +78,8 @@ WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair
 	__u64 last_us = *(volatile __u64 *)&fair->fair_last_us, hosts_q16 = *(volatile __u64 *)&fair->flows_q16;
 	__u64 passed_bytes = *(volatile __u32 *)&fair->passed_bytes;
 	__u64 flows_q16 = *(volatile __u64 *)&host->host_flows_q16, share_bytes, flow_share_bytes;
-	__u64 all_q16 = *(volatile __u64 *)&fair->all_q16, all_bytes = *(volatile __u32 *)&fair->all_bytes, hosts_q8, all_q8;
+	__u64 all_q16 = *(volatile __u64 *)&fair->all_q16, all_bytes = *(volatile __u32 *)&fair->all_bytes, hosts_q8,
+	      all_q8;
 	__u32 steps = weir_host_steps(&last_us, now_us, p->share_shift + WEIR_HOSTS_LONGER_SHIFT); /* 19 */
 
 	if (len_bytes > WEIR_BYTES_MAX)
@@ -115,7 +117,8 @@ WEIR_INLINE __u32 weir_host_share(struct weir_host *host, struct weir_fair *fair
 WEIR_INLINE enum weir_kind weir_kind_by_host(enum weir_kind kind, const struct weir_host *host,
 					     const struct weir_fair *fair, __u32 flow_bytes)
 {
-	__u64 flows_q8 = *(volatile __u64 *)&host->host_flows_q16 >> 8, host_bytes = *(volatile __u32 *)&host->host_bytes;
+	__u64 flows_q8 = *(volatile __u64 *)&host->host_flows_q16 >> 8,
+	      host_bytes = *(volatile __u32 *)&host->host_bytes;
 
 	if (kind != WEIR_KIND_SMALL && kind != WEIR_KIND_LARGE)
 		return kind;
