@@ -21,6 +21,7 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 mount -t tmpfs run /run; mount -t bpf bpf /sys/fs/bpf; mkdir -p /tmp /run/netns
 for m in $(cat /modules/order); do insmod /modules/$m.ko; done
 /weir/ip link set lo up
+echo # after the firmware's escape sequences
 . /script
 echo; echo RESULT exit $?
 poweroff -f
