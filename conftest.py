@@ -102,6 +102,7 @@ TABLE = (
     # Other releases: of Linux, Debian and Python.
     ("long", "mininet/tests/lab/test_lab_kernel.py::test_(dualpi2|a_line_for_tc|ends_of_the_ranges)"),
     ("long", "tests/setup/test_other_release.py"),
+    ("long", "tests/packet/test_xdp_qdisc.py::test_(?!a_kernel_without|options_of)"),
     # Published vulnerabilities of packages, where their databases can be reached.
     ("long", "tests/setup/test_dependencies.py"),
     # Training, where PyTorch is (setup/test.sh).

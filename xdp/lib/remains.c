@@ -14,6 +14,7 @@
 #include "hooks/hooks.h"
 #include "hooks/libxdp.h"
 #include "hooks/own_filter.h"
+#include "hooks/qdisc.h"
 #include "net/net.h"
 #include "net/shape.h"
 #include "pins/attachment.h"
@@ -32,6 +33,7 @@ static const __u32 first = 0;
 struct lost {
 	__u32 prog_id, config_id;	 /* 0: unknown */
 	const struct weir_place *shaped; /* or the shaper of this interface */
+	const struct weir_place *queued; /* or its root, a qdisc in BPF */
 };
 
 static __u32 prog_id_of(int prog)
@@ -51,6 +53,9 @@ static bool is_recorded(int meta, const struct lost *lost)
 	if (lost->shaped)
 		return about.shape.handle && place.ifindex == lost->shaped->ifindex &&
 		       weir_place_same_netns(&place, lost->shaped);
+	if (lost->queued)
+		return about.hook == WEIR_HOOK_QDISC && place.ifindex == lost->queued->ifindex &&
+		       weir_place_same_netns(&place, lost->queued);
 	return about.prog_id == lost->prog_id || about.peer_prog_id == lost->prog_id ||
 	       (lost->config_id && about.config_map_id == lost->config_id);
 }
@@ -66,8 +71,9 @@ static bool is_pin_of(const char *pin, const char *name, const struct lost *lost
 	if (fd < 0)
 		return false;
 	if (prog || config)
-		same = !lost->shaped && (prog ? weir_prog_id(fd) == lost->prog_id
-					      : lost->config_id && weir_map_id(fd) == lost->config_id);
+		same = !lost->shaped && !lost->queued &&
+		       (prog ? weir_prog_id(fd) == lost->prog_id
+			     : lost->config_id && weir_map_id(fd) == lost->config_id);
 	else
 		same = is_recorded(fd, lost);
 	close(fd);
@@ -273,10 +279,25 @@ static int clear_shaper(const struct site *site)
 	return 1;
 }
 
+static int clear_qdisc(const struct site *site)
+{
+	const struct lost lost = {.queued = site->place};
+	int error;
+
+	if (!weir_qdisc_is_root((int)site->place->ifindex, site->netlink) || is_pinned(&lost))
+		return 0;
+	error = site->dry ? 0 : weir_qdisc_clear((int)site->place->ifindex, site->netlink);
+	if (error)
+		return weir_error("%s: can't remove its qdisc: %s", site->name, weir_reason(error));
+	if (!site->dry)
+		weir_note("%s: removed a qdisc of weir-xdp whose pins were lost", site->name);
+	return 1;
+}
+
 int weir_remains_clear(const char *pins, const struct weir_place *place, const char *netns, unsigned int what, bool dry)
 {
 	struct site site = {.pins = pins, .netns = netns, .place = place, .dry = dry};
-	int back, found[4] = {0}, count = 0, reached;
+	int back, found[5] = {0}, count = 0, reached;
 	char name[IF_NAMESIZE];
 
 	reached = weir_reach(place, netns, &back, name);
@@ -296,9 +317,11 @@ int weir_remains_clear(const char *pins, const struct weir_place *place, const c
 		found[2] = clear_xdp(&site, what & WEIR_REMAINS_XDP_UNNAMED);
 	if (what & WEIR_REMAINS_SHAPER)
 		found[3] = clear_shaper(&site);
+	if (what & WEIR_REMAINS_EGRESS)
+		found[4] = clear_qdisc(&site);
 	close(site.netlink);
 	weir_netns_leave(back);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		count = found[i] < 0 || count < 0 ? -1 : count + found[i];
 	return count;
 }

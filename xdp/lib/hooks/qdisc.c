@@ -6,7 +6,6 @@
 #include "hooks/qdisc.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -21,11 +20,13 @@
 #include "hooks/row.h"
 #include "net/net.h"
 #include "net/question.h"
-#include "pins/folder.h"
 
 #define HANDLE (0x7e21U << 16) /* after those of net/shape.c */
 #define OPS "weir_qdisc_ops"
 #define NAME_IN_OBJECT "weir_0000000000"
+#define VALUE_WORDS 128 /* room for the operations of this and later kernels */
+
+static const __u32 first = 0;
 
 extern const struct weir_hook_row weir_hook_tcx;
 
@@ -112,6 +113,74 @@ static int is_root(const struct weir_side *side, int netlink)
 	return error ? error : !strcmp(root.kind, kind);
 }
 
+/* The map of operations of that kind, which needs no pin. A descriptor, or -1. */
+static int find_ops(const char *kind)
+{
+	__u64 value[VALUE_WORDS];
+	__u32 id = 0, size;
+	int ops;
+
+	while (!bpf_map_get_next_id(id, &id)) {
+		struct bpf_map_info info = {0};
+
+		ops = bpf_map_get_fd_by_id(id);
+		size = sizeof(info);
+		if (ops >= 0 && !bpf_obj_get_info_by_fd(ops, &info, &size) && info.type == BPF_MAP_TYPE_STRUCT_OPS &&
+		    !strcmp(info.name, OPS) && info.value_size <= sizeof(value) &&
+		    !bpf_map_lookup_elem(ops, &first, value) && memmem(value, info.value_size, kind, strlen(kind) + 1))
+			return ops;
+		if (ops >= 0)
+			close(ops);
+	}
+	return -1;
+}
+
+/* The kernel forgets a kind; a qdisc that is in use stays until it is removed. 0 or -errno. */
+static int forget_kind(const char *kind)
+{
+	int ops = find_ops(kind), error = 0;
+
+	if (ops < 0)
+		return 0;
+	if (bpf_map_delete_elem(ops, &first) && errno != ENOENT && errno != EINPROGRESS)
+		error = -errno;
+	close(ops);
+	return error;
+}
+
+int weir_qdisc_forget(const struct weir_meta *about)
+{
+	char kind[WEIR_QDISC_KIND_LEN];
+	int error;
+
+	if (about->hook != WEIR_HOOK_QDISC)
+		return 0;
+	weir_qdisc_kind(about->netns_inum, about->ifindex, kind);
+	error = forget_kind(kind);
+	return error ? weir_error("%s: can't remove the kind of its qdisc: %s", about->dev, weir_reason(error)) : 0;
+}
+
+bool weir_qdisc_is_root(int ifindex, int netlink)
+{
+	const struct weir_side side = {.ifindex = ifindex};
+
+	return is_root(&side, netlink) > 0;
+}
+
+int weir_qdisc_clear(int ifindex, int netlink)
+{
+	char kind[WEIR_QDISC_KIND_LEN];
+	struct weir_question q;
+	int error = 0;
+
+	if (weir_qdisc_is_root(ifindex, netlink)) {
+		weir_question_begin(&q, RTM_DELQDISC, 0, ifindex, TC_H_ROOT, 0);
+		error = weir_netlink_talk(netlink, &q.head, NULL, NULL);
+	}
+	weir_qdisc_kind(weir_netns_inum(), (__u32)ifindex, kind);
+	return error ? error : forget_kind(kind);
+}
+
 static int attach(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about)
 {
 	struct bpf_map *ops = bpf_object__find_map_by_name(program->object, OPS);
@@ -121,13 +190,16 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	about->prog_id = weir_prog_id(program->prog); /* or undoing would not detach here */
 	if (weir_meta_write(program->meta, about, side->name) || weir_hook_tcx.attach(side, program, about))
 		return -1;
-	link = bpf_map__attach_struct_ops(ops);
-	if (!link)
-		return weir_error("%s: the kernel does not take the qdisc: %s", side->name, weir_reason(errno));
-	bpf_link__disconnect(link); /* or it ends with us */
-	bpf_link__destroy(link);
 	netlink = weir_netlink_open();
-	error = netlink < 0 ? netlink : put_root(side, netlink);
+	error = netlink < 0 ? netlink : weir_qdisc_clear(side->ifindex, netlink); /* of lost pins */
+	link = error ? NULL : bpf_map__attach_struct_ops(ops);
+	if (link) {
+		bpf_link__disconnect(link); /* or it ends with us */
+		bpf_link__destroy(link);
+		error = put_root(side, netlink);
+	} else if (!error) {
+		error = -errno;
+	}
 	if (netlink >= 0)
 		close(netlink);
 	return error ? weir_error("%s: can't make the root qdisc: %s", side->name, weir_reason(error)) : 0;
@@ -171,23 +243,9 @@ const struct weir_hook_row weir_hook_qdisc = {
 	.describe = describe,
 };
 
-/* The kernel forgets the name; a qdisc that is in use stays until it is removed. Needs no interface. */
 static int forget(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
-	static const __u32 first = 0;
-	char pin[PATH_MAX + 32];
-	int ops, error = 0;
-
-	if (about->hook != WEIR_HOOK_QDISC || side->point != BPF_TC_EGRESS)
-		return 0;
-	snprintf(pin, sizeof(pin), "%s/" OPS, path);
-	ops = bpf_obj_get(pin);
-	if (ops < 0)
-		return 0;
-	if (bpf_map_delete_elem(ops, &first) && errno != ENOENT && errno != EINPROGRESS)
-		error = errno;
-	close(ops);
-	return error ? weir_error("%s: can't remove the kind of its qdisc: %s", about->dev, weir_reason(error)) : 0;
+	return side->point == BPF_TC_EGRESS ? weir_qdisc_forget(about) : 0;
 }
 
 const struct weir_hook_row weir_hook_qdisc_ops = {

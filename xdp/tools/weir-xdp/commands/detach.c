@@ -11,6 +11,7 @@
 #include <bpf/bpf.h>
 
 #include "error.h"
+#include "hooks/qdisc.h"
 #include "pins/slots.h"
 #include "pins/folder.h"
 #include "pins/leaf_aqm.h"
@@ -273,7 +274,7 @@ static int detach(const struct request *r, struct detached *d)
 	if (r->pins_only && r->classes)
 		return weir_error("--pins-only takes all pins of an interface away: leave the class out"), USAGE_ERROR;
 	if (r->pins_only) {
-		if (weir_meta_read(path, &about) && leave_ingress(r, &about))
+		if (weir_meta_read(path, &about) && (leave_ingress(r, &about) || weir_qdisc_forget(&about)))
 			return 1;
 		weir_poll_end(&about);
 		if (weir_leaf_aqm_any(path))
