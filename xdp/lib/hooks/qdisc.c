@@ -24,7 +24,7 @@
 #define HANDLE (0x7e21U << 16) /* after those of net/shape.c */
 #define OPS "weir_qdisc_ops"
 #define NAME_IN_OBJECT "weir_0000000000"
-#define VALUE_WORDS 128 /* room for the operations of this and later kernels */
+#define VALUE_WORDS 128 /* the operations of this kernel and of later ones fit */
 
 static const __u32 first = 0;
 

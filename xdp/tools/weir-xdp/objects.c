@@ -68,7 +68,7 @@ static int give_room(const struct loaded *l, __u32 slots)
 	return error;
 }
 
-/* Room for one entry in a map that this attachment does not use. */
+/* One entry for a map that this attachment does not use. */
 static int give_one(const struct loaded *l, const char *name)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(l->object, name);
