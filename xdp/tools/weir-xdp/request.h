@@ -56,7 +56,7 @@ struct request {
 	char **word;
 };
 
-/* The signal that is asked for; WEIR_SIGNAL_AUTO if the choice is left to what works there. */
+/* The requested signal; WEIR_SIGNAL_AUTO if the choice is left to what works there. */
 __u32 request_signal(const struct request *r);
 /* The hook that is asked for, by its name or by the direction; with neither a virtual queue is at XDP. */
 __u32 request_hook(const struct request *r);
