@@ -114,8 +114,8 @@ def spec(names: bool = True, **more: Any) -> dict[str, Any]:
         "fades": [{"at_s": 4.0, "for_s": 1.0, "loss_percent": 10.0}],
         "has": {
             "aqm": "law" if names else "pfifo", "bands": True, "tune": True, "paths": "choice" if names else "wifi",
-            "window": "weir" if names else "double", "upload_cc": "pbq" if names else "cubic", "names": names,
-            "traffic": "all",
+            "window": "weir" if names else "double", "upload_cc": "pbq" if names else "cubic", "ecn": names,
+            "names": names, "traffic": "all",
         },
         "seed": 1,
         **more,

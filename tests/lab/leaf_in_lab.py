@@ -157,13 +157,13 @@ def refused() -> None:
 
 def shaped() -> None:
     run("tc", "qdisc", "del", "dev", "va", "root")
-    for case, words in {"flows": ["--flows"], "bands": ["--flows", "--bands"]}.items():
+    for case, words in {"flows": ["--flows", "--no-bands"], "bands": ["--flows"]}.items():
         before = qdiscs()
         attached = weir("attach", "va", "--shape", "10mbit", *words)
         during = qdiscs()
         status = json.loads(weir("status", "va", "--json")["stdout"])
         again = weir("ensure", "va", "--shape", "20mbit", "--json")
-        parent = "7e1f:3" if "--bands" in words else "7e1d:1"
+        parent = "7e1d:1" if "--no-bands" in words else "7e1f:3"
         tc(f"qdisc change dev va parent {parent} handle 7e1e: fq_codel target 5ms")
         mended = weir("ensure", "va", "--shape", "20mbit", "--json")
         later = qdiscs()

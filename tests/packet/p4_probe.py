@@ -94,8 +94,9 @@ def probe_of(path: Path) -> Probe:
 
 
 def vectors(probe: Probe) -> list[Path]:
-    """All files for this probe."""
-    return [path for path in sorted(FOLDER.rglob("*.jsonl")) if probe_of(path) is probe]
+    """All files for this probe. No P4 program gives advice."""
+    paths = [path for path in sorted(FOLDER.rglob("*.jsonl")) if path.parent.name != "scone"]
+    return [path for path in paths if probe_of(path) is probe]
 
 
 def operations(path: Path) -> Iterator[tuple[str, bytes, bytes]]:

@@ -12,7 +12,7 @@ import pytest
 from daemon_rig import attached, attachments
 from packet_rig import HOOKS, WEIR, runs, until
 
-SHAPED = '[rb]\nshape = "50mbit"\ntarget = "5ms"\n'
+SHAPED = '[rb]\nshape = "50mbit"\nbands = false\ntarget = "5ms"\n'
 KILLS = 25
 SEED = 17
 
@@ -94,7 +94,7 @@ def test_drift_can_be_left(rig, daemon):
 def test_interfaces_come_go_and_are_renamed(rig, daemon):
     """ppp, USB, VPN: made again with another number, or an interface that gets a name that is configured."""
     make = "ip link add {} type veth peer name other7; ip link set {} up; ip link set other7 up"
-    daemon.configure('[ppp7]\nshape = "10mbit"\n')
+    daemon.configure('[ppp7]\nshape = "10mbit"\nbands = false\n')
     daemon.start()
     until(lambda: daemon.metric("looks_total", dev="ppp7") > 0, "a first look", 60)
     assert daemon.metric("attached", dev="ppp7") == 0
@@ -114,7 +114,7 @@ def test_interfaces_come_go_and_are_renamed(rig, daemon):
 
 
 def test_what_others_attached_is_adopted_or_left(rig, daemon):
-    rig.weir("attach", "rb", "--shape", "50mbit", "target=5ms")
+    rig.weir("attach", "rb", "--shape", "50mbit", "--no-bands", "target=5ms")
     rig.weir("attach", "ra", "--rate", "1mbit")
     before = rig.status("rb")["attach_id"], rig.status("ra")["attach_id"]
     daemon.configure(SHAPED)
@@ -295,7 +295,7 @@ def test_only_one_daemon(rig, daemon):
         ),
         ("[rb]\nwhole_tree = 1\n", "xdp.toml:2: whole_tree = 1: must be true or false"),
         ('[rb]\npeer = "@here"\n', "xdp.toml:1: [rb]: --peer @here: must be DEV or DEV@NETNS"),
-        ('[rb]\nshape = "5"\n', "xdp.toml:1: [rb]: --shape 5: must be a number with its unit"),
+        ('[rb]\nshape = "5"\nbands = false\n', "xdp.toml:1: [rb]: --shape 5: must be a number with its unit"),
         ("[rb]\ntarget = 5\n", "xdp.toml:1: [rb]: argument: target = 5: must be a time with its unit"),
         ("[rb]\n" + "kp = 1\n" * 70, "more than 64 words"),
         ("[rb]\nx = " + "1" * 600 + "\n", "xdp.toml:2: longer than a line may be"),

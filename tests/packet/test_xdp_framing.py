@@ -65,7 +65,7 @@ def change_size_table(rig) -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_the_shaper_counts_frames(rig, line):
     words, framed = LINES[line]
-    rig.weir("attach", "rb", "--shape", "100mbit", "--fixed-probability", 0, *words)
+    rig.weir("attach", "rb", "--shape", "100mbit", "--no-bands", "--fixed-probability", 0, *words)
     for size in SIZES:
         before = sent(rig)
         assert len(rig.through([frame(size)] * 10)) == 10
@@ -91,17 +91,17 @@ def test_the_virtual_queue_counts_frames(rig, line):
 
 def test_the_law_measures_the_rate_of_the_line(rig):
     """Backlog and departures in the same bytes: 46 bytes of IP take two cells."""
-    rig.weir("attach", "rb", "--shape", "1mbit", "--overhead", 44, "--atm", "--fixed-probability", 0)
+    rig.weir("attach", "rb", "--shape", "1mbit", "--no-bands", "--overhead", 44, "--atm", "--fixed-probability", 0)
     assert len(rig.through([frame(60)] * 400)) == 400
     assert rig.status()["dq_rate_bit_s"] == pytest.approx(1e6, rel=0.3)
 
 
 def test_ensure_changes_the_framing_in_place(rig):
-    rig.weir("attach", "rb", "--shape", "50mbit", "--overhead", "docsis")
+    rig.weir("attach", "rb", "--shape", "50mbit", "--no-bands", "--overhead", "docsis")
     assert rig.status()["framing"] == {"line": "plain", "mpu_bytes": 64, "overhead_bytes": 18}
 
     def ensure(*words: object) -> tuple[str, list[str]]:
-        told = json.loads(rig.weir("ensure", "rb", "--shape", "50mbit", *words, "--json").stdout)
+        told = json.loads(rig.weir("ensure", "rb", "--shape", "50mbit", "--no-bands", *words, "--json").stdout)
         return told["did"], told["what"]
 
     assert ensure() == ("adopted", [])
@@ -118,7 +118,7 @@ def test_ensure_changes_the_framing_in_place(rig):
 
 
 def test_a_framing_that_another_tool_changed_stays(rig):
-    rig.weir("attach", "rb", "--shape", "50mbit", "--overhead", "docsis")
+    rig.weir("attach", "rb", "--shape", "50mbit", "--no-bands", "--overhead", "docsis")
     change_size_table(rig)
     rig.weir("detach", "rb")
     assert "overhead 40" in rig.router.sh("tc -d qdisc show dev rb")
@@ -127,14 +127,14 @@ def test_a_framing_that_another_tool_changed_stays(rig):
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (("--shape", "1mbit", "--overhead", "300"), "--overhead"),
-        (("--shape", "1mbit", "--overhead", "-65"), "--overhead"),
-        (("--shape", "1mbit", "--overhead", "1.5"), "--overhead"),
-        (("--shape", "1mbit", "--overhead", "dialup"), "--overhead"),
-        (("--shape", "1mbit", "--mpu", "-1"), "--mpu"),
-        (("--shape", "1mbit", "--mpu", "257"), "--mpu"),
-        (("--shape", "1mbit", "--atm", "--ptm"), "--atm"),
-        (("--shape", "1mbit", "--overhead", "pppoe-ptm", "--atm"), "--atm"),
+        (("--shape", "1mbit", "--no-bands", "--overhead", "300"), "--overhead"),
+        (("--shape", "1mbit", "--no-bands", "--overhead", "-65"), "--overhead"),
+        (("--shape", "1mbit", "--no-bands", "--overhead", "1.5"), "--overhead"),
+        (("--shape", "1mbit", "--no-bands", "--overhead", "dialup"), "--overhead"),
+        (("--shape", "1mbit", "--no-bands", "--mpu", "-1"), "--mpu"),
+        (("--shape", "1mbit", "--no-bands", "--mpu", "257"), "--mpu"),
+        (("--shape", "1mbit", "--no-bands", "--atm", "--ptm"), "--atm"),
+        (("--shape", "1mbit", "--no-bands", "--overhead", "pppoe-ptm", "--atm"), "--atm"),
         (("--overhead", "18"), "--overhead"),
         (("--mpu", "18"), "--mpu"),
         (("--atm",), "--atm"),

@@ -9,7 +9,7 @@ from daemon_rig import Daemon, attached
 from packet_rig import REPO, WEIR, Failed, until
 
 INGRESS = "rb/ingress"
-BOTH = ("--shape", "50mbit", "--ingress", "47mbit")
+BOTH = ("--shape", "50mbit", "--no-bands", "--ingress", "47mbit")
 STEPPED = REPO / "tests" / "lab" / "stepped.py"
 
 
@@ -95,7 +95,7 @@ def test_one_direction_can_be_detached_alone(rig):
     rig.weir("detach", INGRESS)
     assert names(rig) == ["rb"]
     # it is whole without the other one
-    assert rig.weir("attach", "rb", "--shape", "50mbit", check=False).returncode == 1
+    assert rig.weir("attach", "rb", "--shape", "50mbit", "--no-bands", check=False).returncode == 1
     rig.weir("detach", "rb")
     rig.weir("attach", "rb", *BOTH)
     rig.weir("detach", "rb/egress")
@@ -117,7 +117,7 @@ def test_ensure_mends_either_direction(rig):
     assert "program" in ensure(*BOTH)[1]
     rig.router.sh("tc qdisc del dev rb root")
     assert "shaper" in ensure(*BOTH)[1]
-    assert ensure("--shape", "50mbit", "--ingress", "20mbit") == ("replaced", ["limits"])
+    assert ensure("--shape", "50mbit", "--no-bands", "--ingress", "20mbit") == ("replaced", ["limits"])
     assert rig.status(INGRESS)["rate_bit_s"] == 20_000_000
     rig.weir("detach", "rb")
     assert names(rig) == []
@@ -126,7 +126,7 @@ def test_ensure_mends_either_direction(rig):
 def test_the_daemon_keeps_both_by_one_table(rig, tmp_path):
     daemon = Daemon(rig, tmp_path)
     try:
-        daemon.configure('[rb]\nshape = "50mbit"\ningress = "47mbit"\n')
+        daemon.configure('[rb]\nshape = "50mbit"\nbands = false\ningress = "47mbit"\n')
         daemon.start()
         until(lambda: attached(rig) and attached(rig, INGRESS), "both laws")
         daemon.looked()
@@ -134,11 +134,11 @@ def test_the_daemon_keeps_both_by_one_table(rig, tmp_path):
         until(lambda: daemon.metric("mended_total", dev="rb") >= 1, "the law of received packets again")
         assert names(rig) == ["rb", INGRESS]
         daemon.stop()
-        daemon.configure('[rb]\nshape = "50mbit"\n')
+        daemon.configure('[rb]\nshape = "50mbit"\nbands = false\n')
         daemon.start()
         until(lambda: not attached(rig, INGRESS), "removal of the one that no table asks for")
         daemon.stop()
-        daemon.configure('[rb]\nshape = "50mbit"\ningress = "47mbit"\n["rb/ingress"]\nrate = "1mbit"\n')
+        daemon.configure('[rb]\nshape = "50mbit"\nbands = false\ningress = "47mbit"\n["rb/ingress"]\nrate = "1mbit"\n')
         assert rig.weir("daemon", "--config", daemon.file, check=False).returncode == 1
     finally:
         daemon.stop()

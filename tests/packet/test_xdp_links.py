@@ -66,7 +66,7 @@ def sent(tun: int) -> list[bytes]:
 
 @pytest.mark.parametrize("link", TYPES, indirect=True)
 def test_packets_are_marked(rig, link):
-    rig.weir("attach", "tun9", "--shape", "1gbit", *HIT)
+    rig.weir("attach", "tun9", "--shape", "1gbit", "--no-bands", *HIT)
     sent(link)
     before = rig.status("tun9")["counters"]["marked_packets"]
     for to in ("10.8.0.2", "fd08::2"):
@@ -96,7 +96,20 @@ def received_packet(dscp: int, length: int = 200) -> bytes:
 def test_received_packets_have_a_law_without_xdp(rig, link, leaving):
     """Both directions by one command, and a framing that counts IP packets."""
     before = rig.router.sh("tc qdisc show dev tun9; tc filter show dev tun9 ingress")
-    rig.weir("attach", "tun9", "--shape", "1gbit", "--ingress", "8kbit", "--overhead", 30, "--ptm", *leaving, *HIT)
+    rig.weir(
+        "attach",
+        "tun9",
+        "--shape",
+        "1gbit",
+        "--no-bands",
+        "--ingress",
+        "8kbit",
+        "--overhead",
+        30,
+        "--ptm",
+        *leaving,
+        *HIT,
+    )
     assert rig.status("tun9/ingress")["hook"] == "tc-ingress"
     for _ in range(N):
         os.write(link, received_packet(ECT0))
@@ -105,9 +118,9 @@ def test_received_packets_have_a_law_without_xdp(rig, link, leaving):
     assert status["counters"]["marked_packets"] == N
     framed = 228 + 30 + 5
     assert N * framed - 2000 < status["backlog_bytes"] <= N * framed
-    assert rig.weir("ensure", "tun9", "--shape", "1gbit", "--ingress", "8kbit", "--look").returncode == 0
+    assert rig.weir("ensure", "tun9", "--shape", "1gbit", "--no-bands", "--ingress", "8kbit", "--look").returncode == 0
     rig.router.sh("tc filter del dev tun9 ingress")
-    assert rig.weir("ensure", "tun9", "--shape", "1gbit", "--ingress", "8kbit").returncode == 0
+    assert rig.weir("ensure", "tun9", "--shape", "1gbit", "--no-bands", "--ingress", "8kbit").returncode == 0
     assert rig.status("tun9/ingress")["gone"] is False
     rig.weir("detach", "tun9")
     assert rig.router.sh("tc qdisc show dev tun9; tc filter show dev tun9 ingress") == before

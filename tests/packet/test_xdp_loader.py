@@ -334,7 +334,7 @@ def test_set_of_limits_and_rate(shaped):
     with shaped.attached("--peer", shaped.peer):
         shaped.weir("set", "rb", "limit_packets=50", "limit_bytes=60000")
         assert (shaped.status()["limit_packets"], shaped.status()["limit_bytes"]) == (50, 60000)
-        refused(shaped, "set", "rb", "rate=1mbit", status=2, words="only a virtual queue has one")
+        refused(shaped, "set", "rb", "rate=1mbit", status=2, words="only a virtual queue")
     with shaped.attached("--rate", "1mbit"):
         shaped.weir("set", "rb", "rate=3mbit", "limit_bytes=9000")
         assert (shaped.status()["rate_bit_s"], shaped.status()["limit_bytes"]) == (3000000, 9000)
@@ -1145,14 +1145,18 @@ ERRORS = {
     "rate with poll": (
         ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--rate", "10mbit"),
         1,
-        "--rate goes with signal virtual only",
+        "--rate goes with signals virtual and qdisc only",
     ),
     "limit with poll": (
         ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--limit-packets", "9"),
         1,
-        "--limit-packets goes with signal veth only",
+        "--limit-packets goes with signals veth and qdisc only",
     ),
-    "hook": (("attach", "rb", "--gains", TUNED, "--hook", "qdisc"), 2, "--hook qdisc: must be tc, tcx, clsact or xdp"),
+    "hook": (
+        ("attach", "rb", "--gains", TUNED, "--hook", "sideways"),
+        2,
+        "--hook sideways: must be tc, tcx, clsact, xdp or qdisc",
+    ),
     "hook xdp with poll": (
         ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--hook", "xdp"),
         1,

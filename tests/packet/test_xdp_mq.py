@@ -225,7 +225,7 @@ def test_one_rate_for_all_queues_takes_the_place_of_mq(link):
         assert (done.returncode, remedy in done.stderr, "leave --shape out" in done.stderr) == (1, True, False)
     assert "--shape" in link.rig.weir("attach", "qo", check=False).stderr
     link.rig.router.sh(remedy)
-    link.rig.weir("attach", "qo", "--shape", "20mbit", *NEVER)
+    link.rig.weir("attach", "qo", "--shape", "20mbit", "--no-bands", *NEVER)
     frames = [frame(flow) for flow in range(FLOWS)]
     assert sorted(link.through(frames)) == sorted(frames)
     status = json.loads(link.rig.weir("status", "qo", "--json").stdout)

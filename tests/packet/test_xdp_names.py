@@ -15,7 +15,7 @@ def renamed(rig):
     rig.router.sh(
         f"ip link add {FIRST} type veth peer name {PEERS[0]}; ip link set {FIRST} up; ip link set {PEERS[0]} up"
     )
-    rig.weir("attach", FIRST, "--shape", "10mbit")
+    rig.weir("attach", FIRST, "--shape", "10mbit", "--no-bands")
     rig.router.sh(
         f"ip link set {FIRST} down; ip link set {FIRST} name {NOW}; ip link set {NOW} up;"
         f"ip link add {FIRST} type veth peer name {PEERS[1]}; ip link set {FIRST} up; ip link set {PEERS[1]} up"
@@ -45,7 +45,7 @@ def test_the_other_interface_has_no_law(renamed, words):
 
 
 def test_laws_of_both_are_told_apart(renamed):
-    renamed.weir("attach", FIRST, "--shape", "20mbit", "target=7ms")
+    renamed.weir("attach", FIRST, "--shape", "20mbit", "--no-bands", "target=7ms")
     renamed.weir("set", FIRST, "target=3ms")
     listed = {one["dev"]: one["gains"]["target_us"] for one in json.loads(renamed.weir("status", "--json").stdout)}
     assert listed == {FIRST: 3000, NOW: 15000}

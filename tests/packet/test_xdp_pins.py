@@ -97,7 +97,7 @@ def test_ensure_brings_the_law_back_and_detach_leaves_nothing(rig, options, lose
 
 
 @pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
-@pytest.mark.parametrize("bands", [(), ("--bands",)], ids=["one", "bands"])
+@pytest.mark.parametrize("bands", [("--no-bands",), ("--bands",)], ids=["one", "bands"])
 def test_the_shaper_is_taken_back(rig, lose, bands):
     rig.unshape()
     rig.weir("attach", "rb", *PINS, "--shape", "50mbit", *bands)
@@ -117,7 +117,7 @@ def test_the_shaper_is_taken_back(rig, lose, bands):
 @pytest.mark.parametrize("line", ["--ptm", "--atm", ""])
 def test_its_framing_is_taken_back(rig, line):
     rig.unshape()
-    rig.weir("attach", "rb", *PINS, "--shape", "50mbit", "--overhead", "22", "--mpu", "64", *line.split())
+    rig.weir("attach", "rb", *PINS, "--shape", "50mbit", "--no-bands", "--overhead", "22", "--mpu", "64", *line.split())
     delete(rig)
     assert ensure(rig)["did"] == "attached"
     shown = status(rig)
@@ -131,13 +131,13 @@ def test_its_framing_is_taken_back(rig, line):
 def test_a_shaper_of_somebody_else_stays(rig):
     """By its number, or because its classes were changed."""
     rig.unshape()
-    rig.weir("attach", "rb", *PINS, "--shape", "50mbit")
+    rig.weir("attach", "rb", *PINS, "--shape", "50mbit", "--no-bands")
     delete(rig)
     rig.router.sh("tc class add dev rb parent 7e1d: classid 7e1d:9 htb rate 1mbit")
     assert rig.weir("detach", "rb", *PINS, check=False).returncode == 1
     assert "7e1d:" in rig.router.sh("tc qdisc show dev rb")
     rig.router.sh(ROOT)
-    assert rig.weir("ensure", "rb", *PINS, "--shape", "50mbit", check=False).returncode == 1
+    assert rig.weir("ensure", "rb", *PINS, "--shape", "50mbit", "--no-bands", check=False).returncode == 1
 
 
 @NEEDS_TCX
@@ -191,7 +191,7 @@ def test_an_adopted_program_passes_all_packets_again_and_stays(rig):
 @pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
 def test_the_daemon_brings_it_back_and_stays_alone(rig, daemon, lose):
     rig.unshape()
-    daemon.configure('[rb]\nshape = "50mbit"\n')
+    daemon.configure('[rb]\nshape = "50mbit"\nbands = false\n')
     words = [WEIR, "daemon", "--config", daemon.file, *PINS]
     with (daemon.folder / "log").open("a") as log:
         daemon.process = rig.router.start(*words, stderr=log)
@@ -207,7 +207,7 @@ def test_the_daemon_brings_it_back_and_stays_alone(rig, daemon, lose):
 def test_few_capabilities_suffice_for_filters_and_the_shaper(rig, hook):
     """Filters have names; programs can't be read by their numbers."""
     rig.unshape()
-    options = ["rb", *PINS, "--shape", "50mbit", "--signal", "poll", "--hook", hook]
+    options = ["rb", *PINS, "--shape", "50mbit", "--no-bands", "--signal", "poll", "--hook", hook]
     rig.weir("attach", *options, *HIT)
     delete(rig)
     rig.router.run(*FEW, "ensure", *options)

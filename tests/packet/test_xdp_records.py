@@ -21,8 +21,8 @@ RECORDS = 4096
 ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 PASSING = ("--flow-records", "--fixed-probability", "0")
 SIGNALS = {
-    "poll": ("--shape", "1gbit", "--signal", "poll"),
-    "backlog": ("--shape", "1gbit", "--signal", "backlog"),
+    "poll": ("--shape", "1gbit", "--no-bands", "--signal", "poll"),
+    "backlog": ("--shape", "1gbit", "--no-bands", "--signal", "backlog"),
     "bands": ("--shape", "1gbit", "--bands"),
     "veth": ("--peer", "PEER"),
     "virtual": ("--rate", "1gbit", "--hook", "tc"),
@@ -198,13 +198,13 @@ def test_addresses_are_recorded_where_asked_for(rig, attach):
 
 def test_the_daemon_keeps_them(rig, daemon):
     rig.unshape()
-    daemon.configure('[rb]\nshape = "1gbit"\nflow_records = true\n')
+    daemon.configure('[rb]\nshape = "1gbit"\nbands = false\nflow_records = true\n')
     daemon.start()
     until(lambda: daemon.metric("attached", dev="rb") == 1, "the law on rb")
     assert flows(rig)["flows"] == []
     daemon.looked()
     assert daemon.metric("attaches_total", dev="rb") == 1
-    daemon.configure('[rb]\nshape = "1gbit"\nflow_records = false\n')
+    daemon.configure('[rb]\nshape = "1gbit"\nbands = false\nflow_records = false\n')
     daemon.process.send_signal(signal.SIGHUP)
     until(lambda: "flows" not in flows(rig), "no records")
     daemon.stop()

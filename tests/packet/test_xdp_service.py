@@ -13,7 +13,7 @@ from packet_rig import REPO, WEIR, until
 USER = 65534
 UNIT = (REPO / "xdp/systemd/weir-xdp.service").read_text()
 CAPABILITIES = re.search("^AmbientCapabilities=(.*)$", UNIT, re.MULTILINE)
-SHAPED = '[rb]\nshape = "50mbit"\n'
+SHAPED = '[rb]\nshape = "50mbit"\nbands = false\n'
 
 
 class Service(Daemon):

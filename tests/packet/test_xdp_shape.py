@@ -84,7 +84,7 @@ def test_a_root_of_somebody_elses_is_refused(rig):
     ("options", "words"),
     [
         (["--rate", "1mbit"], "leave one of them out"),
-        (["--peer", "PEER", "--coupled", "1:10,1:20"], "--coupled needs two"),
+        (["--peer", "PEER", "--coupled", "1:10,1:20"], "--coupled"),
         (["--bands", "--no-bands"], "leave one of them out"),
     ],
 )

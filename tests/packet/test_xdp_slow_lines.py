@@ -40,7 +40,7 @@ def test_a_target_is_raised_to_two_packets(line, option, rate):
 
 
 def test_a_fast_line_has_the_target_that_is_asked_for(line):
-    line.weir("attach", "slow0", "--shape", "10mbit", "target=3ms")
+    line.weir("attach", "slow0", "--shape", "10mbit", "--no-bands", "target=3ms")
     assert target(line) == (3000, None)
 
 

@@ -80,12 +80,13 @@ def test_every_discipline_runs_at_its_own_settings(plan):
         assert by_variant[variant] == [Setting("target_ms", value) for value in values]
     for variant, values in (("paper", SHORT), ("tuned", LONG)):
         assert by_variant[variant] == [Setting("target_us", 1000 * value) for value in values]
+    assert by_variant["bands"] == [Setting("target_us", value) for value in (5000, 8000, 15000, 30000)]
     assert {variant: len(by_variant[variant]) for variant in ("red", "cake", "auto")} == dict.fromkeys(
         ("red", "cake", "auto"), 3
     )
     assert {"tuned-5ms", "pie-5ms", "cake-100ms", "auto-15ms"} <= set(labels)
     assert len([s for g in plan.groups for s in g.scenarios]) == 16
-    assert len(plan.runs()) == 16 * 48 * 3
+    assert len(plan.runs()) == 16 * 52 * 3
 
 
 def test_all_scenarios_of_the_matrix_can_be_had(plan):
@@ -114,7 +115,7 @@ def test_a_run_that_the_matrix_has_is_the_same_run(plan):
 def test_runs_are_chosen_by_discipline_or_setting(plan):
     assert len(plan.chosen(["flows-10/pie"])) == 7 * 3
     assert [run.variant for run in plan.chosen(["flows-10/*-5ms/1"])] == [
-        f"{name}-5ms" for name in ("pie", "codel", "fq_pie", "fq_codel", "paper", "tuned", "auto")
+        f"{name}-5ms" for name in ("pie", "codel", "fq_pie", "fq_codel", "paper", "tuned", "auto", "bands")
     ]
 
 
@@ -331,7 +332,7 @@ def test_part_of_an_envelope_has_a_report_that_can_be_made_again(plan, tmp_path,
     made = ["envelope.html", "envelope.png", "flows.csv", "made.json", "report.md"]
     assert sorted(path.name for path in out.iterdir()) == made
     text = (out / "report.md").read_text()
-    assert "**Incomplete**: 2299 of 2304 runs of the envelope are missing: 144 of red, 335 of pie" in text
+    assert "**Incomplete**: 2491 of 2496 runs of the envelope are missing: 144 of red, 335 of pie" in text
     assert str(out / "envelope.html") in capsys.readouterr().out
     words = ["evaluate", "--suite", "envelope", "--from", str(out), "--out", str(tmp_path / "again")]
     assert cli.main(words) == 0
@@ -364,9 +365,9 @@ def test_the_front_page_has_the_figures_of_the_report():
     report, readme = (
         (paths.clone() / name).read_text(encoding="utf-8") for name in ("docs/results/envelope/report.md", "README.md")
     )
-    whole = rows(report.split("### `tuned` beside each discipline")[1].split("\n#")[0])
+    whole = rows(report.split("### `bands` beside each discipline")[1].split("\n#")[0])
     shown = {label: row for label, row in rows(readme).items() if " at equal goodput over " in label}
-    columns = {"queue delay p99": "p99", "packets lost": "loss"}
+    columns = {"queue delay p99 of all packets": "p99", "packets lost": "loss"}
     assert {label.split(" at equal")[0] for label in shown} == set(columns)
     for label, row in shown.items():
         measure, peers = label.removesuffix(" (2)").split(" at equal goodput over ")

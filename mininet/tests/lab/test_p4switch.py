@@ -94,6 +94,7 @@ WRONG = {
     "program": ["no-such-file.p4", 1, b"a.p4"],
     "queues": [[Queue()], {"2": Queue()}, {2: 5}, Queue()],
     "depth_packets": [0, "64", 1.5, True],
+    "priorities": [0, "2", 9],
     "config": ["no-such-file.toml", 7, {}],
     "deploy": ["--empty", [1], [""]],
     "device_id": [-1, "1", 2**64],

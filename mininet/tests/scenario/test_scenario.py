@@ -82,7 +82,7 @@ def test_a_spec_leaves_nothing_to_default(load):
     assert run == Run("small", "pie", 1, run.spec)
     assert run.spec["flows"][0] == {
         "kind": "quic-download", "count": 2, "extra_rtt_ms": 0, "start_s": 0, "start_spread_s": 0.1, "stop_s": 10,
-        "cc": "cubic", "payload_bytes": 1412,
+        "cc": "cubic", "payload_bytes": 1412, "ecn": False,
     }  # fmt: skip
     assert run.spec["flows"][1]["stop_s"] == 10
     assert run.spec["aqm"]["tupdate_ms"] == 15

@@ -197,7 +197,8 @@ static void compare(const struct weir_config *old, const struct weir_config *wan
 	o->part[PART_LIMITS] |= old->limit_bytes != wanted->limit_bytes ||
 				old->limit_packets != wanted->limit_packets || old->rate_bit_s != wanted->rate_bit_s ||
 				memcmp(&old->framing, &wanted->framing, sizeof(old->framing)) ||
-				memcmp(&old->advice, &wanted->advice, sizeof(old->advice));
+				old->advice.kind != wanted->advice.kind ||
+				old->advice.rate_bit_s != wanted->advice.rate_bit_s;
 }
 
 /* Data for reporting and undoing, and the name that the interface has now. */

@@ -53,7 +53,7 @@ def test_the_shipped_scenario_takes_one_system_out_at_a_time():
         assert sum(cases[label]["has"][key] != value for key, value in everything.items()) == 1
     for label in ("none", "today"):
         changed = [key for key, value in everything.items() if cases[label]["has"][key] != value]
-        assert changed == ["aqm", "paths", "window", "upload_cc", "names"]
+        assert changed == ["aqm", "paths", "window", "upload_cc", "ecn", "names"]
 
 
 def test_a_shorter_run_begins_as_the_whole_one_does():

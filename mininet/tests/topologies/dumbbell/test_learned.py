@@ -47,11 +47,11 @@ def test_the_policy_is_in_the_spec_and_senders_are_told(spec, tmp_path, kind):
     (flow,) = found["flows"]
     assert flow["cc_weights"] == POLICY
     drive = Drive(found, tmp_path)
-    policy = ["--cc", "pbq", "--cc-weights", str(tmp_path / "policy.weights"), "--cc-trajectories"]
+    policy = ["--cc", "pbq", "--ecn", "off", "--cc-weights", str(tmp_path / "policy.weights"), "--cc-trajectories"]
     assert drive.cc_words(flow, "s1") == [*policy, str(tmp_path / "trajectories-s1"), "--cc-agent",
                                           str(tmp_path / "agent")]  # fmt: skip
     assert drive.cc_words(flow, "s2") == [*policy, str(tmp_path / "trajectories-s2"), "--cc-explore", "1002"]
-    assert drive.cc_words(flow, "sink") == ["--cc", "cubic"]
+    assert drive.cc_words(flow, "sink") == ["--cc", "cubic", "--ecn", "off"]
     assert (tmp_path / "policy.weights").read_text() == POLICY
     assert (tmp_path / "agent").is_dir()
 
@@ -61,20 +61,29 @@ def test_without_weights_the_built_in_ones_decide(spec, tmp_path):
     (flow,) = found["flows"]
     assert "cc_weights" not in flow
     drive = Drive(found, tmp_path)
-    words = ["--cc", "pbq", "--cc-trajectories", str(tmp_path / "trajectories-s2"), "--cc-explore", "1002"]
+    words = [
+        "--cc",
+        "pbq",
+        "--ecn",
+        "off",
+        "--cc-trajectories",
+        str(tmp_path / "trajectories-s2"),
+        "--cc-explore",
+        "1002",
+    ]
     assert drive.cc_words(flow, "s2") == words
-    assert drive.cc_words(flow, "sink") == ["--cc", "cubic"]
+    assert drive.cc_words(flow, "sink") == ["--cc", "cubic", "--ecn", "off"]
     found = spec(GOOD.replace("KIND", "quic-upload").replace("cc_", "# cc_"))
     (bare,), drive = found["flows"], Drive(found, tmp_path)
-    assert drive.cc_words(bare, "s1") == ["--cc", "pbq"]
-    assert drive.cc_words(bare, "sink") == ["--cc", "cubic"]
+    assert drive.cc_words(bare, "s1") == ["--cc", "pbq", "--ecn", "off"]
+    assert drive.cc_words(bare, "sink") == ["--cc", "cubic", "--ecn", "off"]
 
 
 def test_flows_of_other_congestion_controls_are_as_before(spec, tmp_path):
     found = spec(GOOD.replace("KIND", "quic-download").replace("pbq", "reno").replace("cc_", "# cc_"))
     (flow,) = found["flows"]
     assert not [key for key in flow if key.startswith("cc_")]
-    assert Drive(found, tmp_path).cc_words(flow, "s1") == ["--cc", "reno"]
+    assert Drive(found, tmp_path).cc_words(flow, "s1") == ["--cc", "reno", "--ecn", "off"]
 
 
 @pytest.mark.parametrize(
