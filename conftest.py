@@ -76,6 +76,7 @@ TABLE = (
     ("long", r"tests/packet/test_p4_flow_bands.py::test_(?!a_flood|deploy).*-edge"),
     ("long", r"tests/packet/test_p4_differential.py::test_two_targets.*-[34]\]"),
     ("long", "tests/packet/test_xdp_daemon_many.py"),
+    ("long", "tests/packet/test_xdp_hosts.py::test_a_host_with_one"),
     ("long", "tests/packet/test_xdp_coupled_poll.py::test_(marks|overload|the_shaper)"),
     ("long", "tests/packet/test_bench_xdp.py::test_(laws_of|a_shaper)"),
     ("long", "tests/packet/test_names_edge.py::test_(a_line_that_would|who_leaves)"),

@@ -100,8 +100,8 @@ def test_ensure_keeps_and_changes_the_options(rig):
 @pytest.mark.parametrize(
     "words",
     [
-        ("--hosts", "dst"),
-        ("--dscp", "on"),
+        ("--no-bands", "--hosts", "dst"),
+        ("--no-bands", "--dscp", "on"),
         ("--bands", "--hosts", "both"),
         ("--bands", "--hosts", "dst/1"),
         ("--bands", "--hosts", "mark/0"),

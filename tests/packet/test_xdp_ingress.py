@@ -60,8 +60,8 @@ def test_received_packets_alone(rig):
 
 
 def test_framing_and_bands_with_it(rig):
-    words = ("--overhead", "docsis", "--bands", "ahead_share=0.2")
-    rig.weir("attach", "rb", *BOTH, *words)
+    words = ("--overhead", "docsis", "ahead_share=0.2")
+    rig.weir("attach", "rb", "--shape", "50mbit", "--ingress", "47mbit", *words)
     assert rig.status("rb")["framing"] == rig.status(INGRESS)["framing"]
     assert rig.status("rb")["bands"]["ahead_share"] == pytest.approx(0.2, abs=1e-4)
     rig.weir("detach", "rb")

@@ -255,7 +255,7 @@ def test_quic_settings_have_servers_of_their_own(load, tmp_path):
     drive = Drive(load(FLOWS).runs()[0].spec, tmp_path)
     flows = drive.spec["flows"]
     assert [setting[0] for setting in drive.settings] == ["noq-bbr3", "cubic", "reno"]
-    assert drive.cc_words(flows[0], "sink") == ["--cc", "cubic", "--alpn", "hq-interop"]
+    assert drive.cc_words(flows[0], "sink") == ["--cc", "cubic", "--alpn", "hq-interop", "--ecn", "off"]
     upload = flows[2] | {"burst_bytes": 5000, "burst_every_ms": 400}
     assert burst_words(upload) == ["--requests", "25", "--interval-ms", "400", "--bytes", "5000"]
     assert burst_words(flows[2]) == burst_words(flows[0]) == []
