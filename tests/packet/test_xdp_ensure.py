@@ -139,7 +139,7 @@ def test_a_shaper_takes_no_root_of_somebody_elses(shaped):
     ensure(shaped)
     before = tree(shaped)
     for _ in range(2):
-        with pytest.raises(Failed, match="it has a root qdisc already, htb 1::.* leave --shape out"):
+        with pytest.raises(Failed, match=r"it has a root qdisc already, htb 1::.* leave --shape out"):
             ensure(shaped, "--shape", "50mbit")
         assert tree(shaped) == before
     assert "shape_bit_s" not in shaped.status()

@@ -74,7 +74,7 @@ def test_what_somebody_changed_is_his(rig, change):
 def test_a_root_of_somebody_elses_is_refused(rig):
     rig.shape("10mbit")
     before = tree(rig)
-    with pytest.raises(Failed, match="it has a root qdisc already, htb 1::.* leave --shape out"):
+    with pytest.raises(Failed, match=r"it has a root qdisc already, htb 1::.* leave --shape out"):
         rig.weir("attach", "rb", "--shape", "95mbit")
     assert tree(rig) == before
     assert json.loads(rig.weir("status", "--json").stdout) == []
