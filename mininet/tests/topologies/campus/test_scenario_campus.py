@@ -14,7 +14,7 @@ from weirlab.scenario.errors import ScenarioError
 
 VARIANTS = [
     "all", "none", "today", "without-aqm", "without-bands", "without-pcm", "without-window", "without-pbq",
-    "without-names", "without-timestamps",
+    "without-ecn", "without-names", "without-timestamps",
 ]  # fmt: skip
 ALONE = {
     "alone-aqm": "neighbours",
