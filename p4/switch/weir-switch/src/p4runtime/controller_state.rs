@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State that controllers wrote and the data plane does not need, kept beside the program's state.
+use super::handles::Handles;
 use super::pipeline::Config;
 use super::proto::p4::v1 as pb;
 use super::stream::digests::Settings;
@@ -18,8 +19,8 @@ pub struct OneShot {
     pub profile: usize,
     pub group: u32,
     pub members: Vec<(u32, Member)>,
-    /// Members by weight.
-    pub weighted: Vec<u32>,
+    /// Weight of each member.
+    pub weights: Vec<(u32, i32)>,
 }
 
 /// Data that a controller attached to a table entry.
@@ -71,6 +72,8 @@ pub struct ControllerState {
     notes: Vec<BTreeMap<EntryId, Note>>,
     pub defaults: Vec<Note>,
     pub groups: Vec<BTreeMap<u32, Group>>,
+    /// Of each action profile.
+    pub handles: Vec<Handles>,
     pub multicast: BTreeMap<u32, pb::MulticastGroupEntry>,
     pub clones: BTreeMap<u32, pb::CloneSessionEntry>,
     pub value_sets: Vec<Vec<pb::ValueSetMember>>,
@@ -87,6 +90,7 @@ impl ControllerState {
             notes: vec![BTreeMap::new(); p.tables.len()],
             defaults: vec![Note::default(); p.tables.len()],
             groups: vec![BTreeMap::new(); p.profiles.len()],
+            handles: p.profiles.iter().map(|_| Handles::default()).collect(),
             value_sets: vec![Vec::new(); p.value_sets.len()],
             ..Default::default()
         }

@@ -9,6 +9,7 @@
 
 mod audit;
 mod controller_state;
+mod handles;
 mod lock;
 mod messages;
 mod pipeline;

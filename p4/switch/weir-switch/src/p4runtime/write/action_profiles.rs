@@ -7,7 +7,7 @@ use crate::p4runtime::messages::error::{At, Fail, Res, exhausted, invalid, not_f
 use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
 use std::collections::BTreeSet;
 use tonic::Code;
-use weir_p4::exec::EntryAction;
+use weir_p4::exec::{EntryAction, Member};
 use weir_p4::p4info::proto::action_profile::SelectorSizeSemantics;
 use weir_p4::p4info::{self as info, Preambled};
 
@@ -67,20 +67,26 @@ impl Writer<'_> {
             }
             _ => {}
         }
-        let members = &mut self.state.profiles[i].members;
-        match member {
-            Some(m) => members.insert(id, m),
-            None => members.remove(&id),
-        };
+        self.put_member(i, id, member);
         self.on_undo(move |w| {
-            let members = &mut w.state.profiles[i].members;
-            match old {
-                Some(m) => members.insert(id, m),
-                None => members.remove(&id),
-            };
+            w.put_member(i, id, old);
             Ok(())
         });
         Ok(())
+    }
+
+    fn put_member(&mut self, profile: usize, id: u32, member: Option<Member>) {
+        let (members, handles) = (&mut self.state.profiles[profile].members, &mut self.controller.handles[profile]);
+        match member {
+            Some(m) => {
+                members.insert(id, m);
+                handles.insert(id);
+            }
+            None => {
+                members.remove(&id);
+                handles.remove(id);
+            }
+        }
     }
 
     /// No table's entry runs it.
@@ -171,10 +177,12 @@ impl Writer<'_> {
 
     fn put_group(&mut self, profile: usize, id: u32, group: Option<Group>) {
         let (state, controller) = (&mut self.state.profiles[profile].groups, &mut self.controller.groups[profile]);
+        let old = controller.get(&id).map_or(&[][..], |g| &g.members);
+        let new = group.as_ref().map_or(&[][..], |g| &g.members);
+        let order = self.controller.handles[profile].regroup(old, new);
         match group {
             Some(g) => {
-                let weighted = g.members.iter().flat_map(|(m, w)| std::iter::repeat_n(*m, *w as usize)).collect();
-                state.insert(id, weighted);
+                state.insert(id, order);
                 controller.insert(id, g);
             }
             None => {

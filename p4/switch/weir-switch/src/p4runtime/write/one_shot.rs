@@ -36,7 +36,7 @@ impl Writer<'_> {
             return Err(exhausted(format!("action profile {} has room for {size} members", p.name())));
         }
         let mut shot =
-            OneShot { set: set.clone(), profile: p.ir_index, group: 0, members: Vec::new(), weighted: Vec::new() };
+            OneShot { set: set.clone(), profile: p.ir_index, group: 0, members: Vec::new(), weights: Vec::new() };
         for (i, a) in set.action_profile_actions.iter().enumerate() {
             let place = || format!("action_profile_actions[{i}]");
             if a.watch_kind.is_some() {
@@ -46,7 +46,7 @@ impl Writer<'_> {
             let member = actions::member(&self.config.program, p, action).at(|| "action").at(place)?;
             let id = self.reserve(p.ir_index)?;
             shot.members.push((id, member));
-            shot.weighted.extend(std::iter::repeat_n(id, a.weight as usize));
+            shot.weights.push((id, a.weight));
         }
         shot.group = self.reserve(p.ir_index)?;
         Ok(shot)
@@ -68,7 +68,8 @@ impl Writer<'_> {
     pub(super) fn put_one_shot(&mut self, shot: &OneShot) {
         let profile = &mut self.state.profiles[shot.profile];
         profile.members.extend(shot.members.iter().cloned());
-        profile.groups.insert(shot.group, shot.weighted.clone());
+        let order = self.controller.handles[shot.profile].regroup(&[], &shot.weights);
+        profile.groups.insert(shot.group, order);
     }
 
     pub(super) fn drop_one_shot(&mut self, note: Option<Note>) {
@@ -77,6 +78,7 @@ impl Writer<'_> {
         profile.groups.remove(&shot.group);
         for (id, _) in &shot.members {
             profile.members.remove(id);
+            self.controller.handles[shot.profile].remove(*id);
         }
     }
 }
