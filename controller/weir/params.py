@@ -123,7 +123,7 @@ ROWS = {
     "share_least": Row("share_least_q16", "factor_or_0", (0, 1048575), 0, 16, "times the mean", "flow shares", "expert", "a number, 0 or above and below 16", "drops and marks wait for flows that have sent this many times the mean, 0 off"),
     "share_shift": Row("share_shift", "whole", (10, 24), 10, 24, "log2 us", "flow shares", "expert", "a whole number, 10 .. 24", "bytes counted for a flow halve every 2^this us"),
     "ecn_weight_shift": Row("ecn_weight_shift", "whole", (0, 15), 0, 15, "-log2", "marking", "expert", "a whole number, 0 .. 15", "marks follow a mean of U in which a step has weight 2^-this, 0: U itself"),
-    "ecn_drop_share": Row("ecn_drop_us", "share", (0, 16777215), 0, 16777215, "share of target_us", "marking", "expert", "a share of target_us, 0 .. 16777215", "delay from which ECT packets are dropped and new flows not spared, 0 off"),
+    "ecn_drop_share": Row("ecn_drop_us", "share", (0, 16777215), 0, 16777215, "share of target_us", "marking", "expert", "a share of target_us, 0 .. 16777215", "delay from which ECT packets and those of band A are dropped and new flows not spared, 0 off"),
     "ecn_bound": Row("ecn_bound_q32", "bound", (0, 4294967296), 0, 1, "probability", "marking", "expert", "a probability, 0 .. 1", "probability of drop up to which ECT packets are marked, 0: never"),
 }
 """By key."""

@@ -56,7 +56,7 @@ struct law_params_t {
     bit<5> share_shift;
     // marks follow a mean of U in which a step has weight 2^-this, 0: U itself
     bit<4> ecn_weight_shift;
-    // delay from which ECT packets are dropped and new flows not spared, 0 off
+    // delay from which ECT packets and those of band A are dropped and new flows not spared, 0 off
     bit<24> ecn_drop_us;
     // probability of drop up to which ECT packets are marked, 0: never
     bit<33> ecn_bound_q32;
