@@ -15,7 +15,7 @@ from .bands import DEFAULT, RANGES, BandFlow, Bands, Budget, Kind
 from .law import Params, Share
 
 LAW_PARAMS = (
-    "target_us", "interval_us", "share_shift", "share_least_q16", "min_backlog_bytes", "ecn_drop_us",
+    "target_us", "interval_us", "share_shift", "share_least_q16", "min_backlog_bytes", "delay_limit_us",
 )  # fmt: skip
 """Parameters of the law that the bands read."""
 TUNED = replace(
@@ -24,12 +24,9 @@ TUNED = replace(
 CASES: dict[str, tuple[Bands, Params]] = {
     "default": (DEFAULT, TUNED),
     "without a share": (replace(DEFAULT, ahead_share_q16=0), TUNED),
-    "all flows small": (DEFAULT, replace(TUNED, share_least_q16=0)),
+    "all flows small": (DEFAULT, replace(TUNED, share_least_q16=0, delay_limit_us=0)),
     "least": (Bands(**{name: least for name, (least, _) in RANGES.items()}), replace(TUNED, share_shift=10)),
-    "greatest": (
-        Bands(**{name: most for name, (_, most) in RANGES.items()}),
-        replace(TUNED, share_shift=24, ecn_drop_us=0),
-    ),
+    "greatest": (Bands(**{name: most for name, (_, most) in RANGES.items()}), replace(TUNED, share_shift=24)),
 }
 """Parameters on both sides of every choice of docs/design/flows.md."""
 FLOWS = 8
@@ -72,7 +69,7 @@ def packets(random: Random) -> Iterator[tuple[int, int, int, int]]:
 def limits(params: Params, random: Random) -> Iterator[tuple[int, int]]:
     """backlog_bytes, tau_us on both sides of the limit of band A, and of any size."""
     for backlog_bytes in (params.min_backlog_bytes - 1, params.min_backlog_bytes):
-        yield from ((backlog_bytes, tau_us) for tau_us in (max(params.ecn_drop_us, 1) - 1, params.ecn_drop_us))
+        yield from ((backlog_bytes, tau_us) for tau_us in (max(params.delay_limit_us, 1) - 1, params.delay_limit_us))
     for _ in range(20):
         yield random.getrandbits(64) >> random.getrandbits(6), random.getrandbits(32) >> random.getrandbits(5)
 

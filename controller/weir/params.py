@@ -118,12 +118,12 @@ ROWS = {
     "space_most": Row("space_most_q16", "factor_or_0", (0, 1048575), 0, 16, "sum of probabilities", "marking", "expert", "a number, 0 or above and below 16", "a drop or mark at this sum, 0: independent draws"),
     "delay_bound_share": Row("delay_bound_us", "share", (0, 16777215), 0, 16777215, "share of target_us", "time bound", "expert", "a share of target_us, 0 .. 16777215", "delay above which delay_bound_slope counts, 0 off"),
     "delay_bound_slope": Row("delay_bound_slope_q40_per_us", "per_second", (0, 4294967295), 0, 3906.2499990905053, "1/s", "time bound", "expert", "a number per second, 0 .. 3906", "rise of the probability per second of delay above that bound, 0 off"),
-    "delay_limit_share": Row("delay_limit_us", "share", (0, 16777215), 0, 16777215, "share of target_us", "time bound", "expert", "a share of target_us, 0 .. 16777215", "delay from which every packet that is not marked is dropped, 0 off"),
+    "delay_limit_share": Row("delay_limit_us", "share", (0, 16777215), 0, 16777215, "share of target_us", "time bound", "expert", "a share of target_us, 0 .. 16777215", "delay from which every packet that is not marked is dropped, in band A all, 0 off"),
     "delay_guard_bytes": Row("delay_guard_bytes", "whole", (0, 4294967295), 0, 4294967295, "bytes", "time bound", "expert", "a whole number, 0 .. 4294967295", "bound and limit need a backlog of this and 2^dq_shift bytes, 0: any backlog"),
     "share_least": Row("share_least_q16", "factor_or_0", (0, 1048575), 0, 16, "times the mean", "flow shares", "expert", "a number, 0 or above and below 16", "drops and marks wait for flows that have sent this many times the mean, 0 off"),
     "share_shift": Row("share_shift", "whole", (10, 24), 10, 24, "log2 us", "flow shares", "expert", "a whole number, 10 .. 24", "bytes counted for a flow halve every 2^this us"),
     "ecn_weight_shift": Row("ecn_weight_shift", "whole", (0, 15), 0, 15, "-log2", "marking", "expert", "a whole number, 0 .. 15", "marks follow a mean of U in which a step has weight 2^-this, 0: U itself"),
-    "ecn_drop_share": Row("ecn_drop_us", "share", (0, 16777215), 0, 16777215, "share of target_us", "marking", "expert", "a share of target_us, 0 .. 16777215", "delay from which ECT packets and those of band A are dropped and new flows not spared, 0 off"),
+    "ecn_drop_share": Row("ecn_drop_us", "share", (0, 16777215), 0, 16777215, "share of target_us", "marking", "expert", "a share of target_us, 0 .. 16777215", "delay from which ECT packets are dropped and new flows not spared, 0 off"),
     "ecn_bound": Row("ecn_bound_q32", "bound", (0, 4294967296), 0, 1, "probability", "marking", "expert", "a probability, 0 .. 1", "probability of drop up to which ECT packets are marked, 0: never"),
 }
 """By key."""

@@ -123,7 +123,7 @@ control AheadLimit(
             bit<32> tau_us;
             law_dq_time_q8_us.read(dq_time_q8_us, port);
             tau.apply(dq_time_q8_us, config.law.dq_shift, backlog_bytes, tau_us);
-            if (ahead_is_late(config.law.min_backlog_bytes, config.law.ecn_drop_us, backlog_bytes, tau_us)) {
+            if (ahead_is_late(config.law.min_backlog_bytes, config.law.delay_limit_us, backlog_bytes, tau_us)) {
                 bit<96> met;
                 ahead_late.read(met, port);
                 if (met[95:48] != drained) {

@@ -122,11 +122,11 @@ control BandArrival(
 // Whether a packet of band A is dropped, while A has `backlog_bytes` and with them a delay of `tau_us`.
 bool ahead_is_late(
     in bit<32> min_backlog_bytes,
-    in bit<24> ecn_drop_us,
+    in bit<24> delay_limit_us,
     in bit<64> backlog_bytes,
     in bit<32> tau_us)
 {
-    return ecn_drop_us != 0 && tau_us >= (bit<32>)ecn_drop_us && backlog_bytes >= (bit<64>)min_backlog_bytes; // 9
+    return delay_limit_us != 0 && tau_us >= (bit<32>)delay_limit_us && backlog_bytes >= (bit<64>)min_backlog_bytes; // 9
 }
 
 // Whether a packet of band B is dropped before the law's verdict.

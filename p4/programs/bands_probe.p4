@@ -28,7 +28,7 @@ header probe_t {
     bit<8> share_shift;
     bit<32> share_least_q16;
     bit<32> min_backlog_bytes;
-    bit<32> ecn_drop_us;
+    bit<32> delay_limit_us;
     // State
     bit<32> flow_bytes;
     bit<64> flow_last_us;
@@ -128,9 +128,9 @@ control ProbeIngress(
         } else if (hdr.probe.op == probe_op_t.PASSED) {
             hdr.probe.bulk_bytes = band_passed(hdr.probe.bulk_bytes, hdr.probe.in_len_bytes);
         } else if (hdr.probe.op == probe_op_t.AHEAD) {
-            bit<24> ecn_drop_us = (bit<24>)hdr.probe.ecn_drop_us;
+            bit<24> delay_limit_us = (bit<24>)hdr.probe.delay_limit_us;
             hdr.probe.late = 0;
-            if (ahead_is_late(hdr.probe.min_backlog_bytes, ecn_drop_us, hdr.probe.in_backlog_bytes,
+            if (ahead_is_late(hdr.probe.min_backlog_bytes, delay_limit_us, hdr.probe.in_backlog_bytes,
                 hdr.probe.in_tau_us)) {
                 hdr.probe.late = 1;
             }

@@ -204,7 +204,7 @@ def test_the_law_drops_bulk_alone(slow):
 
 def test_band_a_has_a_limit_in_time(slow):
     """Two flows that send at once what takes 0.8 s, with a limit of 0.54 s; a frame that is not IP is not dropped."""
-    with slow.entries(with_bands(slow, Bands(0, 4 * LARGE_BYTES, 1), ecn_drop_share=36, dq_shift=12)):
+    with slow.entries(with_bands(slow, Bands(0, 4 * LARGE_BYTES, 1), delay_limit_share=36, dq_shift=12)):
         bulk = flow(ip4, 5001, 15)
         for wave in range(0, 15, 5):  # the rate is learnt from the last ones, which are in bulk
             assert len(order(slow, send(slow, bulk[wave : wave + 5]))) == 5

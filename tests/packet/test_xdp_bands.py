@@ -105,11 +105,11 @@ def test_the_law_drops_in_bulk_alone(rig, bands):
 
 def test_band_a_has_a_limit_in_time(rig, bands):
     """A queue of a second in band A: packets are dropped, but not frames that are not IP."""
-    still = ("kp=0", "ki=0", "kd=0", "delay_bound_share=0", "delay_limit_share=0", "ecn_drop_share=0")
+    still = ("kp=0", "ki=0", "kd=0", "delay_bound_share=0", "delay_limit_share=0")
     late, other = udp(6, 100), bytes(Ether(src=ETHER.src, dst=ETHER.dst, type=0x88B5) / Raw(bytes(60)))
     with bands(*STEADY, *still, f"ahead_most_bytes={5 * FRAME_BYTES}", rate="240kbit"):
         kinds(rig, BULK[:29])
-        rig.weir("--expert", "set", "rb", "ecn_drop_share=1.5")
+        rig.weir("--expert", "set", "rb", "delay_limit_share=1.5")
         out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
         with out, back:
             for frame in [udp(port) for port in (2, 3, 4, 5)] * 5:

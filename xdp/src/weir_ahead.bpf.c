@@ -174,7 +174,7 @@ WEIR_INLINE enum weir_fate ahead_fate(const struct weir_config *c, const struct 
 {
 	__u32 tau_us = weir_tau_us(rate, &c->law, backlog_bytes);
 
-	return !c->frozen && weir_ahead_is_late(&c->law, backlog_bytes, tau_us) ? WEIR_FATE_HIT_DROP : WEIR_FATE_PASS;
+	return weir_ahead_is_late(&c->law, backlog_bytes, tau_us) ? WEIR_FATE_HIT_DROP : WEIR_FATE_PASS;
 }
 
 WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const struct bands *b, struct recent *r,

@@ -252,9 +252,9 @@ def test_new_flows_have_half_of_the_budget_and_known_ones_need_room_for_what_the
     st.sampled_from([50_000, 250_000, 1_500_000]),
 )
 def test_band_a_of_a_line_that_stops_keeps_to_its_limit(packets: list, rate_bytes_s: int) -> None:
-    """By the rate before: ecn_drop_us or min_backlog_bytes, and a packet more."""
+    """By the rate before: delay_limit_us or min_backlog_bytes, and a packet more."""
     queue, now_us, waiting_bytes = bands_vectors.Queue(), 2**40, 0
-    most_bytes = max(TUNED.ecn_drop_us * rate_bytes_s / 1e6, TUNED.min_backlog_bytes) + 1514
+    most_bytes = max(TUNED.delay_limit_us * rate_bytes_s / 1e6, TUNED.min_backlog_bytes) + 1514
     for step_us, len_bytes, port in packets:
         now_us += step_us
         flow = queue.flows[port % len(queue.flows)]
@@ -267,10 +267,10 @@ def test_band_a_of_a_line_that_stops_keeps_to_its_limit(packets: list, rate_byte
 
 
 def test_the_limit_of_band_a_needs_a_backlog_and_a_limit() -> None:
-    assert bands.is_late(TUNED, TUNED.min_backlog_bytes, TUNED.ecn_drop_us)
-    assert not bands.is_late(TUNED, TUNED.min_backlog_bytes, TUNED.ecn_drop_us - 1)
+    assert bands.is_late(TUNED, TUNED.min_backlog_bytes, TUNED.delay_limit_us)
+    assert not bands.is_late(TUNED, TUNED.min_backlog_bytes, TUNED.delay_limit_us - 1)
     assert not bands.is_late(TUNED, TUNED.min_backlog_bytes - 1, U32_MAX)
-    assert not bands.is_late(replace(TUNED, ecn_drop_us=0), U32_MAX, U32_MAX)
+    assert not bands.is_late(replace(TUNED, delay_limit_us=0), U32_MAX, U32_MAX)
 
 
 def test_a_stranger_is_refused_from_a_quarter_of_the_target() -> None:

@@ -135,8 +135,8 @@ def test_golden_model_and_c_agree(
 @given(st.integers(0, 2**24 - 1), U32S, st.one_of(st.integers(0, 2**64 - 1), U32S), U32S)
 @settings(max_examples=400, deadline=None)
 def test_golden_model_and_c_agree_on_the_limit(
-    library: Library, drop_us: int, least_bytes: int, backlog_bytes: int, tau_us: int
+    library: Library, limit_us: int, least_bytes: int, backlog_bytes: int, tau_us: int
 ) -> None:
-    params = replace(TUNED, ecn_drop_us=drop_us, min_backlog_bytes=least_bytes)
+    params = replace(TUNED, delay_limit_us=limit_us, min_backlog_bytes=least_bytes)
     found = library.late(CParams(**asdict(params)), backlog_bytes, tau_us)
     assert found == bands.is_late(params, backlog_bytes, tau_us)
