@@ -193,6 +193,11 @@ def passed(budget: Budget, len_bytes: int) -> None:
     budget.bulk_bytes = sum_bytes(budget.bulk_bytes, min(len_bytes, BYTES_MAX))
 
 
+def is_late(params: Params, backlog_bytes: int, tau_us: int) -> bool:
+    """Whether a packet of band A is dropped, while A has `backlog_bytes` and with them a delay of `tau_us` (step 9)."""
+    return 0 < params.delay_limit_us <= tau_us and backlog_bytes >= params.min_backlog_bytes
+
+
 def is_refused(kind: Kind, params: Params, tau_us: int) -> bool:
     """Whether a packet is dropped before the law's verdict (step 9)."""
     return kind == Kind.STRANGER and tau_us >= params.target_us >> 2

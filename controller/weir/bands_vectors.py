@@ -14,7 +14,9 @@ from . import bands, settings
 from .bands import DEFAULT, RANGES, BandFlow, Bands, Budget, Kind
 from .law import Params, Share
 
-LAW_PARAMS = ("target_us", "interval_us", "share_shift", "share_least_q16")
+LAW_PARAMS = (
+    "target_us", "interval_us", "share_shift", "share_least_q16", "min_backlog_bytes", "delay_limit_us",
+)  # fmt: skip
 """Parameters of the law that the bands read."""
 TUNED = replace(
     settings.profile("tuned").to_params(), target_us=15000, interval_us=15000, share_shift=17, share_least_q16=2**16
@@ -22,7 +24,7 @@ TUNED = replace(
 CASES: dict[str, tuple[Bands, Params]] = {
     "default": (DEFAULT, TUNED),
     "without a share": (replace(DEFAULT, ahead_share_q16=0), TUNED),
-    "all flows small": (DEFAULT, replace(TUNED, share_least_q16=0)),
+    "all flows small": (DEFAULT, replace(TUNED, share_least_q16=0, delay_limit_us=0)),
     "least": (Bands(**{name: least for name, (least, _) in RANGES.items()}), replace(TUNED, share_shift=10)),
     "greatest": (Bands(**{name: most for name, (_, most) in RANGES.items()}), replace(TUNED, share_shift=24)),
 }
@@ -64,6 +66,14 @@ def packets(random: Random) -> Iterator[tuple[int, int, int, int]]:
         yield random.randrange(FLOWS), random.getrandbits(64) >> random.getrandbits(6), any_len, any_tau
 
 
+def limits(params: Params, random: Random) -> Iterator[tuple[int, int]]:
+    """backlog_bytes, tau_us on both sides of the limit of band A, and of any size."""
+    for backlog_bytes in (params.min_backlog_bytes - 1, params.min_backlog_bytes):
+        yield from ((backlog_bytes, tau_us) for tau_us in (max(params.delay_limit_us, 1) - 1, params.delay_limit_us))
+    for _ in range(20):
+        yield random.getrandbits(64) >> random.getrandbits(6), random.getrandbits(32) >> random.getrandbits(5)
+
+
 def generate() -> str:
     """The text of the vector file."""
     lines: list[dict[str, object]] = []
@@ -82,4 +92,7 @@ def generate() -> str:
             if kind != Kind.AHEAD and not refused and random.random() < 0.8:  # else by the law
                 bands.passed(queue.budget, len_bytes)
                 lines.append({"op": "passed", "in_len_bytes": len_bytes, "bulk_bytes": queue.budget.bulk_bytes})
+        for backlog_bytes, tau_us in limits(params, random):
+            inputs = {"in_backlog_bytes": backlog_bytes, "in_tau_us": tau_us}
+            lines.append({"op": "ahead", **inputs, "late": int(bands.is_late(params, backlog_bytes, tau_us))})
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)

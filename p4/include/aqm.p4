@@ -36,9 +36,15 @@ register<bit<64>>(PORTS) law_share_mean_q6;
 // Budget of band A: ahead_bytes in the high, new_bytes in the next, bulk_bytes in the low 32 bits; and budget_last_us.
 register<bit<96>>(PORTS) bands_budget;
 register<bit<64>>(PORTS) bands_budget_last_us;
+// Bytes handed to band A.
+register<bit<48>>(PORTS) ahead_enqueued;
+// `ahead_drained` as the last packet beyond A's limit saw it first, and that time in the low 48 bits.
+register<bit<96>>(PORTS) ahead_late;
 
 // Written by egress. Drained position of the queue, in terms of `aqm_enqueued`: enqueued - drained is the backlog.
 register<pair_t>(QUEUES) aqm_drained;
+// Drained position of band A, in terms of `ahead_enqueued`.
+register<bit<48>>(PORTS) ahead_drained;
 // Packets that came out of the queue: drained - dequeued is what was lost at the tail.
 register<pair_t>(QUEUES) aqm_dequeued;
 // Time in the queue of the packet that left it last.

@@ -79,6 +79,11 @@ control AheadEgress(in aqm_metadata_t meta, in standard_metadata_t standard_meta
         bit<32> port = (bit<32>)standard_metadata.egress_port;
         pair_t enqueued;
         pair_t drained;
+        bit<48> ahead = meta.ahead_enqueued;
+        if (standard_metadata.deq_qdepth == 0) {
+            ahead_enqueued.read(ahead, port); // as in AqmEgress
+        }
+        ahead_drained.write(port, ahead);
         aqm_drained.read(drained, port);
         aqm_enqueued.read(enqueued, port);
         departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift,

@@ -99,6 +99,50 @@ control FlowBand(
     }
 }
 
+// The limit of band A on a packet of `len_bytes`, which is counted unless it is dropped. While none leaves one each
+// STUCK_US passes: those that are counted may have been lost elsewhere.
+control AheadLimit(
+    in bit<32> port,
+    in aqm_config_t config,
+    in bit<64> now_us,
+    in bit<32> len_bytes,
+    in bool controlled,
+    out bit<48> enqueued,
+    out law_verdict_t verdict)
+{
+    LawTau() tau;
+
+    apply {
+        bit<48> drained;
+        verdict = law_verdict_t.PASS;
+        ahead_enqueued.read(enqueued, port);
+        ahead_drained.read(drained, port);
+        bit<64> backlog_bytes = (bit<64>)(enqueued - drained);
+        if (controlled && backlog_bytes >= (bit<64>)config.law.min_backlog_bytes) { // before the cost of the rest
+            bit<32> dq_time_q8_us;
+            bit<32> tau_us;
+            law_dq_time_q8_us.read(dq_time_q8_us, port);
+            tau.apply(dq_time_q8_us, config.law.dq_shift, backlog_bytes, tau_us);
+            if (ahead_is_late(config.law.min_backlog_bytes, config.law.delay_limit_us, backlog_bytes, tau_us)) {
+                bit<96> met;
+                ahead_late.read(met, port);
+                if (met[95:48] != drained) {
+                    verdict = law_verdict_t.DROP;
+                    ahead_late.write(port, drained ++ now_us[47:0]);
+                } else if (now_us[47:0] - met[47:0] < (bit<48>)STUCK_US) {
+                    verdict = law_verdict_t.DROP;
+                } else {
+                    ahead_late.write(port, drained ++ now_us[47:0]);
+                }
+            }
+        }
+        if (verdict == law_verdict_t.PASS) {
+            enqueued = enqueued + (bit<48>)len_bytes;
+            ahead_enqueued.write(port, enqueued);
+        }
+    }
+}
+
 // controlled: the law may drop or mark the packet; every other packet is only counted.
 // ecn_capable: the packet's sender is told by a mark (ECT or CE, RFC 3168).
 // flow: what tells its flow from others; packets that are not controlled are one flow of the bands, all members 0.
@@ -113,7 +157,7 @@ control AqmIngress(
 {
     counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
-    // Packets of band A.
+    // Packets of band A, also those beyond its limit.
     counter(PORTS, CounterType.packets_and_bytes) aqm_ahead;
     // Packets of new flows beyond the budget of band A, dropped because band B had a queue; `aqm_drops` has them too.
     counter(PORTS, CounterType.packets_and_bytes) aqm_refused;
@@ -121,6 +165,7 @@ control AqmIngress(
     LawTau() tau;
     LawArrival() arrival;
     FlowBand() band;
+    AheadLimit() ahead_limit;
 #ifdef WEIR_L4S
     CoupledDecide() decide_low;
     BothBands() total;
@@ -249,6 +294,8 @@ control AqmIngress(
                     meta.ahead = 1;
                     standard_metadata.priority = PRIORITY_FIRST;
                     judged = false;
+                    ahead_limit.apply(port, meta.config, now_us, standard_metadata.packet_length, controlled,
+                        meta.ahead_enqueued, verdict);
                 } else if (controlled && band_refuses(kind, meta.config.law.target_us, tau_us)) {
                     refused = true;
                     verdict = law_verdict_t.DROP;
@@ -304,7 +351,7 @@ control AqmIngress(
 
         // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever:
         // one that finds a step due and the queue empty passes, and takes the step.
-        if (verdict == law_verdict_t.DROP && meta.config.mode == aqm_mode_t.PID_DELAY) {
+        if (verdict == law_verdict_t.DROP && meta.ahead == 0 && meta.config.mode == aqm_mode_t.PID_DELAY) {
             bit<64> last_us;
             law_last_us.read(last_us, port);
             bit<64> elapsed_us = now_us - last_us;

@@ -53,6 +53,8 @@ struct aqm_metadata_t {
     bit<32> len_bytes;
     // The packet goes into band A, which is neither in `aqm_enqueued` nor the law's.
     bit<1> ahead;
+    // `ahead_enqueued` with this packet in it.
+    bit<48> ahead_enqueued;
     aqm_config_t config;
 #ifdef WEIR_L4S
     // The port has two bands, and the packet goes into band L.

@@ -119,6 +119,16 @@ control BandArrival(
     }
 }
 
+// Whether a packet of band A is dropped, while A has `backlog_bytes` and with them a delay of `tau_us`.
+bool ahead_is_late(
+    in bit<32> min_backlog_bytes,
+    in bit<24> delay_limit_us,
+    in bit<64> backlog_bytes,
+    in bit<32> tau_us)
+{
+    return delay_limit_us != 0 && tau_us >= (bit<32>)delay_limit_us && backlog_bytes >= (bit<64>)min_backlog_bytes; // 9
+}
+
 // Whether a packet of band B is dropped before the law's verdict.
 bool band_refuses(in band_kind_t kind, in bit<24> target_us, in bit<32> tau_us) {
     return kind == band_kind_t.STRANGER && tau_us >= (bit<32>)(target_us >> 2); // 9

@@ -46,7 +46,7 @@ struct law_params_t {
     bit<24> delay_bound_us;
     // rise of the probability per second of delay above that bound, 0 off
     bit<32> delay_bound_slope_q40_per_us;
-    // delay from which every packet that is not marked is dropped, 0 off
+    // delay from which every packet that is not marked is dropped, in band A all, 0 off
     bit<24> delay_limit_us;
     // bound and limit need a backlog of this and 2^dq_shift bytes, 0: any backlog
     bit<32> delay_guard_bytes;

@@ -12,7 +12,8 @@ const bit<16> ETHER_TYPE_PROBE = 0x88b6; // IEEE 802: for local experiments
 
 enum bit<8> probe_op_t {
     BAND_ARRIVAL = 1,
-    PASSED = 2
+    PASSED = 2,
+    AHEAD = 3
 }
 
 // Every field whole bytes, wide enough for all that the vectors hold.
@@ -26,6 +27,8 @@ header probe_t {
     bit<32> interval_us;
     bit<8> share_shift;
     bit<32> share_least_q16;
+    bit<32> min_backlog_bytes;
+    bit<32> delay_limit_us;
     // State
     bit<32> flow_bytes;
     bit<64> flow_last_us;
@@ -40,9 +43,11 @@ header probe_t {
     bit<64> in_now_us;
     bit<64> in_len_bytes;
     bit<32> in_tau_us;
+    bit<64> in_backlog_bytes;
     // Outputs
     bit<8> kind;
     bit<8> refused;
+    bit<8> late;
 }
 
 struct probe_headers_t {
@@ -122,6 +127,13 @@ control ProbeIngress(
             }
         } else if (hdr.probe.op == probe_op_t.PASSED) {
             hdr.probe.bulk_bytes = band_passed(hdr.probe.bulk_bytes, hdr.probe.in_len_bytes);
+        } else if (hdr.probe.op == probe_op_t.AHEAD) {
+            bit<24> delay_limit_us = (bit<24>)hdr.probe.delay_limit_us;
+            hdr.probe.late = 0;
+            if (ahead_is_late(hdr.probe.min_backlog_bytes, delay_limit_us, hdr.probe.in_backlog_bytes,
+                hdr.probe.in_tau_us)) {
+                hdr.probe.late = 1;
+            }
         } else {
             mark_to_drop(standard_metadata);
             return;

@@ -73,15 +73,15 @@ LAW = Probe(
 BANDS = Probe(
     "bands_probe",
     0x88B6,
-    ("band_arrival", "passed"),
+    ("band_arrival", "passed", "ahead"),
     _fields(
         """
         ahead_share_q16:I ahead_most_bytes:I ahead_least_bytes:I target_us:I interval_us:I share_shift:B
-        share_least_q16:I
+        share_least_q16:I min_backlog_bytes:I delay_limit_us:I
         flow_bytes:I flow_last_us:Q flow_until_tick:H flow_large_tick:H share_mean_q6:Q
         ahead_bytes:I new_bytes:I bulk_bytes:I budget_last_us:Q
-        in_now_us:Q in_len_bytes:Q in_tau_us:I
-        kind:B refused:B
+        in_now_us:Q in_len_bytes:Q in_tau_us:I in_backlog_bytes:Q
+        kind:B refused:B late:B
         """
     ),
     ("flow_bytes", "flow_last_us", "flow_until_tick", "flow_large_tick"),

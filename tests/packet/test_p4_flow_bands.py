@@ -202,6 +202,26 @@ def test_the_law_drops_bulk_alone(slow):
     assert slow.count("aqm_ahead", 2)[0] == 2 + len(sparse)
 
 
+def test_band_a_has_a_limit_in_time(slow):
+    """Two flows that send at once what takes 0.8 s, with a limit of 0.54 s; a frame that is not IP is not dropped."""
+    with slow.entries(with_bands(slow, Bands(0, 4 * LARGE_BYTES, 1), delay_limit_share=36, dq_shift=12)):
+        bulk = flow(ip4, 5001, 15)
+        for wave in range(0, 15, 5):  # the rate is learnt from the last ones, which are in bulk
+            assert len(order(slow, send(slow, bulk[wave : wave + 5]))) == 5
+        wanted = send(slow, [*flow(ip4, 5002, 4), *flow(ip4, 5003, 4)])
+        other = bytes(Ether(src=mac_text(host_mac(1)), dst=mac_text(host_mac(2))) / ARP(op=2) / Raw(LARGE))
+        slow.send(1, other)
+        came = []
+        for _, frame in slow.arrivals(60):
+            if frame == other:
+                break
+            came.append(frame)
+    dropped = slow.count("aqm_drops", 2)[0]
+    assert 0 < dropped == len(wanted) - len(came)
+    assert came == [frame for frame in wanted if frame in came]
+    assert slow.count("aqm_ahead", 2)[0] == 3 + 8 + 1
+
+
 def test_a_flood_of_new_ports_leaves_bulk_its_share(slow):
     bulk = flow(ip4, 5001, 24)
     flood = [packet for port in range(6000, 6040) for packet in flow(ip4, port, 1)]

@@ -73,7 +73,7 @@ def test_vectors_of_bands(bands, file):
 
 def test_other_frames_have_no_answer_of_the_bands_probe(bands):
     frames = [BANDS.frame(SWITCH, SENDER, op, {}) for op in BANDS.ops]
-    unknown = [frame[:14] + bytes([op]) + frame[15:] for frame in frames for op in (0, 3, 255)]
+    unknown = [frame[:14] + bytes([op]) + frame[15:] for frame in frames for op in (0, 4, 255)]
     cut = [frames[0][:length] for length in (14, 15, len(frames[0]) - 1)]
     for frame in (*unknown, *cut, frames[0]):
         bands.send(1, frame)

@@ -103,6 +103,28 @@ def test_the_law_drops_in_bulk_alone(rig, bands):
     assert status["bulk"]["drops_aqm"] == 30 - len(came)
 
 
+def test_band_a_has_a_limit_in_time(rig, bands):
+    """A queue of a second in band A: packets are dropped, but not frames that are not IP."""
+    still = ("kp=0", "ki=0", "kd=0", "delay_bound_share=0", "delay_limit_share=0")
+    late, other = udp(6, 100), bytes(Ether(src=ETHER.src, dst=ETHER.dst, type=0x88B5) / Raw(bytes(60)))
+    with bands(*STEADY, *still, f"ahead_most_bytes={5 * FRAME_BYTES}", rate="240kbit"):
+        kinds(rig, BULK[:29])
+        rig.weir("--expert", "set", "rb", "delay_limit_share=1.5")
+        out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
+        with out, back:
+            for frame in [udp(port) for port in (2, 3, 4, 5)] * 5:
+                out.send(frame)
+            steps = rig.status()["counters"]["updates"]
+            until(lambda: rig.status()["counters"]["updates"] > steps + 1, "the process has seen the queue")
+            for frame in [*[late] * 4, other, LAST]:
+                out.send(frame)
+            came = receive(back, 10.0)
+        status = rig.status()
+    assert [came.count(frame) for frame in (udp(2), late, other)] == [5, 0, 1]
+    assert status["ahead"]["drops_aqm"] == 4
+    assert status["bulk"]["drops_aqm"] == 0
+
+
 def test_the_law_reads_the_backlog_of_bulk(rig, bands):
     with bands(*PASSING, "ahead_most_bytes=1", rate="100kbit"):
         out = rig.sender.tap("a0")

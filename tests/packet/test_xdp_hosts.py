@@ -51,6 +51,14 @@ def test_a_host_with_one_flow_gets_more_than_a_flow_of_a_host_with_eight(rig):
     assert came[one] > 2 * sum(came[each] for each in eight) / 8
 
 
+@pytest.mark.parametrize("hosts", ["src", "dst", "off"])
+def test_flow_records_name_the_side_that_is_counted(rig, hosts):
+    rig.unshape()
+    with rig.attached("--shape", "1gbit", "--hosts", hosts, "--flow-records"):
+        assert json.loads(rig.weir("flows", "rb", "--json").stdout)["hosts"] == hosts
+    rig.unshape()
+
+
 @pytest.mark.parametrize(("dscp", "ahead"), [(EF, True), (VOICE_ADMIT, True), (CS5, False), (0, False)])
 def test_packets_of_telephony_go_ahead_up_to_a_quarter_of_bulk(rig, bands, dscp, ahead):  # noqa: F811
     with bands(*PASSING, "ahead_most_bytes=1", "--dscp", "on"):

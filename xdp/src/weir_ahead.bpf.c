@@ -169,6 +169,14 @@ WEIR_INLINE struct outcome classify(const struct weir_arrival *a, struct recent 
 	return o;
 }
 
+/* Fate of a packet of band A, by the backlog of A and the rate of the line. */
+WEIR_INLINE enum weir_fate ahead_fate(const struct weir_config *c, const struct weir_rate *rate, __u64 backlog_bytes)
+{
+	__u32 tau_us = weir_tau_us(rate, &c->law, backlog_bytes);
+
+	return weir_ahead_is_late(&c->law, backlog_bytes, tau_us) ? WEIR_FATE_HIT_DROP : WEIR_FATE_PASS;
+}
+
 WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const struct bands *b, struct recent *r,
 					struct __sk_buff *skb)
 {
@@ -197,6 +205,8 @@ WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const stru
 	if ((c->limit_packets && WEIR_PAIR_PACKETS(pair_b) + WEIR_PAIR_PACKETS(pair_a) >= c->limit_packets) ||
 	    (c->limit_bytes && backlog_bytes + WEIR_PAIR_BYTES(pair_a) + a->len_bytes > c->limit_bytes))
 		o.fate = WEIR_FATE_LIMIT;
+	else if (o.kind == WEIR_KIND_AHEAD)
+		o.fate = ahead_fate(c, &b->drain[WEIR_BAND_BULK]->rate, WEIR_PAIR_BYTES(pair_a));
 	else if (!o.decided && weir_may_hit(&bulk->law, &bulk->spacing, c) &&
 		 weir_may_be_hit(&bulk->law, &bulk->spacing, &c->law, backlog_bytes, tau_us, weir_kind_size(o.kind),
 				 &chance))
@@ -205,19 +215,23 @@ WEIR_INLINE struct outcome veth_arrival(const struct weir_arrival *a, const stru
 	return o;
 }
 
-WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, struct recent *r, struct __sk_buff *skb)
+WEIR_INLINE struct outcome poll_arrival(const struct weir_arrival *a, const struct bands *b, struct recent *r,
+					struct __sk_buff *skb)
 {
 	const struct weir_config *c = a->config;
 	struct weir_rate rate = {.dq_time_q8_us = a->queue->poll_dq_time_q8_us};
 	__u64 silent_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS;
 	__u64 now_ns = bpf_ktime_get_coarse_ns();
 	__u32 tau_us = weir_tau_us(&rate, &c->law, a->queue->backlog_bytes);
+	int silent = weir_ago(now_ns, a->queue->poll_ns, silent_ns);
 	struct outcome o;
 
-	if (weir_ago(now_ns, a->queue->poll_ns, silent_ns))
+	if (silent)
 		tau_us = 0; /* of a queue that nobody has looked at */
 	o = classify(a, r, skb, now_ns, tau_us);
-	if (!o.decided)
+	if (o.kind == WEIR_KIND_AHEAD && !silent)
+		o.fate = ahead_fate(c, &rate, b->queue[WEIR_BAND_AHEAD]->backlog_bytes);
+	else if (!o.decided)
 		o.fate = weir_poll_verdict(a, skb, weir_kind_size(o.kind));
 	return o;
 }
@@ -248,7 +262,7 @@ int weir_egress(struct __sk_buff *skb)
 		weir_arrival_see(&a, a.header, a.len_bytes);
 		return TC_ACT_UNSPEC;
 	}
-	o = c->signal == WEIR_SIGNAL_VETH ? veth_arrival(&a, &b, r, skb) : poll_arrival(&a, r, skb);
+	o = c->signal == WEIR_SIGNAL_VETH ? veth_arrival(&a, &b, r, skb) : poll_arrival(&a, &b, r, skb);
 	band = o.kind == WEIR_KIND_AHEAD ? WEIR_BAND_AHEAD : WEIR_BAND_BULK;
 	if (band == WEIR_BAND_AHEAD)
 		a.counters = ahead;

@@ -48,6 +48,7 @@ def test_every_kind_occurs_both_refused_and_not() -> None:
     arrivals = [line for line in lines if line["op"] == "band_arrival"]
     assert {line["kind"] for line in arrivals} == set(map(int, Kind))
     assert {line["refused"] for line in arrivals if line["kind"] == Kind.STRANGER} == {0, 1}
+    assert {line["late"] for line in lines if line["op"] == "ahead"} == {0, 1}
 
 
 @given(SETTINGS, PACKETS)
@@ -244,6 +245,32 @@ def test_new_flows_have_half_of_the_budget_and_known_ones_need_room_for_what_the
     full = Budget(bulk_bytes=100_000, ahead_bytes=100_000, new_bytes=0, budget_last_us=2**40)
     assert _one(BandFlow(flow_bytes=2000, flow_last_us=2**40), 2**40, 214, budget=replace(full)) == Kind.AHEAD
     assert _one(BandFlow(flow_bytes=20_000, flow_last_us=2**40), 2**40, budget=replace(full)) == Kind.SPILLED
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20_000), st.sampled_from([64, 214, 1514]), st.integers(0, 40)), max_size=200),
+    st.sampled_from([50_000, 250_000, 1_500_000]),
+)
+def test_band_a_of_a_line_that_stops_keeps_to_its_limit(packets: list, rate_bytes_s: int) -> None:
+    """By the rate before: delay_limit_us or min_backlog_bytes, and a packet more."""
+    queue, now_us, waiting_bytes = bands_vectors.Queue(), 2**40, 0
+    most_bytes = max(TUNED.delay_limit_us * rate_bytes_s / 1e6, TUNED.min_backlog_bytes) + 1514
+    for step_us, len_bytes, port in packets:
+        now_us += step_us
+        flow = queue.flows[port % len(queue.flows)]
+        kind = bands.arrival(flow, queue.share, queue.budget, TUNED, DEFAULT, now_us, len_bytes, 0)
+        if kind != Kind.AHEAD:
+            bands.passed(queue.budget, len_bytes)
+        elif not bands.is_late(TUNED, waiting_bytes, waiting_bytes * 10**6 // rate_bytes_s):
+            waiting_bytes += len_bytes
+        assert waiting_bytes <= most_bytes
+
+
+def test_the_limit_of_band_a_needs_a_backlog_and_a_limit() -> None:
+    assert bands.is_late(TUNED, TUNED.min_backlog_bytes, TUNED.delay_limit_us)
+    assert not bands.is_late(TUNED, TUNED.min_backlog_bytes, TUNED.delay_limit_us - 1)
+    assert not bands.is_late(TUNED, TUNED.min_backlog_bytes - 1, U32_MAX)
+    assert not bands.is_late(replace(TUNED, delay_limit_us=0), U32_MAX, U32_MAX)
 
 
 def test_a_stranger_is_refused_from_a_quarter_of_the_target() -> None:

@@ -185,11 +185,18 @@ ANSWER = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("uplink", [True, False])
+@pytest.mark.parametrize("hosts", ["src", "dst", "mark", "off", None])
+def test_local_hosts_are_those_that_the_attachment_counts(hosts, uplink):
+    found = reading_of(ANSWER | {"uplink": uplink} | ({"hosts": hosts} if hosts else {}))
+    assert found.local_is_source == {"src": True, "dst": False}.get(hosts, uplink)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"t_us": -1}, {"t_us": "1"}, {"sample_one_in": 0}, {"kinds": []}, {"kinds": {"queue": {}}}, {"flows": [{}]},
-        {"kinds": {"queue": COUNT | {"drops": 1.5}}}, {"flows": {}}, {"flows": ["x"]},
+        {"kinds": {"queue": COUNT | {"drops": 1.5}}}, {"flows": {}}, {"flows": ["x"]}, {"hosts": []},
     ],
 )  # fmt: skip
 def test_an_answer_of_the_wrong_form_is_an_error(wrong):

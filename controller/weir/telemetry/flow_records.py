@@ -115,8 +115,9 @@ def reading_of(table: Mapping[str, Any]) -> Reading:
         ports = (_count(flow, "source_port"), _count(flow, "destination_port"))
         key = FlowKey(str(flow["source"]), str(flow["destination"]), _count(flow, "protocol"), *ports)
         flows[key] = _record(flow)
-    # a default route leads over an uplink: what leaves there comes from local hosts
-    local_is_source = bool(table["uplink"]) != bool(table["ingress"])
+    # by --hosts; else a default route leads over an uplink: what leaves there comes from local hosts
+    by_route = bool(table["uplink"]) != bool(table["ingress"])
+    local_is_source = {"src": True, "dst": False}.get(table.get("hosts", "off"), by_route)
     kinds = {str(kind): _record(one) for kind, one in table["kinds"].items()}
     return Reading(_count(table, "t_us"), one_in, local_is_source, kinds, flows if "flows" in table else None)
 

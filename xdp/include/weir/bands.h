@@ -158,6 +158,12 @@ WEIR_INLINE enum weir_kind weir_band_arrival(struct weir_flow *flow, struct weir
 	return (__u64)bytes << 22 >= p->share_least_q16 * mean_q6 ? WEIR_KIND_LARGE : WEIR_KIND_SMALL;
 }
 
+/* Whether a packet of band A is dropped, while A has backlog_bytes and with them a delay of tau_us. */
+WEIR_INLINE int weir_ahead_is_late(const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us)
+{
+	return p->delay_limit_us && tau_us >= p->delay_limit_us && backlog_bytes >= p->min_backlog_bytes; /* 9 */
+}
+
 /* Whether a packet is dropped before the law's verdict. */
 WEIR_INLINE int weir_kind_is_refused(enum weir_kind kind, const struct weir_params *p, __u32 tau_us)
 {

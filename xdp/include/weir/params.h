@@ -48,7 +48,7 @@ struct weir_params {
 	__u32 delay_bound_us;
 	/* rise of the probability per second of delay above that bound, 0 off */
 	__u32 delay_bound_slope_q40_per_us;
-	/* delay from which every packet that is not marked is dropped, 0 off */
+	/* delay from which every packet that is not marked is dropped, in band A all, 0 off */
 	__u32 delay_limit_us;
 	/* bound and limit need a backlog of this and 2^dq_shift bytes, 0: any backlog */
 	__u32 delay_guard_bytes;

@@ -37,6 +37,7 @@ __u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_bu
 		const struct weir_params *p, const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us,
 		int marked, __u32 *refused);
 void bands_passed(struct weir_budget *budget, __u64 len_bytes);
+__u32 bands_late(const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us);
 
 __u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_budget *budget,
 		const struct weir_params *p, const struct weir_bands *b, __u64 now_us, __u64 len_bytes, __u32 tau_us,
@@ -51,6 +52,11 @@ __u32 bands_run(struct weir_flow *flow, struct weir_share *share, struct weir_bu
 void bands_passed(struct weir_budget *budget, __u64 len_bytes)
 {
 	weir_bulk_passed(budget, len_bytes);
+}
+
+__u32 bands_late(const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us)
+{
+	return (__u32)weir_ahead_is_late(p, backlog_bytes, tau_us);
 }
 
 /* fair_run's results. */

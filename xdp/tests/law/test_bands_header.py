@@ -3,7 +3,7 @@
 
 import ctypes
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,9 @@ class Library:
             ctypes.c_int, ctypes.POINTER(U32),
         ]  # fmt: skip
         self.passed.argtypes = [ctypes.POINTER(CBudget), U64]
+        self.late = library.bands_late
+        self.late.restype = U32
+        self.late.argtypes = [ctypes.POINTER(CParams), U64, U32]
 
     def arrival(
         self, flow: CFlow, share: CShare, budget: CBudget, params: CParams, given: CBands, *inputs: int,
@@ -92,6 +95,8 @@ def test_the_vectors(library: Library) -> None:
             state = members(flow, share, budget)
             assert not state.pop("marked_bytes")
             assert {"kind": found[0], "refused": found[1], **state} == said, f"line {number}"
+        elif op == "ahead":
+            assert library.late(params, *inputs.values()) == said["late"], f"line {number}"
         else:
             library.passed(budget, inputs["in_len_bytes"])
             assert budget.bulk_bytes == said["bulk_bytes"], f"line {number}"
@@ -125,3 +130,13 @@ def test_golden_model_and_c_agree(
     kind = bands.arrival(flow, share, budget, TUNED, given_bands, *inputs, marked)
     assert found == (kind, bands.is_refused(kind, TUNED, tau_us))
     assert members(*state) == {**asdict(flow), **asdict(share), **asdict(budget)}
+
+
+@given(st.integers(0, 2**24 - 1), U32S, st.one_of(st.integers(0, 2**64 - 1), U32S), U32S)
+@settings(max_examples=400, deadline=None)
+def test_golden_model_and_c_agree_on_the_limit(
+    library: Library, limit_us: int, least_bytes: int, backlog_bytes: int, tau_us: int
+) -> None:
+    params = replace(TUNED, delay_limit_us=limit_us, min_backlog_bytes=least_bytes)
+    found = library.late(CParams(**asdict(params)), backlog_bytes, tau_us)
+    assert found == bands.is_late(params, backlog_bytes, tau_us)

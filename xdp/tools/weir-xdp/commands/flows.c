@@ -118,10 +118,11 @@ static void print_json(const struct view *v, const struct weir_sample *s, const 
 	const char *comma = "";
 
 	json_member(stdout, "{", "dev", " ", v->label);
-	printf(", \"t_us\": %llu, \"ingress\": %s, \"uplink\": %s, \"dq_rate_bit_s\": %.0f, \"sample_one_in\": %d, "
-	       "\"kinds\": {",
+	printf(", \"t_us\": %llu, \"ingress\": %s, \"uplink\": %s, \"hosts\": \"%s\", \"dq_rate_bit_s\": %.0f, "
+	       "\"sample_one_in\": %d, \"kinds\": {",
 	       s->now_ns / 1000, v->a.about.hook == WEIR_HOOK_XDP || v->a.about.by_direction ? "true" : "false",
-	       uplink ? "true" : "false", weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), WEIR_SAMPLE_ONE_IN);
+	       uplink ? "true" : "false", weir_hosts_names[s->config.hosts],
+	       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), WEIR_SAMPLE_ONE_IN);
 	for (int kind = 0; kind < WEIR_KINDS; kind++) {
 		if (!has_kind(s, kind))
 			continue;
