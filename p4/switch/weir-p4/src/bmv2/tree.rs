@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A JSON document with the path of each value, so that every error names its place.
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
@@ -51,8 +52,11 @@ pub(super) struct Item<'a> {
 /// Parses a document.
 pub(super) fn parse(text: &str) -> Res<Value> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
-    for b in text.bytes() {
+    let mut clean = Cow::Borrowed(text.as_bytes());
+    for (i, b) in text.bytes().enumerate() {
         match b {
+            // p4c writes the line breaks of a program's strings as they are.
+            0..0x20 if in_string && !escaped => clean.to_mut()[i] = b' ',
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
             b'"' => in_string = !in_string,
@@ -66,7 +70,7 @@ pub(super) fn parse(text: &str) -> Res<Value> {
         }
     }
     let wrong = |message: String| Error { at: String::new(), message };
-    let mut from = serde_json::Deserializer::from_str(text);
+    let mut from = serde_json::Deserializer::from_slice(&clean);
     from.disable_recursion_limit();
     let mut values = from.into_iter::<Value>();
     let value = values.next().unwrap_or(Ok(Value::Null)).map_err(|e| wrong(format!("is no JSON: {e}")))?;
@@ -210,5 +214,6 @@ mod tests {
         assert!(deep(MAX_DEPTH + 1).is_err());
         assert!(parse(r#"{"a": "[[[\"[["}"#).is_ok());
         assert!(parse("{} {}").is_err());
+        assert_eq!(parse("[\"a\n\\n\"]").unwrap()[0], "a \n");
     }
 }

@@ -43,7 +43,7 @@ pub fn numbers(json: &str) -> Vec<u64> {
     out
 }
 
-/// A packet that looks like the usual ones, with some bytes replaced.
+/// A frame of Ethernet and IPv4 with some bytes replaced.
 pub fn packet(r: &mut Random, numbers: &[u64]) -> Vec<u8> {
     let mut p = vec![0, 0, 0, 0, 0, r.below(4) as u8, 0, 0, 0, 0, 0, r.below(4) as u8];
     let ether = if r.below(3) > 0 { 0x0800 } else { numbers[r.below(numbers.len() as u64) as usize] as u16 };
