@@ -28,6 +28,7 @@ PYTHON = {
     "controller/p4info": "controller/tests/p4runtime/test_p4info_input.py",
 }
 SEEDS = {
+    "p4/switch/bmv2_json": ["p4/switch/weir-p4/tests/bmv2"],
     "p4/switch/front_end": ["p4/switch/weir-p4/tests/stf"],
     "xdp/config": ["xdp/systemd"],
     "xdp/profile": ["controller/profiles"],

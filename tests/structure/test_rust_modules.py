@@ -26,12 +26,16 @@ LAYERS = {
         "bytecode",
         "check",
         "exec",
+        "bmv2",
         "v1model",
         "stf",
         "fuzz",
     ),
     "p4/switch/weir-p4/src/bytecode": (
         *("operators", "ir", "code", "program", "keys", "call_depth", "cost", "widths", "lower"),
+    ),
+    "p4/switch/weir-p4/src/bmv2": (
+        *("tree", "layout", "expressions", "graph", "actions", "parsers", "pipelines", "info"),
     ),
     "p4/switch/weir-p4/src/check": (
         *("limits", "types", "notes", "values", "context", "prelude"),

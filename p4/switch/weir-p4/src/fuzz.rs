@@ -16,6 +16,16 @@ pub fn front_end(data: &[u8]) {
     }
 }
 
+/// Any bytes as BMv2's JSON: loaded, its P4Info written and packets run, or refused, without a panic.
+pub fn json(data: &[u8]) {
+    let Ok(loaded) = crate::bmv2::load(&String::from_utf8_lossy(data)) else { return };
+    assert!(loaded.program.info.file(Format::Text).is_ok_and(|bytes| !bytes.is_empty()));
+    let mut switch = Switch::new(Arc::new(loaded.program), 7);
+    for length in [0, 14, 60] {
+        switch.process(&vec![0x45; length], 1, 1000, &mut Notes::default());
+    }
+}
+
 /// A switch with a program and empty tables, from the program's text and the folders of its included files.
 ///
 /// # Panics

@@ -2,6 +2,7 @@
 //! P4_16 front end and v1model interpreter. No I/O besides reading included files.
 //!
 //! [`compile`] turns source text into a [`bytecode::program::Program`]; [`v1model::Switch`] runs packets through it.
+pub mod bmv2;
 pub mod bytecode;
 mod check;
 pub mod exec;
@@ -37,6 +38,17 @@ pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<Program, Diag
 /// As [`compile`].
 pub fn compile_with(name: &str, text: &str, options: &Options) -> Result<Program, Diagnostics> {
     compile_from(name, text, preprocess::Files::Disk(&options.folders), &options.macros)
+}
+
+/// Compiles a file that a command line names: P4 source as [`compile_with`], or BMv2's JSON.
+///
+/// # Errors
+/// The errors as text, each with the file's name and the place.
+pub fn compile_file(name: &str, text: &str, options: &Options) -> Result<Program, String> {
+    if bmv2::is_json(text) {
+        return bmv2::load(text).map(|l| l.program).map_err(|e| format!("{name}: error: {e}\n"));
+    }
+    compile_with(name, text, options).map_err(|d| d.to_string())
 }
 
 /// Compiles the P4 program `main` of a package in memory, given by path and text; no file of the machine is read.

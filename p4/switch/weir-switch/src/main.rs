@@ -117,7 +117,7 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     let text = text_of(path)?;
     let name = path.to_string_lossy();
     let how = weir_p4::syntax::options::Options { folders: options.include.clone(), macros: options.macros.clone() };
-    let program = weir_p4::compile_with(&name, &text, &how).map_err(|e| Failure::Program(e.to_string()))?;
+    let program = weir_p4::compile_file(&name, &text, &how).map_err(Failure::Program)?;
     p4runtime::check_state(&program, options.max_state_bytes()).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
     if !program.warnings.is_empty() {
         eprintln!("{}", program.warnings.trim_end());

@@ -52,7 +52,7 @@ pub struct Options {
     #[arg(short, long = "interface", value_name = "PORT@INTERFACE", value_parser = interface)]
     pub interface: Vec<(u32, String)>,
 
-    /// P4 program to compile and run
+    /// Program to run: P4 source, or BMv2's JSON
     #[arg(long, value_name = "FILE", conflicts_with = "no_p4")]
     pub p4: Option<PathBuf>,
 

@@ -20,7 +20,8 @@ Runs tests of P4 programs: for each pair NAME.p4 and NAME.stf it compiles the pr
 in the packets of the script and compares what comes out. Exits with 0 when nothing failed.
 
   PATH       a .stf or .p4 file with its partner beside it, or a folder: every pair in it
-  --p4 FILE  the program of all scripts, which then need none beside them: PATH is a .stf file, or a folder of such
+  --p4 FILE  the program of all scripts, P4 or BMv2's JSON, which then need none beside them: PATH is a .stf file, or a
+             folder of such
   -I FOLDER  another folder to look for included files in
   -D NAME[=VALUE], -U NAME
              defines a macro, as 1 or as the value; takes a definition back
@@ -190,6 +191,13 @@ fn one(source: &Path, script: &Path, options: &Options) -> Outcome {
         (Ok(p), Ok(s)) => (p, s),
         (Err(m), _) | (_, Err(m)) => return Outcome::Failed(m),
     };
+    if weir_p4::bmv2::is_json(&program) {
+        return match weir_p4::bmv2::load(&program) {
+            Ok(loaded) => run(Arc::new(loaded.program), &stf),
+            Err(e) if e.message.starts_with("unsupported") => Outcome::Unsupported(e.to_string()),
+            Err(e) => Outcome::Failed(format!("does not load: {e}")),
+        };
+    }
     let whole = || match weir_p4::compile_with(&source.display().to_string(), &program, options) {
         Ok(p) => run(Arc::new(p), &stf),
         Err(d) => {

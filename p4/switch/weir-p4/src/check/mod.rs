@@ -11,7 +11,7 @@ mod expressions;
 mod externs;
 mod limits;
 mod notes;
-mod p4info;
+pub(crate) mod p4info;
 mod prelude;
 mod resolve;
 mod statements;

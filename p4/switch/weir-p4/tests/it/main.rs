@@ -2,6 +2,7 @@
 //! The compiler, the interpreter and its programs from outside. One program for all of them: each would link the whole crate again.
 
 mod aqm;
+mod bmv2;
 mod budgets;
 mod common;
 mod corpus;

@@ -3,7 +3,7 @@
 //! kind in the first byte, then `@id` or 24 bits of a hash of the name, the next free ones where two clash.
 mod annotations;
 mod reached;
-mod symbols;
+pub(crate) mod symbols;
 mod types;
 
 use crate::check::notes::Notes;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// One-at-a-time hash by Bob Jenkins, of which ids take the low 24 bits.
-pub(super) fn name_hash(name: &str) -> u32 {
+pub(crate) fn name_hash(name: &str) -> u32 {
     let mut h = 0u32;
     for b in name.bytes() {
         h = h.wrapping_add(u32::from(b));
@@ -17,9 +17,9 @@ pub(super) fn name_hash(name: &str) -> u32 {
 
 /// Names that get ids and aliases.
 #[derive(Default)]
-pub(super) struct Symbols {
+pub(crate) struct Symbols {
     /// Kind and name; the id is 0 until it is given out.
-    pub(super) ids: BTreeMap<(Prefix, String), u32>,
+    pub(crate) ids: BTreeMap<(Prefix, String), u32>,
     taken: BTreeSet<u32>,
     /// Number of names with each suffix of whole components.
     pub(super) suffixes: BTreeMap<String, usize>,
@@ -27,11 +27,11 @@ pub(super) struct Symbols {
 
 impl Symbols {
     /// The shortest suffix of a name that no other object has.
-    pub(super) fn alias(&self, name: &str) -> String {
+    pub(crate) fn alias(&self, name: &str) -> String {
         suffixes(name).find(|s| self.suffixes.get(*s) == Some(&1)).unwrap_or(name).to_string()
     }
 
-    fn number(&mut self) {
+    pub(crate) fn number(&mut self) {
         for ((prefix, name), id) in self.ids.iter_mut().filter(|(_, id)| **id == 0) {
             let kind = (*prefix as u32) << 24;
             let mut at = name_hash(name);
@@ -48,7 +48,7 @@ impl Symbols {
         }
     }
 
-    pub(super) fn id(&self, prefix: Prefix, name: &str) -> u32 {
+    pub(crate) fn id(&self, prefix: Prefix, name: &str) -> u32 {
         self.ids.get(&(prefix, name.to_string())).copied().unwrap_or(0)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A forwarding pipeline configuration: the program's text or package in, a program with its P4Info out. Pure and
+//! A forwarding pipeline configuration: the program's text, JSON or package in, a program with its P4Info out. Pure and
 //! slow: for a thread of its own.
-use super::package::package;
+use super::package::{Package, package};
 use super::{adopt, p4info, state_size};
 use crate::p4runtime::messages::bytes::Layout;
 use crate::p4runtime::messages::error::{Res, exhausted, invalid, unimplemented};
@@ -9,6 +9,7 @@ use crate::p4runtime::proto::p4::v1::ForwardingPipelineConfig;
 use crate::p4runtime::proto::p4::v1::forwarding_pipeline_config::Cookie;
 use prost::bytes::Bytes;
 use std::sync::Arc;
+use weir_p4::bmv2;
 use weir_p4::bytecode::program::Program;
 use weir_p4::p4info::proto::{MatchField, P4DataTypeSpec, P4Info, match_field::MatchType};
 use weir_p4::p4info::{Preambled, match_type};
@@ -33,15 +34,11 @@ impl Config {
     /// INVALID_ARGUMENT with the compiler's messages, or the first point in which the P4Info does not fit.
     pub fn verify(given: ForwardingPipelineConfig, max_state_bytes: u64) -> Res<Config> {
         let package = package(&given.p4_device_config).map_err(|e| e.under("config.p4_device_config"))?;
-        let mut program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
-            .map_err(|d| invalid(format!("the program does not compile:\n{d}")).under("config.p4_device_config"))?;
-        state_size::check_state(&program, max_state_bytes)
-            .map_err(|e| exhausted(e).under("config.p4_device_config"))?;
         // All default is how controllers that leave it to the switch send it.
         let p4info = given.p4info.filter(|p| *p != P4Info::default());
-        if let Some(p4info) = &p4info {
-            adopt::ids(p4info, Arc::make_mut(&mut program.info)).map_err(|e| e.under("config.p4info"))?;
-        }
+        let program = compile(&package, p4info.as_ref())?;
+        state_size::check_state(&program, max_state_bytes)
+            .map_err(|e| exhausted(e).under("config.p4_device_config"))?;
         let mut config = Config::new(Arc::new(program), given.p4_device_config)?;
         if let Some(p4info) = p4info {
             if let Some(difference) = p4info::difference(&p4info, &config.p4info) {
@@ -70,6 +67,27 @@ impl Config {
         let p4info = info.message();
         Ok(Config { program, p4info, device_config, cookie: None, registers, digests })
     }
+}
+
+/// The program, with the ids of a controller's P4Info.
+fn compile(package: &Package, p4info: Option<&P4Info>) -> Res<Program> {
+    let device_config = |m: String| invalid(m).under("config.p4_device_config");
+    let json = package.files.get(&package.main).filter(|text| bmv2::is_json(text));
+    if let Some(json) = json {
+        let loaded = bmv2::load(json).map_err(|e| device_config(format!("the program does not load: {e}")))?;
+        return match p4info {
+            None => Ok(loaded.program),
+            Some(p4info) => loaded
+                .with_p4info(p4info)
+                .map_err(|e| invalid(format!("does not fit the program: {e}")).under("config.p4info")),
+        };
+    }
+    let mut program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
+        .map_err(|d| device_config(format!("the program does not compile:\n{d}")))?;
+    if let Some(p4info) = p4info {
+        adopt::ids(p4info, Arc::make_mut(&mut program.info)).map_err(|e| e.under("config.p4info"))?;
+    }
+    Ok(program)
 }
 
 /// Refuses keys that are strings to controllers and match more than one value: strings have no order and no bits.

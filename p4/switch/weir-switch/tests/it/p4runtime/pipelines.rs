@@ -91,7 +91,7 @@ async fn a_bad_program_leaves_the_good_one_running() {
     c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
     let cases = [
         ("control", "config.p4_device_config: the program does not compile:\nmain.p4:1:"),
-        ("{\"header_types\": []}", "BMv2's JSON"),
+        ("{\"header_types\": []}", "config.p4_device_config: the program does not load: has no `"),
         ("", "config.p4_device_config: is empty"),
         ("#include \"/etc/hostname\"\n", "is not found"),
     ];
@@ -254,4 +254,28 @@ async fn a_p4info_with_ids_of_its_own_is_matched_by_name() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn bmv2_s_json_runs_with_a_controller_s_p4info() {
+    const SOURCE: &str = include_str!("../../../../weir-p4/tests/bmv2/forward.p4");
+    const JSON: &str = include_str!("../../../../weir-p4/tests/bmv2/forward.json");
+    let net = Net::start();
+    let mut c = Controller::primary(&net, 1).await;
+    c.set(Action::VerifyAndCommit, config(SOURCE)).await.unwrap();
+    let p4info = c.get(ResponseType::All).await.unwrap().p4info;
+    let given = v1::ForwardingPipelineConfig { p4info: p4info.clone(), ..config(JSON).unwrap() };
+    c.set(Action::VerifyAndCommit, Some(given.clone())).await.unwrap();
+    let all = c.get(ResponseType::All).await.unwrap();
+    assert_eq!((all.p4_device_config.as_ref(), &all.p4info), (JSON.as_bytes(), &p4info));
+    // Without one the names give the same ids.
+    c.set(Action::VerifyAndCommit, config(JSON)).await.unwrap();
+    let own = c.get(ResponseType::All).await.unwrap().p4info.unwrap();
+    let ids = |p: &P4Info| p.tables.iter().map(|t| t.preamble.as_ref().unwrap().id).collect::<Vec<_>>();
+    assert_eq!(ids(&own), ids(p4info.as_ref().unwrap()));
+    let mut wrong = given;
+    wrong.p4info.as_mut().unwrap().tables[0].match_fields.clear();
+    let status = c.set(Action::Verify, Some(wrong)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("config.p4info"), "{}", status.message());
 }
