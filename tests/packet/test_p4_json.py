@@ -57,9 +57,10 @@ def test_json_does_as_its_source(rig):
     frames, counted = from_json
     assert [port for port, _ in frames] == [1, 2, 2]
     assert counted == (2, 2 * len(packet(0, 64)))
+    wrong = (FOLDER / "forward.json").read_bytes().replace(b'["dst", 48,', b'["dst", -1,', 1)
     with pytest.raises(DeviceError) as raised:
-        rig.client.set_pipeline(PipelineConfig(None, b'{"header_types": [{"name": "x", "fields": [["y", -1]]}]}'))
-    assert "header_types[0].fields[0][1]" in str(raised.value)
+        rig.client.set_pipeline(PipelineConfig(None, wrong))
+    assert "header_types[2].fields[0][1]" in str(raised.value)
 
 
 def test_the_command_line_takes_json(tmp_path):
