@@ -71,6 +71,7 @@ TABLE = (
     # The same packets, framings and set-ups at another program, line or direction.
     ("long", r"tests/packet/test_xdp_bad_input.py::.*\[(bands1|bands-|tc-|changing|hash|other1|.*pfifo)"),
     ("long", r"tests/packet/test_xdp_advise.py::.*\[(veth|virtual-tc|poll)"),
+    ("long", r"tests/packet/test_p4_advise.py::test_(?!scone_packets.*-ipv[46]\])"),
     ("long", r"tests/quic/test_scone.py::test_(?!a_download_follows.*(segments-weir|weir-segments)|scone)"),
     ("long", r"tests/packet/test_p4_bands.py::test_l_is_marked.*(-0-0-0-|ipv4)"),
     ("long", r"tests/packet/test_p4_flow_bands.py::test_(?!a_flood|deploy).*-edge"),
