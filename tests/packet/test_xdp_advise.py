@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput advice in SCONE packets (`--advise`): byte for byte, by BPF_PROG_TEST_RUN and on the wire."""
 
+import socket
+
 import pytest
 from packet_rig import Failed
 from scapy.all import IP, TCP, UDP, Dot1Q, Ether, IPv6, Raw
@@ -184,3 +186,28 @@ def test_on_the_wire(shaped):
     with shaped.attached("--signal", "poll", "--advise", "8mbit"):
         assert shaped.through(frames) == wanted + frames[len(PAYLOADS) :]
         assert shaped.status()["counters"]["advised"] == len(PAYLOADS)
+
+
+SO_ZEROCOPY, MSG_ZEROCOPY = 60, 0x4000000  # linux/socket.h
+
+
+def test_a_payload_outside_of_the_linear_part(shaped):
+    """As from drivers that put only headers there: MSG_ZEROCOPY leaves the payload in the sender's pages."""
+    shaped.sender.sh("ethtool -K a0 tx on sg on >/dev/null")
+    try:
+        with shaped.attached("--signal", "poll", "--advise", "8mbit"):
+            with shaped.receiver.inside():
+                reads = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with shaped.sender.inside():
+                sends = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with reads, sends:
+                reads.bind(("10.9.0.2", 5000))
+                reads.settimeout(60)
+                sends.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1)
+                for payload in (SCONE, QUIC):
+                    sends.sendto(payload, MSG_ZEROCOPY, ("10.9.0.2", 5000))
+                assert reads.recv(2048) == scone.advised(SCONE, ADVICE) != SCONE
+                assert reads.recv(2048) == QUIC
+            assert shaped.status()["counters"]["advised"] == 1
+    finally:
+        shaped.sender.sh("ethtool -K a0 tx off sg off >/dev/null")
