@@ -61,7 +61,7 @@ TABLE = (
     ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),
     ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|on_one_segment|what_one_receiver)"),
     ("long", "tests/lab/test_coupled_lab.py::test_(classic_flows|quic_with_prague)"),
-    ("long", "tests/lab/test_(both_ways|rate)_lab.py"),
+    ("long", "tests/lab/test_(advice|both_ways|rate)_lab.py"),
     ("long", "tests/lab/test_links_and_pacing_lab.py::test_the_rate_follows"),
     ("long", "tests/lab/test_runs.py::test_other_kinds_of_flow.*tcp"),
     ("long", "tests/lab/test_senders_lab.py::test_(congestion_controls_.*all|quic_flows_of|short_transfers_of)"),

@@ -130,7 +130,7 @@ def frame(protocol: int = 17, transport: bytes = b"") -> bytes:
 
 
 def advice_frames() -> dict[str, bytes]:
-    """A frame of each kind that a law with advice tells apart."""
+    """A frame of each kind of packet: TCP, QUIC with each form of header, SCONE."""
     ports = (4433).to_bytes(2, "big") + (5000).to_bytes(2, "big")
     udp = ports + (FRAME_BYTES - 34).to_bytes(2, "big") + bytes(2)
     cid = b"\x08" + b"12345678"
