@@ -119,15 +119,14 @@ WEIR_INLINE __u32 weir_advise_packet_bytes(const struct __sk_buff *skb)
 WEIR_INLINE __u32 weir_udp_behind(const __u8 *h, __be16 proto)
 {
 	if (proto == bpf_htons(ETH_P_IP)) {
-		if (h[9] != IPPROTO_UDP || h[0] >> 4 != 4 || (h[0] & 15) < 5 ||
-		    ((h[6] << 8 | h[7]) & WEIR_IP_FRAGMENT))
+		if (h[9] != IPPROTO_UDP || h[0] >> 4 != 4 || (h[0] & 15) < 5 || ((h[6] << 8 | h[7]) & WEIR_IP_FRAGMENT))
 			return 0;
 		return (h[0] & 15) * 4;
 	}
 	return h[6] == IPPROTO_UDP && h[0] >> 4 == 6 ? sizeof(struct ipv6hdr) : 0;
 }
 
-/* Place of the UDP header behind this one of IP; 0: none. Read in the data where it lies there: the helper costs more. */
+/* Place of the UDP header behind this one of IP; 0: none. Read where it lies: the helper costs more. */
 WEIR_INLINE __u32 weir_udp_at(WEIR_PACKET *packet, struct weir_header header)
 {
 	const __u8 *at = (const void *)(long)packet->data;
