@@ -361,11 +361,8 @@ impl Windows {
     // must not hold the sender back too, so twice that is no limit.
     fn decide_paced(&mut self, u: &WindowUpdate, keeps_window: bool) -> u64 {
         let unpaced_bytes = self.unpaced_bytes.take().unwrap_or(u.window_bytes);
-        let window_bytes = if keeps_window {
-            unpaced_bytes
-        } else {
-            self.decide(&WindowUpdate { window_bytes: unpaced_bytes, ..*u })
-        };
+        let window_bytes =
+            if keeps_window { unpaced_bytes } else { self.decide(&WindowUpdate { window_bytes: unpaced_bytes, ..*u }) };
         let Some(pace) = self.pace else { return window_bytes };
         self.unpaced_bytes = Some(window_bytes);
         let most = if self.kind == WindowKind::Weir { 2 * window_bytes } else { window_bytes };
