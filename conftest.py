@@ -61,7 +61,7 @@ TABLE = (
     ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),
     ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|on_one_segment|what_one_receiver)"),
     ("long", "tests/lab/test_coupled_lab.py::test_(classic_flows|quic_with_prague)"),
-    ("long", "tests/lab/test_(both_ways|rate)_lab.py"),
+    ("long", "tests/lab/test_(advice|both_ways|rate)_lab.py"),
     ("long", "tests/lab/test_links_and_pacing_lab.py::test_the_rate_follows"),
     ("long", "tests/lab/test_runs.py::test_other_kinds_of_flow.*tcp"),
     ("long", "tests/lab/test_senders_lab.py::test_(congestion_controls_.*all|quic_flows_of|short_transfers_of)"),
@@ -71,6 +71,7 @@ TABLE = (
     # The same packets, framings and set-ups at another program, line or direction.
     ("long", r"tests/packet/test_xdp_bad_input.py::.*\[(bands1|bands-|tc-|changing|hash|other1|.*pfifo)"),
     ("long", r"tests/packet/test_xdp_advise.py::.*\[(veth|virtual-tc|poll)"),
+    ("long", r"tests/packet/test_p4_advise.py::test_(?!scone_packets.*-ipv[46]\])"),
     ("long", r"tests/quic/test_scone.py::test_(?!a_download_follows.*(segments-weir|weir-segments)|scone)"),
     ("long", r"tests/packet/test_p4_bands.py::test_l_is_marked.*(-0-0-0-|ipv4)"),
     ("long", r"tests/packet/test_p4_flow_bands.py::test_(?!a_flood|deploy).*-edge"),

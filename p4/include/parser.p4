@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // From bytes to headers and back, and the IPv4 checksum. The program declares, before it includes this file, `headers_t`
 // with the members ethernet, vlan, ipv4, ipv6 and icmpv6, and `metadata_t` with a member l3 (l3_types.p4). One that
-// defines WEIR_NAMES has a member names too (icn_types.p4).
+// defines WEIR_NAMES has a member names too (icn_types.p4); one that defines WEIR_SCONE, a member scone in both
+// (scone_types.p4).
 #ifndef WEIR_PARSER_P4
 #define WEIR_PARSER_P4
 
 #include "headers.p4"
 #include "l3_types.p4"
+#ifdef WEIR_SCONE
+#include "scone_types.p4"
+#endif
 
 parser WeirParser(
     packet_in packet,
@@ -16,6 +20,9 @@ parser WeirParser(
 {
     state start {
         packet.extract(hdr.ethernet);
+#ifdef WEIR_SCONE
+        meta.scone.at = ETHERNET_BYTES;
+#endif
         transition select(hdr.ethernet.ether_type) {
             ETHER_TYPE_VLAN: vlan;
             ETHER_TYPE_IPV4: ipv4;
@@ -37,6 +44,9 @@ parser WeirParser(
     // One tag; what is in a second one is payload.
     state vlan {
         packet.extract(hdr.vlan);
+#ifdef WEIR_SCONE
+        meta.scone.at = ETHERNET_BYTES + VLAN_BYTES;
+#endif
         transition select(hdr.vlan.ether_type) {
             ETHER_TYPE_IPV4: ipv4;
             ETHER_TYPE_IPV6: ipv6;
@@ -52,9 +62,16 @@ parser WeirParser(
         bit<32> least_bytes = ETHERNET_BYTES + VLAN_BYTES + ((bit<32>)first[3:0] << 2) + PORTS_BYTES;
         meta.l3.may_have_ports = (bit<1>)(standard_metadata.packet_length >= least_bytes
             && hdr.ipv4.frag_offset == 0 && (hdr.ipv4.flags & 1) == 0);
+#ifdef WEIR_SCONE
+        meta.scone.at = meta.scone.at + ((bit<32>)first[3:0] << 2);
+#endif
         transition select(meta.l3.may_have_ports, hdr.ipv4.protocol) {
             (1, IP_PROTOCOL_TCP): ports;
+#ifdef WEIR_SCONE
+            (1, IP_PROTOCOL_UDP): udp;
+#else
             (1, IP_PROTOCOL_UDP): ports;
+#endif
             (1, IP_PROTOCOL_DCCP): ports;
             (1, IP_PROTOCOL_SCTP): ports;
             (1, IP_PROTOCOL_UDPLITE): ports;
@@ -67,9 +84,16 @@ parser WeirParser(
         packet.extract(hdr.ipv6);
         meta.l3.may_have_ports = (bit<1>)(standard_metadata.packet_length
             >= ETHERNET_BYTES + VLAN_BYTES + IPV6_BYTES + PORTS_BYTES);
+#ifdef WEIR_SCONE
+        meta.scone.at = meta.scone.at + IPV6_BYTES;
+#endif
         transition select(meta.l3.may_have_ports, hdr.ipv6.next_header) {
             (1, IP_PROTOCOL_TCP): ports;
+#ifdef WEIR_SCONE
+            (1, IP_PROTOCOL_UDP): udp;
+#else
             (1, IP_PROTOCOL_UDP): ports;
+#endif
             (1, IP_PROTOCOL_DCCP): ports;
             (1, IP_PROTOCOL_SCTP): ports;
             (1, IP_PROTOCOL_UDPLITE): ports;
@@ -83,6 +107,38 @@ parser WeirParser(
         meta.l3.ports = packet.lookahead<bit<32>>();
         transition accept;
     }
+
+#ifdef WEIR_SCONE
+    // Nothing is taken out of a datagram that does not begin with a whole SCONE packet: no error arises behind IP.
+    state udp {
+        meta.l3.ports = packet.lookahead<bit<32>>();
+        meta.scone.fits = (bit<1>)(standard_metadata.packet_length >= meta.scone.at + SCONE_LEAST_BYTES);
+        transition select(meta.scone.fits) {
+            1: scone_head;
+            default: accept;
+        }
+    }
+
+    state scone_head {
+        bit<112> head = packet.lookahead<bit<112>>();
+        meta.scone.fits = (bit<1>)(head[47:47] == 1 && head[38:8] == SCONE_VERSION
+            && (bit<32>)head[79:64] > (bit<32>)(SCONE_HEAD_BYTES + (bit<16>)head[7:0])
+            && meta.scone.at + (bit<32>)head[79:64] <= standard_metadata.packet_length);
+        transition select(meta.scone.fits) {
+            1: scone;
+            default: accept;
+        }
+    }
+
+    state scone {
+        bit<112> head = packet.lookahead<bit<112>>();
+        packet.extract(hdr.scone, (bit<32>)head[7:0] << 3);
+        bit<8> source_bytes = packet.lookahead<bit<8>>();
+        meta.scone.fits = (bit<1>)((bit<32>)hdr.scone.udp_bytes
+            > (bit<32>)(SCONE_HEAD_BYTES + 1) + (bit<32>)hdr.scone.destination_bytes + (bit<32>)source_bytes);
+        transition accept;
+    }
+#endif
 
     state icmpv6 {
         packet.extract(hdr.icmpv6);

@@ -7,6 +7,9 @@
 #include "../include/headers.p4"
 #include "../include/l3_types.p4"
 #include "../include/aqm_types.p4"
+#ifdef WEIR_SCONE
+#include "../include/scone_types.p4"
+#endif
 
 struct headers_t {
     ethernet_t ethernet;
@@ -14,11 +17,17 @@ struct headers_t {
     ipv4_t ipv4;
     ipv6_t ipv6;
     icmpv6_t icmpv6;
+#ifdef WEIR_SCONE
+    scone_t scone;
+#endif
 }
 
 struct metadata_t {
     l3_metadata_t l3;
     aqm_metadata_t aqm;
+#ifdef WEIR_SCONE
+    scone_metadata_t scone;
+#endif
 }
 
 #include "../include/parser.p4"
@@ -28,6 +37,9 @@ struct metadata_t {
 #include "../include/aqm_egress.p4"
 #ifdef WEIR_L4S
 #include "../include/bands.p4"
+#endif
+#ifdef WEIR_SCONE
+#include "../include/scone.p4"
 #endif
 
 // instance_type of a copy made by a multicast group
@@ -40,6 +52,9 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
     MarkCe() mark_ce;
 #ifdef WEIR_L4S
     BandIngress() bands;
+#endif
+#ifdef WEIR_SCONE
+    SconeAdvice() scone_advice;
 #endif
 
     apply {
@@ -64,6 +79,11 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
             if (mark) {
                 mark_ce.apply(hdr, meta);
             }
+#ifdef WEIR_SCONE
+            if (standard_metadata.egress_spec != DROP_PORT) {
+                scone_advice.apply(hdr.scone, meta.scone, flow, standard_metadata);
+            }
+#endif
         }
     }
 }

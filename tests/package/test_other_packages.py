@@ -73,7 +73,7 @@ def test_a_transfer_through_the_switch_over_an_upgrade_then_all_removed_and_purg
     bare.install(*packages.values())
     bare.get("ethtool")
     assert not (bare.root / str(REPO).lstrip("/")).exists()
-    for program in ("pid_delay_l4s", "edge", "icn"):
+    for program in ("pid_delay_l4s", "pid_delay_scone", "edge", "icn"):
         bare.run("weir-switch", "--check", "--p4", f"/usr/share/weir/p4/programs/{program}.p4")
     assert "publish" in bare.run("weir-icn", "--help").stdout
 

@@ -41,6 +41,16 @@ def test_the_table_names_the_machine(tools):
     assert len(rows) == 4
 
 
+def test_advice_beside_the_law_without(tools):
+    told = json.loads(bench("--json", "--signals", "advice"))
+    assert told["cost"] == {}
+    assert set(told["advice"]) == {"tcp", "quic", "quic-long", "scone"}
+    for cost in told["advice"].values():
+        for figure in ("without_ns", "with_ns", "above_ns"):
+            assert cost[figure]["least"] <= cost[figure]["q1"] <= cost[figure]["median"] <= cost[figure]["q3"]
+        assert cost["above_least_ns"] == cost["with_ns"]["least"] - cost["without_ns"]["least"]
+
+
 def test_laws_of_classes_beside_one_law(tools):
     told = json.loads(bench("--json", "--seconds", "0.01", classes=5))["classes"]
     assert told["count"] == 5

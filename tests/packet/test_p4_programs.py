@@ -24,6 +24,7 @@ PROGRAMS = (
     "pid_delay",
     "programs/pid_delay",
     "programs/pid_delay_l4s",
+    "programs/pid_delay_scone",
     "programs/icn",
     "programs/edge",
     "programs/law_probe",
@@ -33,6 +34,7 @@ COMPILE_LIMIT_S = 120
 SCRIPTS = (
     ("pid_delay", "tests"),
     ("programs/pid_delay_l4s", "tests/l4s"),
+    ("programs/pid_delay_scone", "tests/scone"),
     ("programs/icn", "tests/icn"),
     ("programs/icn", "tests/icn/alone"),
     ("programs/edge", "tests/icn"),

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput advice in SCONE packets (`--advise`): byte for byte, by BPF_PROG_TEST_RUN and on the wire."""
 
+import socket
+
 import pytest
 from packet_rig import Failed
 from scapy.all import IP, TCP, UDP, Dot1Q, Ether, IPv6, Raw
+from scone_packets import ADVICE, LEFT_ALONE, PAYLOADS, QUIC, SCONE
 
 from weir import scone
-from weir.scone_vectors import packet
 
 ETHER = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
-QUIC = b"\x41" + b"12345678" + bytes(range(40))
-SCONE = packet(scone.UNKNOWN, b"12345678", b"", QUIC)
-ADVICE = scone.signal_of(8_000_000)
 
 
 def ipv4(payload: bytes, **udp: int) -> Ether:
@@ -35,27 +34,6 @@ def of_flow(port: int, payload: bytes = SCONE) -> bytes:
 
 
 BUILDS = {"ipv4": ipv4, "ipv6": ipv6, "vlan": tagged}
-PAYLOADS = {
-    "unknown": SCONE,
-    "higher": packet(ADVICE + 1, b"12345678", b"", QUIC),
-    "long-header": packet(scone.UNKNOWN, b"12345678", b"abcd", b"\xc1\0\0\0\1" + QUIC),
-    "long-ids": packet(126, bytes(255), bytes(255), QUIC),
-    "no-ids": packet(scone.UNKNOWN, b"", b"", b"\x40"),
-    "repeated": packet(scone.UNKNOWN, b"12345678", b"", SCONE),
-    "reserved-bit": bytes([SCONE[0] & ~0x40]) + SCONE[1:],
-}
-SHORT = packet(scone.UNKNOWN, b"12345678", b"ab")
-LEFT_ALONE = {
-    "lower": packet(ADVICE - 1, b"12345678", b"", QUIC),
-    "equal": packet(ADVICE, b"12345678", b"", QUIC),
-    "least": packet(0, b"12345678", b"", QUIC),
-    "quic": QUIC,
-    "quic-long-header": b"\xc1\0\0\0\1" + QUIC,
-    "short-header": bytes([SCONE[0] & ~0x80]) + SCONE[1:],
-    "other-version": SCONE[:4] + b"\xfc" + SCONE[5:],
-    "behind": QUIC + SCONE,
-    **{f"cut-{length}": SHORT[:length] for length in range(len(SHORT))},
-}
 PROGRAMS = {
     "veth": (("--peer", "ra"), "prog_weir_egress"),
     "virtual-tc": (("--rate", "100gbit", "--hook", "tc"), "prog_weir_egress"),
@@ -208,3 +186,28 @@ def test_on_the_wire(shaped):
     with shaped.attached("--signal", "poll", "--advise", "8mbit"):
         assert shaped.through(frames) == wanted + frames[len(PAYLOADS) :]
         assert shaped.status()["counters"]["advised"] == len(PAYLOADS)
+
+
+SO_ZEROCOPY, MSG_ZEROCOPY = 60, 0x4000000  # linux/socket.h
+
+
+def test_a_payload_outside_of_the_linear_part(shaped):
+    """As from drivers that put only headers there: MSG_ZEROCOPY leaves the payload in the sender's pages."""
+    shaped.sender.sh("ethtool -K a0 tx on sg on >/dev/null")
+    try:
+        with shaped.attached("--signal", "poll", "--advise", "8mbit"):
+            with shaped.receiver.inside():
+                reads = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with shaped.sender.inside():
+                sends = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with reads, sends:
+                reads.bind(("10.9.0.2", 5000))
+                reads.settimeout(60)
+                sends.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1)
+                for payload in (SCONE, QUIC):
+                    sends.sendto(payload, MSG_ZEROCOPY, ("10.9.0.2", 5000))
+                assert reads.recv(2048) == scone.advised(SCONE, ADVICE) != SCONE
+                assert reads.recv(2048) == QUIC
+            assert shaped.status()["counters"]["advised"] == 1
+    finally:
+        shaped.sender.sh("ethtool -K a0 tx off sg off >/dev/null")

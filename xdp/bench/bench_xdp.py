@@ -13,6 +13,9 @@ program without the misses. Then both once more with the caches emptied before e
 packets. Other work on the machine only ever adds time: the difference of the least rounds is what the program costs,
 and quartiles far from it tell of a busy machine. Aims for 1000 classes: 30 ns or less above one law, a fifth of a CPU
 or less for their process, 200 MB or less for it and the maps.
+
+Throughput advice (`--advise`) is measured in turns with the same law without it, for a packet of TCP, of QUIC with a
+short and with a long header, and with a SCONE packet. Aims: 20 ns or less for QUIC, nothing for TCP.
 """
 
 import argparse
@@ -63,6 +66,8 @@ CLASS_RUNS = {
     "one_cold": ("one law, caches emptied", "one", True),
     "many_cold": ("at random, caches emptied", "many", True),
 }
+ADVICE = "advice"
+"""Of `--signals`: the law with advice above the law without."""
 CLASS_ABOVE = {"same": "one", "many": "one", "many_cold": "one_cold"}
 
 
@@ -118,9 +123,23 @@ def machine() -> dict:
     }
 
 
-def frame() -> bytes:
+def frame(protocol: int = 17, transport: bytes = b"") -> bytes:
     head = bytes.fromhex("02000000000202000000000108004500") + (FRAME_BYTES - 14).to_bytes(2, "big")
-    return (head + bytes.fromhex("0000 0000 4011 0000 0a090001 0a090002")).ljust(FRAME_BYTES, b"\0")
+    ip = bytes.fromhex("0000 0000 40") + bytes([protocol]) + bytes.fromhex("0000 0a090001 0a090002")
+    return (head + ip + transport).ljust(FRAME_BYTES, b"\0")
+
+
+def advice_frames() -> dict[str, bytes]:
+    """A frame of each kind of packet: TCP, QUIC with each form of header, SCONE."""
+    ports = (4433).to_bytes(2, "big") + (5000).to_bytes(2, "big")
+    udp = ports + (FRAME_BYTES - 34).to_bytes(2, "big") + bytes(2)
+    cid = b"\x08" + b"12345678"
+    return {
+        "tcp": frame(6, ports + bytes(8) + b"\x50\x10"),
+        "quic": frame(17, udp + b"\x41" + cid[1:]),
+        "quic-long": frame(17, udp + b"\xc1\0\0\0\1" + cid),
+        "scone": frame(17, udp + bytes.fromhex("ffef7dc0fd") + cid + b"\0\x41" + cid[1:]),
+    }
 
 
 def map_bytes() -> dict[int, int]:
@@ -257,6 +276,41 @@ class Bench:
             "ratio_to_empty": spread([a / max(b, 1) for a, b in rounds_ns]),  # the kernel gives whole ns
         }
 
+    def advice_cost(self, rounds: int, repeat: int) -> dict:
+        """Nanoseconds a packet of each kind, with advice and without: the same law at wa0 and at wc0."""
+        self.qdisc(False)
+        run("ip", "link", "add", "wc0", "type", "veth", "peer", "name", "wd0")
+        weir, common = self.build / "weir-xdp", ("--gains", self.gains, "--signal", "poll")
+        for dev in ("wa0", "wc0"):
+            run("ip", "link", "set", dev, "up")
+            run("tc", "qdisc", "add", "dev", dev, "root", "handle", "1:", "pfifo")
+        run(weir, "attach", "wa0", *common)
+        run(weir, "attach", "wc0", *common, "--advise", "8mbit")
+        frames, whole = advice_frames(), self.frame
+        taken: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in frames}
+        try:
+            pins = [json.loads(run(weir, "status", dev, "--json"))["pins"] for dev in ("wa0", "wc0")]
+            for _ in range(rounds):
+                for kind, self.frame in frames.items():
+                    for times, pin in zip(taken[kind], pins, strict=True):
+                        times.append(self.program_ns(f"{pin}/prog_weir_egress", repeat))
+            advised = json.loads(run(weir, "status", "wc0", "--json"))["counters"]["advised"]
+        finally:
+            self.frame = whole
+            for dev in ("wa0", "wc0"):
+                run(weir, "detach", dev)
+        if not advised:
+            raise Failed("no SCONE packet was rewritten")
+        return {
+            kind: {
+                "without_ns": spread(without),
+                "with_ns": spread(with_advice),
+                "above_ns": spread([a - b for a, b in zip(with_advice, without, strict=True)]),
+                "above_least_ns": min(with_advice) - min(without),
+            }
+            for kind, (without, with_advice) in taken.items()
+        }
+
     def trees(self, classes: int, rate: str) -> None:
         """Many classes at wa0, and one at an interface of its own, wc0."""
         run("ip", "link", "add", "wc0", "type", "veth", "peer", "name", "wd0")
@@ -389,11 +443,14 @@ def measure(args: argparse.Namespace, work: Path) -> dict:
     result = {"machine": machine(), "frame_bytes": FRAME_BYTES, "cost": {}, "throughput": {}}
     bench = Bench(args.build.resolve(), args.gains.resolve(), work)
     try:
-        for name in args.signals:
+        for name in (name for name in args.signals if name != ADVICE):
             for label, u in (("idle", 0), ("dropping", 0.01)):
                 print(f"cost of {name}, {label} ...", file=sys.stderr)
                 result["cost"][f"{name}, {label}"] = bench.cost(name, u, args.rounds, args.repeat)
-        signals = [name for name in args.signals if name not in SHAPED]
+        if ADVICE in args.signals:
+            print("cost of advice ...", file=sys.stderr)
+            result["advice"] = bench.advice_cost(args.rounds, args.repeat)
+        signals = [name for name in args.signals if name not in (*SHAPED, ADVICE)]
         for name in [] if args.cost_only else [EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP, *signals]:
             for load in ("udp", "raw"):
                 print(f"throughput with {name}, {load} ...", file=sys.stderr)
@@ -428,6 +485,17 @@ def class_table(c: dict, cell: Callable[..., str]) -> list[str]:
     return lines
 
 
+def advice_table(costs: dict, cell: Callable[..., str]) -> list[str]:
+    lines = [
+        "throughput advice above the same law without: ns a packet, median (quartiles), and difference of the least"
+    ]
+    lines.append(f"{'packet':<24}{'without':>20}{'with':>20}{'above':>20}{'least':>8}")
+    for kind, cost in costs.items():
+        cells = "".join(f"{cell(cost[key]):>20}" for key in ("without_ns", "with_ns", "above_ns"))
+        lines.append(f"{kind:<24}{cells}{cost['above_least_ns']:>8.0f}")
+    return lines
+
+
 def table(result: dict) -> str:
     def cell(s: dict, digits: int = 0) -> str:
         return f"{s['median']:.{digits}f} ({s['q1']:.{digits}f} .. {s['q3']:.{digits}f})"
@@ -442,6 +510,7 @@ def table(result: dict) -> str:
     for name, c in result["cost"].items():
         ns = "".join(f"{cell(c[key]):>20}" for key in ("program_ns", "empty_ns", "above_empty_ns"))
         lines.append(f"{name:<24}{cell(c['ratio_to_empty'], 1):>22}{ns}")
+    lines += advice_table(result["advice"], cell) if "advice" in result else []
     lines += class_table(result["classes"], cell) if "classes" in result else []
     if not result["throughput"]:
         return "\n".join(lines)
@@ -457,7 +526,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=REPO / "build" / "xdp", help="folder `make -C xdp` filled")
     parser.add_argument("--gains", type=Path, default=PROFILE, help="profile to measure (default tuned)")
-    parser.add_argument("--signals", nargs="+", choices=SIGNALS, default=list(SIGNALS))
+    parser.add_argument("--signals", nargs="+", choices=[*SIGNALS, ADVICE], default=[*SIGNALS, ADVICE])
     parser.add_argument("--rounds", type=int, default=9, help="interleaved repeats, 2 or more (default 9)")
     parser.add_argument("--repeat", type=int, default=500_000, help="packets per PROG_TEST_RUN (default 500000)")
     parser.add_argument("--classes", type=int, default=1000, help="laws of so many classes too, 0 none (default 1000)")

@@ -164,6 +164,30 @@ def test_a_mistake_is_told_with_line_key_and_what_would_be_right(old: str, new: 
     assert len(caught.value.problems) == len(str(caught.value).splitlines())
 
 
+def test_a_port_with_throughput_advice() -> None:
+    assert read(GOOD).advice == {}
+    for rate, signal in (("8", 38), ("0.1", 0), ("1.0", 20), ("1000000", 126)):
+        assert read(GOOD + f"[advice.port.2]\nrate_mbit_s = {rate}\n").advice == {2: signal}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[advice.port.2]\n", "s1.toml:27: advice.port.2.rate_mbit_s"),
+        ("[advice.port.2]\nrate_mbit_s = 0.09\n", "s1.toml:28: advice.port.2.rate_mbit_s"),
+        ("[advice.port.2]\nrate_mbit_s = inf\n", "s1.toml:28: advice.port.2.rate_mbit_s"),
+        ('[advice.port.2]\nrate_mbit_s = "share"\n', "s1.toml:28: advice.port.2.rate_mbit_s"),
+        ("[advice.port.2]\nrate = 8\n", "s1.toml:28: advice.port.2.rate"),
+        ("[advice.port.3]\nrate_mbit_s = 8\n", "s1.toml:27: advice.port.3"),  # nothing is sent from it
+        ("[advice.2]\nrate_mbit_s = 8\n", "s1.toml:27: advice.2"),
+    ],
+)
+def test_mistakes_in_throughput_advice(text: str, place: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(GOOD + text)
+    assert any(problem.startswith(f"{place}: ") for problem in caught.value.problems)
+
+
 def test_a_port_with_bands_of_flows() -> None:
     assert {port: law.bands for port, law in read(GOOD).aqm.items()} == {1: None, 2: None}
     config = read(GOOD + "[bands.port.1]\n")

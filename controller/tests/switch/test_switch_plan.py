@@ -16,7 +16,7 @@ from weir.p4runtime.entities import Call, Exact, Lpm, MulticastGroup, Replica, T
 from weir.p4runtime.messages import config as messages
 from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import P4RuntimeError
-from weir.programs import PID_DELAY, PID_DELAY_L4S, PortLaw
+from weir.programs import PID_DELAY, PID_DELAY_L4S, PID_DELAY_SCONE, PortLaw
 from weir.programs.base import DELAY_SOURCES
 from weir.programs.pid_delay import action_data, law_of_data
 from weir.resources import PROFILES
@@ -28,6 +28,7 @@ TUNED = load(PROFILES / "tuned.toml")
 PAPER = load(PROFILES / "paper.toml")
 FLOW_BANDS = bands.Bands(98304, 9000, 64)
 L3, AQM, BANDS = "WeirIngress.l3.", "WeirIngress.aqm_ingress.", "WeirIngress.bands."
+ADVICE = "WeirIngress.scone_advice."
 
 
 def _p4info() -> P4Info:
@@ -44,6 +45,7 @@ def _p4info() -> P4Info:
         AQM + "pid_delay": dict.fromkeys(action_data(PortLaw(TUNED)), 33),
         AQM + "pid_delay_bands": dict.fromkeys(action_data(PortLaw(TUNED, bands=FLOW_BANDS)), 33),
         BANDS + "coupled": dict.fromkeys(asdict(DEFAULT), 33),
+        ADVICE + "advise": {"signal": 7},
     }
     ids = {}
     for number, (name, params) in enumerate(actions.items(), 0x01000001):
@@ -60,6 +62,7 @@ def _p4info() -> P4Info:
         L3 + "l2_forward": ("hdr.ethernet.dst", 48, match.EXACT),
         AQM + "aqm": ("egress_port", 9, match.EXACT),
         BANDS + "coupling": ("egress_port", 9, match.EXACT),
+        ADVICE + "advice": ("egress_port", 9, match.EXACT),
     }
     for number, (name, (field, bitwidth, kind)) in enumerate(tables.items(), 0x02000001):
         table = info.tables.add(size=8)
@@ -151,6 +154,15 @@ def test_a_port_with_two_bands_needs_the_program_that_has_them() -> None:
     assert entry == TableEntry(BANDS + "coupling", {"egress_port": Exact(2)}, Call(BANDS + "coupled", asdict(DEFAULT)))
     with pytest.raises(P4RuntimeError, match="port 2 is to have two coupled bands"):
         plan.desired(PID_DELAY, config, INFO, plan.State())
+
+
+def test_a_port_with_advice_needs_the_program_that_gives_it() -> None:
+    config = replace(CONFIG, advice={2: 38})
+    wanted = plan.desired(PID_DELAY_SCONE, config, INFO, plan.State()).entries
+    (entry,) = (entry for entry in wanted if entry.table.startswith(ADVICE))
+    assert entry == TableEntry(ADVICE + "advice", {"egress_port": Exact(2)}, Call(ADVICE + "advise", {"signal": 38}))
+    with pytest.raises(P4RuntimeError, match="port 2 "):
+        plan.desired(PID_DELAY_L4S, config, INFO, plan.State())
 
 
 def test_a_configuration_in_entries() -> None:

@@ -60,6 +60,8 @@ s1.toml:
   [aqm.port.1]
   [bands.port.1]                       # sparse and young flows ahead of bulk; the switch needs --priority-queues 2
   ahead_share = 0.1                    #   also ahead_most_bytes, ahead_least_bytes
+  [advice.port.1]                      # throughput advice for QUIC (SCONE): --program pid_delay_scone.p4
+  rate_mbit_s = 8
   [names]                              # forwarding by name: --program edge.p4, or icn.p4 for names alone
   quota = 2048                         #   unanswered entries of one port; also least_lifetime_us
   [names.port.4]                       # of this port another number

@@ -579,6 +579,8 @@ class P4RuntimeDevice(Device):
             return found or self._program
         if config.names is not None:
             return programs.EDGE
+        if config.advice:
+            return programs.PID_DELAY_SCONE
         return programs.PID_DELAY_L4S if config.coupled else programs.PID_DELAY
 
     def _read(self, client: Client) -> dict[int, PortLaw]:

@@ -6,8 +6,9 @@ from .base import PortLaw, Program
 from .names import EDGE, ICN
 from .pid_delay import PID_DELAY
 from .pid_delay_l4s import PID_DELAY_L4S
+from .pid_delay_scone import PID_DELAY_SCONE
 
-PROGRAMS: tuple[Program, ...] = (PID_DELAY, PID_DELAY_L4S, EDGE, ICN)
+PROGRAMS: tuple[Program, ...] = (PID_DELAY, PID_DELAY_L4S, PID_DELAY_SCONE, EDGE, ICN)
 """The first is deployed by default."""
 
 
@@ -31,4 +32,6 @@ def in_device(info: P4Info) -> Program:
     raise PROGRAMS[0].foreign(PROGRAMS[0].missing(info) or "known table")
 
 
-__all__ = ["EDGE", "ICN", "PID_DELAY", "PID_DELAY_L4S", "PROGRAMS", "PortLaw", "Program", "in_device", "of"]
+__all__ = [
+    "EDGE", "ICN", "PID_DELAY", "PID_DELAY_L4S", "PID_DELAY_SCONE", "PROGRAMS", "PortLaw", "Program", "in_device", "of",
+]  # fmt: skip

@@ -191,6 +191,8 @@ class Program(ABC):
     law_table: ClassVar[str]
     coupling_table: ClassVar[str | None] = None
     """Of ports with two coupled bands; None: a port has one band."""
+    advice_table: ClassVar[str | None] = None
+    """Of ports with throughput advice; None: no port has any."""
     digest: ClassVar[str]
     registers: ClassVar[tuple[str, ...]]
     """The registers that hold a port's state, in the order in which they must be read."""
@@ -200,10 +202,10 @@ class Program(ABC):
     """Packets of band A; packets of new flows that were dropped beyond its budget."""
 
     def missing(self, info: P4Info) -> str | None:
-        """The first that a P4Info lacks of the tables of law, coupling and names and the digest; None: it is this
-        one's."""
+        """The first that a P4Info lacks of the tables of law, coupling, advice and names and the digest; None: it is
+        this one's."""
         fib_table = self.names.fib_table if self.names else None
-        for table in (self.law_table, self.coupling_table, fib_table):
+        for table in (self.law_table, self.coupling_table, self.advice_table, fib_table):
             if table is not None and table not in info.tables:
                 return table
         return None if self.digest in info.digests else self.digest
@@ -264,6 +266,13 @@ class Program(ABC):
         raise P4RuntimeError(
             f"port {port} is to have two coupled bands, and p4/programs/{self.name}.p4 has one band a port: deploy "
             "p4/programs/pid_delay_l4s.p4 (--program)"
+        )
+
+    def advice_entry(self, port: int, signal: int, info: P4Info) -> TableEntry:
+        """Advice in SCONE packets that leave by a port. P4RuntimeError: the program gives none."""
+        raise P4RuntimeError(
+            f"port {port} is to have throughput advice, which p4/programs/{self.name}.p4 does not give: deploy "
+            "p4/programs/pid_delay_scone.p4 (--program)"
         )
 
     # Telemetry of a port

@@ -17,6 +17,8 @@
     coupling = 2                            # k; also ramp_least_us, ramp_us, floor_bytes
     [bands.port.2]                          # or two bands of flows (docs/design/flows.md)
     ahead_share = 0.1                       # also ahead_most_bytes, ahead_least_bytes
+    [advice.port.2]                         # throughput advice in SCONE packets, with programs/pid_delay_scone.p4
+    rate_mbit_s = 8
     [names]                                 # forwarding by name, with programs/edge.p4 or icn.p4 (names.py)
     [[names.route]]
     prefix = "/weir/files"
@@ -35,7 +37,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from .. import bands, coupled
+from .. import bands, coupled, scone
 from ..bands import Bands
 from ..coupled import Coupling
 from ..gains import KEYS, GainError
@@ -119,10 +121,16 @@ class _Bands(_Section):
     ahead_least_bytes: Annotated[int, Field(ge=1, le=2**32 - 1)] = bands.DEFAULT.ahead_least_bytes
 
 
+class _Advice(_Section):
+    """`[advice.port.N]`: the greatest rate in a SCONE packet is 199.5 Gbit/s."""
+
+    rate_mbit_s: Annotated[float, Field(ge=scone.LEAST_FLOW_BIT_S / 1e6, le=1e6, strict=False)]
+
+
 @dataclass(frozen=True)
 class Config:
     """A checked file. `routes`: prefix to a neighbour's name. `flood`: ports, none: nothing is flooded. `coupled`:
-    ports with two bands."""
+    ports with two bands. `advice`: signals by port."""
 
     ports: dict[int, Port]
     neighbours: dict[str, Neighbour]
@@ -131,6 +139,7 @@ class Config:
     aqm: dict[int, PortLaw]
     coupled: dict[int, Coupling] = field(default_factory=dict)
     names: NamesConfig | None = None
+    advice: dict[int, int] = field(default_factory=dict)
 
     @property
     def forwards_nothing(self) -> bool:
@@ -184,7 +193,7 @@ def _key_lines(text: str) -> dict[str, int]:
     return lines
 
 
-_TABLES = ("ports", "neighbours", "routes", "flood", "aqm", "coupled", "bands", "names")
+_TABLES = ("ports", "neighbours", "routes", "flood", "aqm", "coupled", "bands", "advice", "names")
 
 
 class _Checker:
@@ -226,18 +235,19 @@ class _Checker:
         for number, of_flows in self.bands(raw).items():
             if number in laws:
                 laws[number] = replace(laws[number], bands=of_flows)
+        advice = self.advice(raw)
         names = names_config(raw["names"], self.wrong) if "names" in raw else None
-        for port in laws:
+        for section, port in [*(("aqm", port) for port in laws), *(("advice", port) for port in advice)]:
             if names is not None and port < NAMED_PORTS:
                 continue  # the requester need not be in the file
             if port not in flood and str(port) not in self.table(raw, "ports"):
                 others = [str(other) for other in sorted({*ports, *flood})]
                 self.wrong(
-                    f"aqm.port.{port}",
+                    f"{section}.port.{port}",
                     f"nothing is sent from port {port}: there is no [ports.{port}] and it is not in flood.ports; "
                     f"{one_of(others)}",
                 )
-        return Config(ports, neighbours, routes, flood, laws, self.coupled(raw, laws), names)
+        return Config(ports, neighbours, routes, flood, laws, self.coupled(raw, laws), names, advice)
 
     def table(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
         value = raw.get(name, {})
@@ -349,6 +359,10 @@ class _Checker:
                 section.ahead_share, section.ahead_most_bytes, section.ahead_least_bytes
             )
         return found
+
+    def advice(self, raw: dict[str, Any]) -> dict[int, int]:
+        sections = self.by_port(raw, "advice", _Advice)
+        return {number: scone.signal_of(round(section.rate_mbit_s * 1e6)) for number, section in sections}
 
     def ports_of(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
         """The sections of [NAME.port.N], unchecked."""

@@ -88,6 +88,7 @@ def desired(
     wanted = _ip(program, config, info, present) if program.routes_ip else State()
     laws = [program.law_entry(port, law, info) for port, law in config.aqm.items()]
     laws += [program.coupling_entry(port, coupling, info) for port, coupling in config.coupled.items()]
+    laws += [program.advice_entry(port, signal, info) for port, signal in config.advice.items()]
     wanted = replace(wanted, entries=wanted.entries + laws)
     if program.names is not None:
         wanted = _with_names(wanted, program.names, config.names or NamesConfig({}), info, present, draw_key)

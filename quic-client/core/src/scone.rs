@@ -82,16 +82,17 @@ pub fn read(datagram: &[u8]) -> Option<Packet> {
     (len < datagram.len()).then_some(Packet { signal, len })
 }
 
-/// Whether the packet behind a SCONE packet has the same connection IDs ("SCONE Packet").
+/// Whether the packet behind a SCONE packet has the same connection IDs ("SCONE Packet"). A short header has no source
+/// connection ID: the SCONE packet's should be empty, but picoquic puts the sender's there.
 pub fn is_consistent(datagram: &[u8], packet: Packet) -> bool {
     let (scone, behind) = datagram.split_at(packet.len);
     let ids = &scone[5..];
     if behind[0] & 0x80 != 0 {
         return behind.get(5..5 + ids.len()).is_some_and(|other| other == ids);
     }
-    // A short header has no length of its connection ID, and no other one.
-    let (length, source) = (usize::from(ids[0]), ids[usize::from(ids[0]) + 1]);
-    source == 0 && behind.get(1..1 + length).is_some_and(|other| *other == ids[1..1 + length])
+    // A short header has no length of its connection ID either.
+    let length = usize::from(ids[0]);
+    behind.get(1..1 + length).is_some_and(|other| *other == ids[1..1 + length])
 }
 
 /// Length of a SCONE packet before a packet with a short header and this connection ID.
@@ -193,6 +194,20 @@ mod tests {
                 assert!(!is_consistent(&datagram, packet));
             }
         }
+    }
+
+    #[test]
+    fn the_source_counts_before_a_long_header_alone() {
+        let head = [0xff, 0xef, 0x7d, 0xc0, 0xfd, 2, 7, 8, 1, 9];
+        let consistent = |behind: &[u8]| {
+            let datagram = [&head[..], behind].concat();
+            is_consistent(&datagram, read(&datagram).expect("whole"))
+        };
+        assert!(consistent(&[0x40, 7, 8, 0]));
+        assert!(!consistent(&[0x40, 7, 9, 0]));
+        assert!(consistent(&[0xc0, 0, 0, 0, 1, 2, 7, 8, 1, 9]));
+        assert!(!consistent(&[0xc0, 0, 0, 0, 1, 2, 7, 8, 0]));
+        assert!(!consistent(&[0xc0, 0, 0, 0, 1, 2, 7, 8, 1, 6]));
     }
 
     #[test]

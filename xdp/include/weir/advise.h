@@ -78,10 +78,12 @@ WEIR_INLINE __u32 weir_advise_packet_bytes(const struct xdp_md *ctx)
 	return (__u32)(ctx->data_end - ctx->data);
 }
 
+#define weir_advise_load_behind(packet, at, to, bytes) (-1)
 #define weir_advise_segment_bytes(packet) 0
 #define weir_advise_flow weir_xdp_flow
 #else
 #define weir_advise_load bpf_skb_load_bytes
+#define weir_advise_load_behind bpf_skb_load_bytes
 #define weir_advise_flow weir_skb_flow
 
 /*
@@ -111,25 +113,55 @@ WEIR_INLINE __u32 weir_advise_packet_bytes(const struct __sk_buff *skb)
 #define weir_advise_segment_bytes(packet) ((packet)->gso_size)
 #endif
 
-/* Place of the UDP header behind this one of IP; 0 for other protocols, extension headers and fragments. */
+#define WEIR_IP_READ_BYTES 10 /* of either version, for weir_udp_behind */
+
+/* Length of an IP header with UDP behind it; 0 for other protocols, extension headers and fragments. */
+WEIR_INLINE __u32 weir_udp_behind(const __u8 *h, __be16 proto)
+{
+	if (proto == bpf_htons(ETH_P_IP)) {
+		if (h[9] != IPPROTO_UDP || h[0] >> 4 != 4 || (h[0] & 15) < 5 || ((h[6] << 8 | h[7]) & WEIR_IP_FRAGMENT))
+			return 0;
+		return (h[0] & 15) * 4;
+	}
+	return h[6] == IPPROTO_UDP && h[0] >> 4 == 6 ? sizeof(struct ipv6hdr) : 0;
+}
+
+/* Place of the UDP header behind this one of IP; 0: none. Read where it lies: the helper costs more. */
 WEIR_INLINE __u32 weir_udp_at(WEIR_PACKET *packet, struct weir_header header)
 {
-	if (header.proto == bpf_htons(ETH_P_IP)) {
-		struct iphdr h;
+	const __u8 *at = (const void *)(long)packet->data;
+	__u32 offset = header.offset, bytes;
+	__u8 h[WEIR_IP_READ_BYTES];
 
-		if (weir_advise_load(packet, header.offset, &h, sizeof(h)) < 0 || h.protocol != IPPROTO_UDP ||
-		    h.version != 4 || h.ihl < 5 || (h.frag_off & bpf_htons(WEIR_IP_FRAGMENT)))
-			return 0;
-		return header.offset + h.ihl * 4;
+	asm volatile("" : "+r"(offset)); /* one register: the verifier must see the bound of what is added */
+	if (offset <= WEIR_HEADER_OFFSET_MAX) {
+		at += offset;
+		asm volatile("" : "+r"(at)); /* likewise */
+		if ((const void *)(at + WEIR_IP_READ_BYTES) <= (const void *)(long)packet->data_end) {
+			bytes = weir_udp_behind(at, header.proto);
+			return bytes ? header.offset + bytes : 0;
+		}
 	}
-	if (header.proto == bpf_htons(ETH_P_IPV6)) {
-		__u8 h[8];
+	if (weir_advise_load_behind(packet, header.offset, h, sizeof(h)) < 0)
+		return 0;
+	bytes = weir_udp_behind(h, header.proto);
+	return bytes ? header.offset + bytes : 0;
+}
 
-		if (weir_advise_load(packet, header.offset, h, sizeof(h)) < 0 || h[0] >> 4 != 6 || h[6] != IPPROTO_UDP)
-			return 0;
-		return header.offset + sizeof(struct ipv6hdr);
+/* Whether a datagram may begin with a SCONE packet, by two bytes: only then it is read further. */
+WEIR_INLINE int weir_may_be_scone(WEIR_PACKET *packet, __u32 udp_at)
+{
+	const __u8 *at = (const void *)(long)packet->data;
+	__u8 h[2];
+
+	asm volatile("" : "+r"(udp_at));
+	if (udp_at <= WEIR_HEADER_OFFSET_MAX + 60) {
+		at += udp_at;
+		asm volatile("" : "+r"(at));
+		if ((const void *)(at + WEIR_UDP_BYTES + sizeof(h)) <= (const void *)(long)packet->data_end)
+			return weir_scone_may_begin(at + WEIR_UDP_BYTES);
 	}
-	return 0;
+	return weir_advise_load_behind(packet, udp_at + WEIR_UDP_BYTES, h, sizeof(h)) == 0 && weir_scone_may_begin(h);
 }
 
 /* Rate of the line, as configured or as measured; 0: unknown. */
@@ -208,17 +240,22 @@ WEIR_INLINE __u32 weir_advice_signal(struct weir_advised *a, const struct weir_c
  * Advises an IP packet. Static and a call, as weir_record: the kernel checks its ways once, and others pay a branch. A
  * packet that is cut short, or without another QUIC packet behind the SCONE packet, is left alone.
  */
-static __attribute__((noinline)) int weir_advise_at(WEIR_PACKET *packet, __u32 offset, __u32 proto)
+static __attribute__((noinline)) int weir_advise_at(WEIR_PACKET *packet, __u32 offset, __u32 proto, __u32 udp_at)
 {
 	struct weir_header header = {.offset = offset, .proto = (__be16)proto};
-	const struct weir_config *c = weir_config_get();
-	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
-	struct weir_advised *a = bpf_map_lookup_elem(&advised, &weir_first);
-	__u32 udp_at = weir_udp_at(packet, header), source_at, payload_bytes, segment_bytes, signal;
 	__u8 h[WEIR_UDP_BYTES + WEIR_SCONE_HEAD_BYTES], *head = h + WEIR_UDP_BYTES, old[2], source_bytes;
+	__u32 source_at, payload_bytes, segment_bytes, signal;
+	const struct weir_config *c;
+	struct weir_counters *n;
+	struct weir_advised *a;
 	__u64 now_ns;
 
-	if (!udp_at || !c || !n || !a || weir_advise_load(packet, udp_at, h, sizeof(h)) < 0 || !weir_scone_begins(head))
+	if (weir_advise_load(packet, udp_at, h, sizeof(h)) < 0 || !weir_scone_begins(head))
+		return 0;
+	c = weir_config_get();
+	n = bpf_map_lookup_elem(&counters, &weir_first);
+	a = bpf_map_lookup_elem(&advised, &weir_first);
+	if (!c || !n || !a)
 		return 0;
 	payload_bytes = (__u32)h[4] << 8 | h[5];
 	segment_bytes = weir_advise_segment_bytes(packet);
@@ -247,8 +284,13 @@ static __attribute__((noinline)) int weir_advise_at(WEIR_PACKET *packet, __u32 o
 /* A packet that was counted. */
 WEIR_INLINE void weir_advise(WEIR_PACKET *packet, const struct weir_arrival *a)
 {
-	if (weir_advises && weir_is_ip(a->header.proto))
-		weir_advise_at(packet, a->header.offset, a->header.proto);
+	__u32 udp_at;
+
+	if (!weir_advises || !weir_is_ip(a->header.proto))
+		return;
+	udp_at = weir_udp_at(packet, a->header);
+	if (udp_at && weir_may_be_scone(packet, udp_at))
+		weir_advise_at(packet, a->header.offset, a->header.proto, udp_at);
 }
 
 #endif /* WEIR_ADVISE_H */

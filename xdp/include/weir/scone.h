@@ -61,10 +61,16 @@ WEIR_INLINE __u32 weir_scone_signal_for(__u64 rate_bit_s)
 	return low;
 }
 
+/* Whether a datagram with these first two bytes may begin with a SCONE packet: a long header, and half of a version. */
+WEIR_INLINE int weir_scone_may_begin(const __u8 head[2])
+{
+	return (head[0] & 0x80) && (head[1] & 0x7f) == 0x6f;
+}
+
 /* Whether a datagram with these first bytes begins with a SCONE packet: a long header, and one of two versions. */
 WEIR_INLINE int weir_scone_begins(const __u8 head[WEIR_SCONE_HEAD_BYTES])
 {
-	return (head[0] & 0x80) && (head[1] & 0x7f) == 0x6f && head[2] == 0x7d && head[3] == 0xc0 && head[4] == 0xfd;
+	return weir_scone_may_begin(head) && head[2] == 0x7d && head[3] == 0xc0 && head[4] == 0xfd;
 }
 
 WEIR_INLINE __u32 weir_scone_signal(const __u8 head[2])

@@ -54,7 +54,7 @@ from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, LineLink, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
-from weirlab.topologies.dumbbell.queues.loader import attach_words
+from weirlab.topologies.dumbbell.queues.loader import advice_section, attach_words
 from weirlab.topologies.dumbbell.queues.tc import bands_of, queue_under_test
 from weirlab.topologies.dumbbell.rate_rule import first_rate_mbit_s, rule_words
 from weirlab.topologies.dumbbell.traffic import (
@@ -89,7 +89,7 @@ LEAD_S = 0.5  # between the first program's start and the run's: servers are up,
 
 def switch_config(aqm: dict) -> str:
     """The file for `weir p4 deploy`: how the dumbbell's switch forwards, and the law on the way of the data."""
-    head = ("qdisc", "switch", "program", "tune")
+    head = ("qdisc", "switch", "program", "tune", "advise")
     lines = [f"{key} = {json.dumps(value)}" for key, value in aqm.items() if key not in head]
     return "\n".join(
         [
@@ -110,6 +110,7 @@ def switch_config(aqm: dict) -> str:
             "[aqm.port.2]",
             *lines,
             f"digest_interval_us = {SAMPLE_MS * 1000}",
+            *advice_section(aqm),
             "",
         ]
     )
@@ -665,8 +666,9 @@ class Drive(Programs):
             self.write_lines(output, lines[hop])
 
 
-def ecn_words(flow: dict) -> tuple[str, str]:
-    return ECN if flow["ecn"] else NO_ECN
+def ecn_words(flow: dict) -> list[str]:
+    """Options of both ends of a QUIC flow: ECN and SCONE."""
+    return [*(ECN if flow["ecn"] else NO_ECN), *(["--scone", flow["scone"]] if "scone" in flow else [])]
 
 
 def burst_words(flow: dict) -> list[str]:

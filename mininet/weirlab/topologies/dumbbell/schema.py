@@ -201,7 +201,8 @@ class KernelTcp(Flow):
 class QuicCommon(Flow):
     """Common keys of QUIC flows. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes). A
     `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of our server, for downloads. With
-    `ecn` both ends use ECN, with the codepoint of the congestion control; noq's server always does.
+    `ecn` both ends use ECN, with the codepoint of the congestion control; noq's server always does. With `scone` both
+    take throughput advice of the network: the receiver reports or follows it.
 
     `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
     programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
@@ -212,6 +213,7 @@ class QuicCommon(Flow):
     cc: AnyQuicControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
     ecn: bool = False
+    scone: Literal["report", "follow"] | None = None
     cc_weights: Annotated[str, Field(min_length=1)] | None = None
     cc_explore: Seed | None = None
     cc_trajectories: bool | None = None
@@ -222,6 +224,8 @@ class QuicCommon(Flow):
         given = [name for name in CC_OPTIONS if getattr(self, name) is not None]
         if given and self.cc not in LEARNED:
             raise ValueError(without_policy(given[0], self.cc))
+        if self.scone is not None and is_noq(self.cc):
+            raise ValueError(f"scone: the server of {self.cc} takes no advice; write another cc, or remove it")
         return self
 
 

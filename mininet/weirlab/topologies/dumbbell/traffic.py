@@ -28,7 +28,7 @@ SCALABLE, SCALABLE_PORT = "dctcp", 5203
 
 
 # Settings by which QUIC flows share a server.
-QUIC_SETTINGS = ("cc", "payload_bytes", "ecn", "cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
+QUIC_SETTINGS = ("cc", "payload_bytes", "ecn", "scone", "cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
 
 
 def quic_settings(flows: list[dict]) -> list[tuple]:

@@ -178,6 +178,8 @@ pub struct Windows {
     updates: BTreeMap<Scope, Update>,
     follows: bool,
     pace: Option<Pace>,
+    // The window, and not the pace, bounds the connection's limit: received data raises it, not time.
+    window_bounds: bool,
     // The connection's window without the pace, since there is one.
     unpaced_bytes: Option<u64>,
     limit_bytes: u64,
@@ -244,6 +246,7 @@ impl Windows {
             updates: BTreeMap::new(),
             follows: t.scone == SconeUse::Follow,
             pace: None,
+            window_bounds: false,
             unpaced_bytes: None,
             limit_bytes: initial.conn_bytes,
         })
@@ -262,6 +265,7 @@ impl Windows {
         if rate.is_none() && self.pace.is_some() {
             self.turned = None;
         }
+        self.window_bounds &= rate == self.pace.map(|pace| pace.rate_bit_s());
         self.pace = rate.map(|rate| {
             let pace = self.pace.map_or_else(|| Pace::new(rate, received, now), |pace| pace.at_rate(rate, now));
             pace.after_pause(received, now)
@@ -270,7 +274,9 @@ impl Windows {
 
     /// When the pace next raises the connection's limit.
     pub fn deadline(&self) -> Option<Instant> {
-        self.pace.filter(|_| !self.streams.is_empty()).and_then(|pace| pace.due(self.limit_bytes))
+        self.pace
+            .filter(|_| !self.streams.is_empty() && !self.window_bounds)
+            .and_then(|pace| pace.due(self.limit_bytes))
     }
 
     /// Stream `id` was opened; nothing has been received on it.
@@ -353,13 +359,18 @@ impl Windows {
 
     // The connection's window, and no more than the pace allows. A measured demand is that of a paced sender: it
     // must not hold the sender back too, so twice that is no limit.
-    fn decide_paced(&mut self, u: &WindowUpdate) -> u64 {
-        let unpaced = self.unpaced_bytes.take();
-        let window_bytes = self.decide(&WindowUpdate { window_bytes: unpaced.unwrap_or(u.window_bytes), ..*u });
+    fn decide_paced(&mut self, u: &WindowUpdate, keeps_window: bool) -> u64 {
+        let unpaced_bytes = self.unpaced_bytes.take().unwrap_or(u.window_bytes);
+        let window_bytes =
+            if keeps_window { unpaced_bytes } else { self.decide(&WindowUpdate { window_bytes: unpaced_bytes, ..*u }) };
         let Some(pace) = self.pace else { return window_bytes };
         self.unpaced_bytes = Some(window_bytes);
         let most = if self.kind == WindowKind::Weir { 2 * window_bytes } else { window_bytes };
-        pace.limit_bytes(u.now).saturating_sub(u.consumed_bytes).min(most)
+        let paced_bytes = pace.limit_bytes(u.now).saturating_sub(u.consumed_bytes);
+        self.window_bounds = most < paced_bytes;
+        let outstanding = u.max_data_bytes.saturating_sub(u.consumed_bytes);
+        let wanted = paced_bytes.min(most);
+        if wanted >= outstanding + pace.step_bytes().min(most / 2) { wanted } else { outstanding }
     }
 
     fn weir(&mut self, u: &WindowUpdate) -> u64 {
@@ -414,11 +425,18 @@ impl WindowRule for Windows {
         if let Scope::Stream(id) = u.scope {
             self.stream_opened(id, u.now);
         }
+        // quiche asks with each packet while the window is used up. A sender would answer each limit that rises by less
+        // than a step with a small packet (RFC 1122 4.2.3.3).
+        if u.scope == Scope::Connection && self.pace.is_some_and(|pace| !pace.is_due(u.max_data_bytes, u.now)) {
+            self.unpaced_bytes.get_or_insert(u.window_bytes);
+            return u.max_data_bytes.saturating_sub(u.consumed_bytes);
+        }
         // quiche asks again if there was no room for the frame. Its own rule then doubles again; Algorithm 1 does not.
         let again = self.updates.get(&u.scope).filter(|last| last.max_data_bytes == u.max_data_bytes).copied();
         let window_bytes = match (self.kind, again) {
-            (WindowKind::Fast, Some(last)) => last.window_bytes,
-            _ if u.scope == Scope::Connection => self.decide_paced(u),
+            (WindowKind::Fast, Some(last)) if u.scope != Scope::Connection || self.pace.is_none() => last.window_bytes,
+            (WindowKind::Fast, Some(_)) => self.decide_paced(u, true),
+            _ if u.scope == Scope::Connection => self.decide_paced(u, false),
             _ => self.decide(u),
         };
         if let Scope::Stream(id) = u.scope

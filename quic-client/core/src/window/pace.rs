@@ -32,6 +32,11 @@ impl Pace {
         if rate_bit_s == self.rate_bit_s { self } else { Pace::new(rate_bit_s, self.limit_bytes(now), now) }
     }
 
+    /// The advised rate.
+    pub fn rate_bit_s(&self) -> u64 {
+        self.rate_bit_s
+    }
+
     /// The limit after a pause.
     pub fn after_pause(self, received_bytes: u64, now: Instant) -> Self {
         let most = received_bytes.saturating_add((self.bytes_s * MOST_SAVED.as_secs_f64()) as u64);
@@ -44,7 +49,8 @@ impl Pace {
         self.start_bytes.saturating_add((self.bytes_s * elapsed) as u64)
     }
 
-    fn step_bytes(&self) -> u64 {
+    /// Least rise of the limit.
+    pub fn step_bytes(&self) -> u64 {
         ((self.bytes_s * STEP.as_secs_f64()) as u64).max(LEAST_STEP_BYTES)
     }
 

@@ -6,6 +6,7 @@ use quiche::hooks::{self, Scope};
 use std::time::{Duration, Instant};
 use weir_core::congestion::ControlKind;
 use weir_core::request::Alpn;
+use weir_core::scone::SconeUse;
 use weir_core::transport::Transport;
 use weir_core::window::{Budget, SharedBudget, WindowKind, WindowStep, Windows};
 
@@ -100,6 +101,52 @@ fn fast_opens_faster_than_double_and_weir_than_both() {
         };
         assert!(wide(&fast) <= wide(&double), "{bytes} bytes: {:?} {:?}", wide(&fast), wide(&double));
         assert!(weir.time <= fast.time && weir.time <= double.time, "{bytes} bytes");
+    }
+}
+
+// A download with throughput advice: the limits of the connection, and the mean rate.
+fn advised(kind: WindowKind, advice_bit_s: u64, bytes: u64) -> (Vec<u64>, f64) {
+    let transport = Transport { scone: SconeUse::Follow, ..table_2() };
+    let mut windows = Windows::new(kind, &transport, &Budget::shared(64 * MIB), Instant::now()).unwrap();
+    let mut client = config();
+    windows.initial().apply(&mut client);
+    let mut pair = Pair::new(&mut client, &mut config(), RATE_BIT_S, DELAY);
+    let (mut limits, mut start) = (vec![], None);
+    while pair.finished_streams < 1 {
+        windows.advise(&pair.client, Some(advice_bit_s), Instant::now());
+        turn(&mut pair, &mut windows);
+        let connection = windows.steps().filter(|step| step.scope == Scope::Connection);
+        limits.extend(connection.map(|step| step.received_bytes + step.promised_bytes));
+        if start.is_none() && pair.client.is_established() {
+            start = Some(Instant::now());
+            pair.request([0], bytes);
+            continue;
+        }
+        let deadline = windows.deadline();
+        assert!(deadline.is_none_or(|at| at > Instant::now()), "{kind:?}: an event loop would spin");
+        advance_to(pair.next().into_iter().chain(deadline).min().unwrap());
+    }
+    limits.dedup();
+    (limits, bytes as f64 * 8.0 / start.unwrap().elapsed().as_secs_f64())
+}
+
+// RFC 1122 4.2.3.3: a sender answers each small step of the limit with a small packet.
+#[test]
+fn a_paced_limit_rises_by_whole_steps_at_the_advised_rate() {
+    for kind in [WindowKind::Double, WindowKind::Fast, WindowKind::Weir] {
+        let (limits, rate_bit_s) = advised(kind, 8_000_000, 10_000_000);
+        let least = limits.windows(2).map(|two| two[1] - two[0]).min().unwrap();
+        assert!(least >= 2 * 1350, "{kind:?}: {least} bytes");
+        assert!((0.85..1.0).contains(&(rate_bit_s / 8e6)), "{kind:?}: {rate_bit_s} bit/s");
+    }
+}
+
+#[test]
+fn the_greatest_advice_is_no_limit() {
+    for kind in [WindowKind::Double, WindowKind::Fast, WindowKind::Weir] {
+        let (_, rate_bit_s) = advised(kind, 199_526_231_400, 10_000_000);
+        let without = download(kind, 1, 10_000_000).time.as_secs_f64();
+        assert!(rate_bit_s > 0.9 * 8e7 / without, "{kind:?}: {rate_bit_s} bit/s");
     }
 }
 

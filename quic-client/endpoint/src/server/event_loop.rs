@@ -165,6 +165,10 @@ impl Server {
     fn datagram(&mut self, bytes: &mut [u8], meta: Meta, now: Instant, replies: &mut Replies) -> Result<(), Fault> {
         // Throughput advice of an element of the network comes before the packets of a connection.
         let quic = scone::read(bytes).map_or(0, |packet| packet.len);
+        // One that is cut short, or repeated: a client has no other version to choose.
+        if scone::begins(&bytes[quic..]) {
+            return Ok(());
+        }
         if let Some(long) = Invariants::read(&bytes[quic..])
             && !quiche::version_is_supported(long.version)
         {

@@ -39,6 +39,9 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         if checked.flow_queues:
             checker.problem(f"{path}.flow_queues", "the queues of two coupled bands are fifos; remove this or coupled")
             return None
+        if checked.advise:
+            checker.problem(f"{path}.advise", "two coupled bands give no advice; remove this or coupled")
+            return None
         if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ())):
             checker.problem(f"{path}.coupled", refusal)
             return None

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words of `weir-xdp attach` for a variant."""
+"""Words of `weir-xdp attach`, and of `weir p4 deploy`, for a variant."""
 
 from __future__ import annotations
 
 from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS
 
-OWN = ("qdisc", "profile", "signal", "tune", "coupled", "bands", "flow_queues", "hosts")
+OWN = ("qdisc", "profile", "signal", "tune", "coupled", "bands", "flow_queues", "hosts", "advise")
 """Keys of a variant that are no gains."""
+
+
+MBIT_S = {"k": 1e-3, "m": 1.0, "g": 1e3}
+
+
+def advice_section(aqm: dict) -> list[str]:
+    """Lines of the file of `weir p4 deploy`."""
+    rate = aqm.get("advise")
+    return ["[advice.port.2]", f"rate_mbit_s = {float(rate[:-4]) * MBIT_S[rate[-4]]}"] if rate else []
 
 
 def attach_words(aqm: dict, peer: str, limit_packets: int) -> list[str]:
@@ -25,4 +34,6 @@ def attach_words(aqm: dict, peer: str, limit_packets: int) -> list[str]:
         words += ["--leaf-aqm", "off"]
     if aqm.get("hosts"):
         words += ["--hosts", aqm["hosts"]]
+    if aqm.get("advise"):
+        words += ["--advise", aqm["advise"]]
     return words

@@ -16,6 +16,7 @@ from weirlab.scenario.sections import AqmMs, Section
 
 RedBytes = Annotated[int, Field(ge=1, le=1 << 30)]
 MemoryBytes = Annotated[int, Field(ge=1, le=1 << 31)]
+ADVISED_RATE = r"[0-9]+(\.[0-9]+)?[kmg]bit"
 DualPi2Hz = Annotated[float, Field(ge=0.004, le=1e6)]
 
 
@@ -174,7 +175,7 @@ class WeirHead(Section):
     `bands` sparse and young flows go ahead of bulk, by the keys of docs/design/flows.md; with `hosts` each source or
     destination address has a fair share of bulk. With `flow_queues` a scheduler of flows (fq_codel without CoDel) is
     below the law, with `bands` below that of bulk. `signal` is veth unless given; with poll the queue has its limit
-    itself."""
+    itself. `advise` is the throughput advice for QUIC (SCONE): a rate, or a share of the line."""
 
     qdisc: Literal["weir"]
     profile: str
@@ -188,6 +189,7 @@ class WeirHead(Section):
     bands: bool = False
     flow_queues: bool = False
     hosts: Literal["src", "dst"] | None = None
+    advise: Annotated[str, Field(pattern=rf"^(share|{ADVISED_RATE})$")] | None = None
     ahead_share: Annotated[float, Field(ge=0, lt=16)] | None = None
     ahead_most_bytes: Annotated[int, Field(ge=1, lt=1 << 32)] | None = None
     ahead_least_bytes: Annotated[int, Field(ge=1, lt=1 << 32)] | None = None
@@ -195,7 +197,8 @@ class WeirHead(Section):
 
 class P4Head(Section):
     """A P4 switch as the bottleneck. `program` is a path from the repository's top; `delay_source` is where the law
-    has the delay from: the packets' time in the queue, or Cao Eq. 1 (backlog by departure rate)."""
+    has the delay from: the packets' time in the queue, or Cao Eq. 1 (backlog by departure rate). `advise` is the
+    throughput advice for QUIC (SCONE), of a `program` that gives any."""
 
     qdisc: Literal["p4"]
     profile: str
@@ -203,6 +206,7 @@ class P4Head(Section):
     switch: Literal["embedded", "bmv2"] = "embedded"
     program: str = "p4/pid_delay.p4"
     delay_source: Literal["sojourn", "rate"] = "sojourn"
+    advise: Annotated[str, Field(pattern=rf"^{ADVISED_RATE}$")] | None = None
 
 
 # Our law as tc eBPF and in a P4 switch; a scenario's keys override the profile. `weir.gains` knows the keys and checks

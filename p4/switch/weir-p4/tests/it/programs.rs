@@ -26,6 +26,7 @@ fn scripts() {
     run_scripts("pid_delay.p4", "p4/tests");
     run_scripts("pid_delay.p4", "p4/tests/flow_bands");
     run_scripts("pid_delay_l4s.p4", "p4/tests/l4s");
+    run_scripts("pid_delay_scone.p4", "p4/tests/scone");
     run_scripts("icn.p4", "p4/tests/icn");
     run_scripts("icn.p4", "p4/tests/icn/alone");
 }
@@ -40,6 +41,12 @@ fn at_the_edge_names_and_ip_are_forwarded_as_in_their_own_programs() {
 #[test]
 fn without_coupling_the_program_with_two_bands_does_the_same() {
     run_scripts("pid_delay_l4s.p4", "p4/tests");
+}
+
+#[test]
+fn without_advice_the_program_with_advice_does_the_same() {
+    run_scripts("pid_delay_scone.p4", "p4/tests");
+    run_scripts("pid_delay_scone.p4", "p4/tests/flow_bands");
 }
 
 #[test]
