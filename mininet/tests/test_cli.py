@@ -74,11 +74,17 @@ def test_the_demo_shows_all_at_once_beside_nothing():
 
 def test_the_demo_shows_each_system_alone():
     shown = demo(*(f"--{name}" for name in PARTS))
-    assert [name for name, _ in shown] == [part.scenario for part in PARTS.values()]
-    for part, (_, runs) in zip(PARTS.values(), shown, strict=True):
+    parts = [part for first in PARTS.values() for part in first.chain()]
+    assert [name for name, _ in shown] == [part.scenario for part in parts]
+    for part, (_, runs) in zip(parts, shown, strict=True):
         assert {run.seed for run in runs} == set(range(1, part.seeds + 1))
         labels = list(dict.fromkeys(run.variant for run in runs))
         assert part.variants is None or sorted(labels) == sorted(part.variants)
+
+
+def test_the_demo_of_queues_has_downloads_with_ecn_and_without():
+    runs = [(name, run.variant) for name, runs in demo("--aqm", "--seeds", "1") for run in runs]
+    assert runs[-2:] == [("quic-ecn", "cubic,loss_percent=0"), ("quic-ecn", "cubic-ecn,loss_percent=0")]
 
 
 def test_the_demo_takes_variants_of_any_of_its_scenarios():

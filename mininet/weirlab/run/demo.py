@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from weirlab import paths
@@ -15,12 +15,20 @@ from weirlab.scenario.model import Run, Scenario
 
 @dataclass(frozen=True)
 class Part:
-    """A scenario of the demo. `variants`: those that it shows (None: all); `seeds`: 1 to so many."""
+    """A scenario of the demo. `variants`: those that it shows (None: all); `seeds`: 1 to so many. `then`: the part that
+    the same option shows after it."""
 
     scenario: str
     about: str
     variants: tuple[str, ...] | None = None
     seeds: int = 3
+    then: Part | None = None
+
+    def chain(self) -> Iterator[Part]:
+        """This part and those after it."""
+        yield self
+        if self.then is not None:
+            yield from self.then.chain()
 
 
 TOGETHER = Part(SCENARIO, "all five systems in one network, beside the same network without any", ("all", "none"), 1)
@@ -28,7 +36,12 @@ PARTS: Mapping[str, Part] = {
     "aqm": Part(
         "pid-delay-table2",
         "ten QUIC downloads over Table II's dumbbell: two kernel queues, and the law in eBPF and in P4 by the paper, "
-        "tuned, and with the tuner at work",
+        "tuned, and with the tuner at work; then without random loss, marked and dropped",
+        then=Part(
+            "quic-ecn",
+            "ten QUIC downloads with ECN and without",
+            tuple(f"{sender},loss_percent=0" for sender in ("cubic", "cubic-ecn")),
+        ),
     ),
     "paths": Part(
         "pcm-table5",
@@ -55,7 +68,7 @@ def demo_runs(
 ) -> list[tuple[Scenario, list[Run]]]:
     """The scenarios of these parts with their runs; without a part, all systems at once. `only` names variants of any
     of them, `seeds` takes the place of each part's own number. Raises ScenarioError."""
-    shown = [PARTS[name] for name in parts] or [TOGETHER]
+    shown = [part for name in parts for part in PARTS[name].chain()] or [TOGETHER]
     scenarios = {part: together(SHORT_S) if part is TOGETHER else _alone(part) for part in shown}
     known = {
         part: {word for label in scenario.cases for word in (label, label.split(",")[0])}
