@@ -129,7 +129,7 @@ ROWS = {
 """By key."""
 
 SWITCHES = {
-    "ecn": Switch("ecn_bound", 0.25, 0.0, "ECT packets are marked, not dropped"),
+    "ecn": Switch("ecn_bound", 1.0, 0.0, "ECT packets are marked, not dropped"),
     "flows": Switch("share_least", 1.0, 0.0, "drops and marks are taken from the flows that send most"),
 }
 """Words of users that set a key, by name."""

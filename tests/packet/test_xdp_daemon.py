@@ -73,9 +73,7 @@ def test_a_table_has_a_profile_its_keys_and_switches(rig, daemon):
     daemon.start()
     until(lambda: attached(rig), "attached", 60)
     gains = rig.status()["gains"]
-    assert [gains[key] for key in ("kp", "z1", "target_us", "ecn_bound")] == pytest.approx(
-        [2, 1.5, 20000, 0.25], rel=1e-4
-    )
+    assert [gains[key] for key in ("kp", "z1", "target_us", "ecn_bound")] == pytest.approx([2, 1.5, 20000, 1], rel=1e-4)
 
 
 def test_drift_can_be_left(rig, daemon):

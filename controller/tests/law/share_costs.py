@@ -63,9 +63,9 @@ def sharing(flows: int, counters: int, p: float, packets: int = 60000, placings:
     return len(alone) / (flows * placings), *(statistics.fmean(found or [math.nan]) for found in (alone, together))
 
 
-def flood_ms(factor: float, size: Size, until_s: float = 10.0, ect: bool = False) -> float:
+def flood_ms(factor: float, size: Size, until_s: float = 10.0) -> float:
     """The 99th percentile of the delay of `factor` times the line's rate that answers to nothing, from half of
-    `until_s` on, under `tuned`; all packets are of flows of that size, and ECT or not."""
+    `until_s` on, under `tuned`; all packets are of flows of that size."""
     params, state, spacing, rate = profile("tuned").to_params(), State(), Spacing(), Rate()
     packet_us = round(1e6 / PACKETS_PER_S)
     backlog_bytes, leaves_us, delays_us = 0, 0, []
@@ -77,7 +77,7 @@ def flood_ms(factor: float, size: Size, until_s: float = 10.0, ect: bool = False
             leaves_us += packet_us
         tau_us = law.tau_us(rate, params, backlog_bytes)
         law.update(state, params, now_us, tau_us)
-        if law.decide(state, spacing, params, backlog_bytes, tau_us, ect, 0, 0, size) != Verdict.DROP:
+        if law.decide(state, spacing, params, backlog_bytes, tau_us, False, 0, 0, size) == Verdict.PASS:
             leaves_us = leaves_us if backlog_bytes else now_us + packet_us
             backlog_bytes += 1500
         delays_us.append(backlog_bytes / 1500 * packet_us)

@@ -28,9 +28,3 @@ def test_a_flood_stands_at_a_bound_in_time_whatever_ports_it_takes(factor: float
     assert few < PARAMS.delay_bound_us / 1000 + 5
     assert many < PARAMS.delay_limit_us / 1000 + 5
     assert new < PARAMS.ecn_drop_us / 1000 + 5
-
-
-@pytest.mark.parametrize("size", [Size.LARGE, Size.SMALL])
-def test_a_flood_that_ignores_marks_is_dropped(size: Size) -> None:
-    """At half more than the line's rate; marked at any probability it stands at `ecn_drop_us`."""
-    assert flood_ms(1.5, size, ect=True) < PARAMS.delay_limit_us / 1000 + 5
