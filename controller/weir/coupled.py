@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden model of the coupled law for L4S: docs/design/coupled.md step by step, clear rather than fast.
 
-Band C is the law's (`weir.law`); this module has band L, which follows R, the root mean square of the law's U. Pure. As in `weir.law` every number
-is checked against the width that the page promises it, and raises WidthError beyond.
+Band C is the law's (`weir.law`); this module has band L, which follows R, the root mean square of the law's U. Pure. As
+in `weir.law` every number is checked against the width that the page promises it, and raises WidthError beyond.
 
 Sources: RFC 9332 2.1, 2.5, 4.2 and appendix A.
 """
@@ -87,7 +87,7 @@ FOLLOW_SHIFT, LEAK_SHIFT = 4, 6
 
 
 def follow_q40(r_q40: int, u_q40: int, classic_active: bool, missed: bool) -> int:
-    """R after a step of the law. `classic_active`: C has a backlog or sent lately; `missed`: the step came two intervals late."""
+    """R after a step of the law. `missed`: the step came two intervals late."""
     u_q20, r_q20 = _within("u_q40", u_q40, U_ONE_Q40) >> 20, _within("r_q40", r_q40, U_ONE_Q40) >> 20
     if missed and not classic_active:  # a
         return u_q40

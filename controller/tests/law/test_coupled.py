@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from places import VECTORS
 
 from weir import coupled, coupled_vectors
-from weir.coupled import DEFAULT, P_ONE_Q32, RAMP_MOST_US, RANGES, Coupling, decide_low, follow_q40, mark_probability_q32
+from weir.coupled import (
+    DEFAULT,
+    P_ONE_Q32,
+    RAMP_MOST_US,
+    RANGES,
+    Coupling,
+    decide_low,
+    follow_q40,
+    mark_probability_q32,
+)
 from weir.law import TAU_MAX_US, U32_MAX, U_ONE_Q40, Verdict, WidthError
 
 couplings = st.builds(Coupling, **{name: st.integers(least, most) for name, (least, most) in RANGES.items()})

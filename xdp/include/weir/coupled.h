@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The coupled law for L4S in integers; docs/design/coupled.md is the contract and its numbered steps are cited here.
- * Band C is law.h's; here is band L's law, which follows R, the root mean square of the law's U. Pure functions of their arguments.
- * Source: RFC 9332 2.1, 2.5, 4.2 and appendix A.
+ * Band C is law.h's; here is band L's law, which follows R, the root mean square of the law's U. Pure functions of
+ * their arguments. Source: RFC 9332 2.1, 2.5, 4.2 and appendix A.
  */
 #ifndef WEIR_COUPLED_H
 #define WEIR_COUPLED_H
@@ -29,7 +29,7 @@ WEIR_INLINE __u64 weir_follow_q40(__u64 r_q40, __u64 u_q40, int classic_active, 
 	if (missed && !classic_active) /* a */
 		return u_q40;
 	r_q40 = r_q40 + (u_q20 * u_q20 >> WEIR_FOLLOW_SHIFT) - (r_q20 * r_q20 >> WEIR_FOLLOW_SHIFT); /* b */
-	if (!classic_active) /* c */
+	if (!classic_active)									     /* c */
 		r_q40 -= r_q40 >> WEIR_LEAK_SHIFT;
 	return r_q40 > (__u64)WEIR_U_ONE_Q40 ? (__u64)WEIR_U_ONE_Q40 : r_q40;
 }

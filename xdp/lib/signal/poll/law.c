@@ -335,8 +335,7 @@ static int step_coupled(struct server *server, struct served *s, const struct we
 	before_us = s->polled.queue.law.last_us;
 	classic_active = look->backlog_bytes || look->sent_bytes != s->polled.sent_bytes;
 	weir_polled_step(&s->polled, &s->config, look);
-	error = store_low(server, s, look, band[WEIR_BAND_L].backlog_bytes, before_us,
-			  classic_active);
+	error = store_low(server, s, look, band[WEIR_BAND_L].backlog_bytes, before_us, classic_active);
 	return error ? error : weir_polled_store(&s->polled, server->a->queue, s->a.slot);
 }
 
