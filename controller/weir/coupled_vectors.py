@@ -89,7 +89,7 @@ def generate_follow() -> str:
         u_q40 = U_ONE_Q40 // 20 if step % 40 < 10 else 0
         inputs.append((r_q40, u_q40, 1, 0))
         r_q40 = coupled.follow_q40(r_q40, u_q40, True, False)
-    lines = [{"op": "params", "case": "follow"}]
+    lines: list[dict[str, object]] = [{"op": "params", "case": "follow"}]
     for r_q40, u_q40, waits, missed in inputs:
         line = {"op": "follow", "in_r_q40": r_q40, "in_u_q40": u_q40, "in_classic_active": waits, "in_missed": missed}
         lines.append(line | {"r_q40": coupled.follow_q40(r_q40, u_q40, bool(waits), bool(missed))})

@@ -132,7 +132,7 @@ def test_marks_in_l_are_k_times_u_and_those_in_c_the_square(rig, bands):
 
 
 def marks_by_a_queue_in_c(rig) -> int:
-    """Frames of L that came marked. Each round makes C's queue longer, and waits for the frames of L, which overtake."""
+    """Frames of L that came marked. Each round makes C's queue longer and waits for its frames of L, which overtake."""
     out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
     marked = 0
     with out, back:
