@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The golden model of the coupled law for L4S: docs/design/coupled.md step by step, clear rather than fast.
 
-Band C is the law's (`weir.law`); this module has band L, which follows the law's U. Pure. As in `weir.law` every number
-is checked against the width that the page promises it, and raises WidthError beyond.
+Band C is the law's (`weir.law`); this module has band L, which follows R, the root mean square of the law's U. Pure. As
+in `weir.law` every number is checked against the width that the page promises it, and raises WidthError beyond.
 
 Sources: RFC 9332 2.1, 2.5, 4.2 and appendix A.
 """
@@ -15,7 +15,7 @@ from typing import Annotated, get_type_hints
 from .law import P_ONE_Q32, TAU_MAX_US, U_ONE_Q40, Verdict, WidthError
 
 KEYS = {
-    "coupling": "k: packets of band L are marked with k times U",
+    "coupling": "k: packets of band L are marked with k times the root mean square of U",
     "ramp_least_us": "up to this delay of band L its own law marks nothing",
     "ramp_us": "from there to where it marks all; 1 is a step",
     "floor_bytes": "the ramp begins no earlier than so much takes on the line",
@@ -83,28 +83,42 @@ def _within(name: str, value: int, most: int) -> int:
     return value
 
 
-def coupled_q32(coupling: Coupling, u_q40: int) -> int:
-    """k U (step 1); 2^32 and more is overload."""
-    u_q32 = _within("u_q40", u_q40, U_ONE_Q40) >> 8
-    return _within("k U", (u_q32 * coupling.coupling_q16) >> 16, 2**36)
+FOLLOW_SHIFT, LEAK_SHIFT = 4, 6
 
 
-def mark_probability_q32(coupling: Coupling, u_q40: int, tau_l_us: int, floor_us: int) -> int:
-    """The probability that a packet of L is marked: the larger of its own law's and k U (steps 3 and 4), at most 1."""
+def follow_q40(r_q40: int, u_q40: int, classic_active: bool, missed: bool) -> int:
+    """R after a step of the law. `missed`: the step came two intervals late."""
+    u_q20, r_q20 = _within("u_q40", u_q40, U_ONE_Q40) >> 20, _within("r_q40", r_q40, U_ONE_Q40) >> 20
+    if missed and not classic_active:  # a
+        return u_q40
+    r_q40 += (u_q20 * u_q20 >> FOLLOW_SHIFT) - (r_q20 * r_q20 >> FOLLOW_SHIFT)  # b
+    if not classic_active:  # c
+        r_q40 -= r_q40 >> LEAK_SHIFT
+    return _within("r_q40", min(r_q40, U_ONE_Q40), U_ONE_Q40)
+
+
+def coupled_q32(coupling: Coupling, r_q40: int) -> int:
+    """k R (step 1); 2^32 and more is overload."""
+    r_q32 = _within("r_q40", r_q40, U_ONE_Q40) >> 8
+    return _within("k R", (r_q32 * coupling.coupling_q16) >> 16, 2**36)
+
+
+def mark_probability_q32(coupling: Coupling, r_q40: int, tau_l_us: int, floor_us: int) -> int:
+    """The probability that a packet of L is marked: the larger of its own law's and k R (steps 3 and 4), at most 1."""
     tau_l_us = min(_within("tau_l_us", tau_l_us, 2**32 - 1), TAU_MAX_US)
     threshold_us = max(coupling.ramp_least_us, _within("floor_us", floor_us, 2**32 - 1))
     native_q32 = 0
     if tau_l_us > threshold_us:
         rise_q32 = _within("rise", (tau_l_us - threshold_us) * coupling.ramp_slope_q32_per_us, 2**57 - 1)
         native_q32 = min(rise_q32, P_ONE_Q32)
-    return min(max(native_q32, coupled_q32(coupling, u_q40)), P_ONE_Q32)
+    return min(max(native_q32, coupled_q32(coupling, r_q40)), P_ONE_Q32)
 
 
-def decide_low(coupling: Coupling, u_q40: int, tau_l_us: int, floor_us: int, rand_a: int, rand_b: int) -> Verdict:
+def decide_low(coupling: Coupling, r_q40: int, tau_l_us: int, floor_us: int, rand_a: int, rand_b: int) -> Verdict:
     """Verdict for one packet of L that finds a delay of `tau_l_us` before it; `floor_us`: the floor of the ramp."""
     _within("rand_a", rand_a, 2**32 - 1)
     _within("rand_b", rand_b, 2**32 - 1)
-    if coupled_q32(coupling, u_q40) >= P_ONE_Q32:  # 2
-        u_q32 = u_q40 >> 8
-        return Verdict.DROP if rand_a < u_q32 and rand_b < u_q32 else Verdict.MARK
-    return Verdict.MARK if rand_a < mark_probability_q32(coupling, u_q40, tau_l_us, floor_us) else Verdict.PASS
+    if coupled_q32(coupling, r_q40) >= P_ONE_Q32:  # 2
+        r_q32 = r_q40 >> 8
+        return Verdict.DROP if rand_a < r_q32 and rand_b < r_q32 else Verdict.MARK
+    return Verdict.MARK if rand_a < mark_probability_q32(coupling, r_q40, tau_l_us, floor_us) else Verdict.PASS

@@ -598,7 +598,8 @@ def main(arguments: list[str]) -> int:
         return 2
     others = (
         ("bands/arrival.jsonl", bands_vectors.generate()),
-        ("coupled/decide.jsonl", coupled_vectors.generate()),
+        ("coupled/decide.jsonl", coupled_vectors.generate_decide()),
+        ("coupled/follow.jsonl", coupled_vectors.generate_follow()),
         ("fair/share.jsonl", fair_vectors.generate()),
         ("fair/hosts.jsonl", hosts_vectors.generate()),
         ("icn/names.json", names_vectors.generate()),

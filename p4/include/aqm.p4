@@ -61,6 +61,10 @@ register<bit<64>>(QUEUES) law_dq_start_us;
 register<bit<1>>(QUEUES) law_dq_on;
 
 register<bit<64>>(PORTS) law_u_q40;
+#ifdef WEIR_L4S
+// Root mean square of U.
+register<bit<64>>(PORTS) coupled_r_q40;
+#endif
 register<bit<64>>(PORTS) law_last_us;
 register<bit<64>>(PORTS) law_o1_us;
 register<bit<64>>(PORTS) law_o2_us;

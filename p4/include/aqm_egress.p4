@@ -99,6 +99,7 @@ control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metada
     LawTau() tau;
     LawUpdate() update;
 #ifdef WEIR_L4S
+    CoupledFollow() follow;
     QueueDeparture() line_departure;
 #endif
 
@@ -207,7 +208,22 @@ control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metada
                 law_u_ecn_q40.read(s.u_ecn_q40, port);
                 s.o1_us = (int<64>)o1_us;
                 s.o2_us = (int<64>)o2_us;
+#ifdef WEIR_L4S
+                bool missed = now_us - s.last_us >= (bit<64>)meta.config.law.interval_us << 1;
+#endif
                 update.apply(s, meta.config.law, now_us, delay_us, stepped);
+#ifdef WEIR_L4S
+                if (meta.coupled == 1 && stepped == 1) {
+                    bit<64> r_q40;
+                    bit<48> classic_left_us;
+                    bit<64> classic_bytes = meta.low == 1 ? other_bytes : backlog_bytes;
+                    aqm_left_us.read(classic_left_us, port);
+                    coupled_r_q40.read(r_q40, port);
+                    follow.apply(r_q40, s.u_q40, classic_bytes != 0
+                        || now_us - (bit<64>)classic_left_us < (bit<64>)meta.config.law.interval_us << 1, missed);
+                    coupled_r_q40.write(port, r_q40);
+                }
+#endif
                 law_started.write(port, s.started);
                 law_last_us.write(port, s.last_us);
                 law_u_q40.write(port, s.u_q40);

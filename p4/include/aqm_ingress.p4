@@ -342,7 +342,11 @@ control AqmIngress(
             bit<64> p_q32;
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
-            decide_low.apply(meta.coupling, u_q40, 0, 0, rand_a, rand_b, p_q32, verdict);
+            bit<64> r_q40 = u_q40;
+            if (meta.config.mode == aqm_mode_t.PID_DELAY) {
+                coupled_r_q40.read(r_q40, port);
+            }
+            decide_low.apply(meta.coupling, r_q40, 0, 0, rand_a, rand_b, p_q32, verdict);
             if (verdict == law_verdict_t.MARK) {
                 verdict = law_verdict_t.PASS;
             }

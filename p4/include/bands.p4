@@ -58,7 +58,7 @@ control BandEgress(out bool mark, inout aqm_metadata_t meta, inout standard_meta
         if (meta.low == 1 && meta.stamped == 1) {
             bit<32> port = (bit<32>)standard_metadata.egress_port;
             bit<32> queue = PORTS + port;
-            bit<64> u_q40 = 0;
+            bit<64> r_q40 = 0;
             bit<32> floor_us = 0;
             bit<32> rand_a;
             bit<32> rand_b;
@@ -66,15 +66,15 @@ control BandEgress(out bool mark, inout aqm_metadata_t meta, inout standard_meta
             law_verdict_t verdict;
             if (meta.config.mode == aqm_mode_t.PID_DELAY) {
                 bit<32> dq_time_q8_us;
-                law_u_q40.read(u_q40, port);
+                coupled_r_q40.read(r_q40, port);
                 law_dq_time_q8_us.read(dq_time_q8_us, queue);
                 tau.apply(dq_time_q8_us, meta.config.law.dq_shift, (bit<64>)meta.coupling.floor_bytes, floor_us);
             } else if (meta.config.mode == aqm_mode_t.FIXED) {
-                u_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
+                r_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
             }
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
-            decide_low.apply(meta.coupling, u_q40, standard_metadata.deq_timedelta, floor_us, rand_a, rand_b, p_q32,
+            decide_low.apply(meta.coupling, r_q40, standard_metadata.deq_timedelta, floor_us, rand_a, rand_b, p_q32,
                 verdict);
             // Packets to be dropped were dropped before the queue.
             if (verdict != law_verdict_t.PASS) {

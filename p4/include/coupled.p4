@@ -9,11 +9,33 @@
 #include "coupled_types.p4"
 #include "law.p4"
 
+const bit<8> FOLLOW_SHIFT = 4;
+const bit<8> LEAK_SHIFT = 6;
+
+// R, the root mean square of U, after a step of the law. classic_active: C has a backlog, or a packet of C left within
+// the last two intervals. missed: the step came two
+// intervals late.
+control CoupledFollow(inout bit<64> r_q40, in bit<64> u_q40, in bool classic_active, in bool missed) {
+    apply {
+        if (missed && !classic_active) { // a
+            r_q40 = u_q40;
+        } else {
+            bit<64> u_q20 = u_q40 >> 20;
+            bit<64> r_q20 = r_q40 >> 20;
+            r_q40 = r_q40 + (u_q20 * u_q20 >> FOLLOW_SHIFT) - (r_q20 * r_q20 >> FOLLOW_SHIFT); // b
+            if (!classic_active) { // c
+                r_q40 = r_q40 - (r_q40 >> LEAK_SHIFT);
+            }
+            r_q40 = min_u64(r_q40, (bit<64>)U_ONE_Q40);
+        }
+    }
+}
+
 // Verdict for one packet of band L that has a delay of `tau_us`. `floor_us`: what `floor_bytes` take on the line; the
 // random numbers are uniform and independent. `p_q32`: the probability that it is marked.
 control CoupledDecide(
     in coupling_t c,
-    in bit<64> u_q40,
+    in bit<64> r_q40,
     in bit<32> tau_us,
     in bit<32> floor_us,
     in bit<32> rand_a,
@@ -22,8 +44,8 @@ control CoupledDecide(
     out law_verdict_t verdict)
 {
     apply {
-        bit<64> u_q32 = u_q40 >> 8; // 1
-        bit<64> coupled_q32 = (u_q32 * (bit<64>)c.coupling_q16) >> 16;
+        bit<64> r_q32 = r_q40 >> 8; // 1
+        bit<64> coupled_q32 = (r_q32 * (bit<64>)c.coupling_q16) >> 16;
 
         bit<64> delay_us = min_u64((bit<64>)tau_us, TAU_MAX_US); // 3
         bit<64> threshold_us = (bit<64>)c.ramp_least_us;
@@ -40,7 +62,7 @@ control CoupledDecide(
         p_q32 = min_u64(p_q32, P_ONE_Q32);
 
         verdict = law_verdict_t.PASS;
-        if (coupled_q32 >= P_ONE_Q32 && (bit<64>)rand_a < u_q32 && (bit<64>)rand_b < u_q32) { // 2
+        if (coupled_q32 >= P_ONE_Q32 && (bit<64>)rand_a < r_q32 && (bit<64>)rand_b < r_q32) { // 2
             verdict = law_verdict_t.DROP;
         } else if ((bit<64>)rand_a < p_q32) {
             verdict = law_verdict_t.MARK;

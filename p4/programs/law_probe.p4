@@ -17,7 +17,8 @@ enum bit<8> probe_op_t {
     TAU = 3,
     DECIDE = 4,
     ARRIVAL = 5,
-    DECIDE_LOW = 6
+    DECIDE_LOW = 6,
+    FOLLOW = 7
 }
 
 // Every field whole bytes, wide enough for all that the vectors hold.
@@ -56,6 +57,9 @@ header probe_t {
     bit<64> in_len_bytes;
     bit<64> in_backlog_bytes;
     bit<64> in_u_q40;
+    bit<64> in_r_q40;
+    bit<8> in_classic_active;
+    bit<8> in_missed;
     bit<32> in_floor_us;
     bit<8> in_ect;
     bit<8> in_size;
@@ -67,6 +71,7 @@ header probe_t {
     bit<8> verdict;
     bit<8> size;
     bit<64> p_q32;
+    bit<64> r_q40;
 }
 
 struct probe_headers_t {
@@ -110,6 +115,7 @@ control ProbeIngress(
     LawDecide() decide;
     LawArrival() arrival;
     CoupledDecide() decide_low;
+    CoupledFollow() follow;
 
     apply {
         if (!hdr.probe.isValid()) {
@@ -177,9 +183,13 @@ control ProbeIngress(
             c.ramp_least_us = (bit<24>)hdr.probe.ramp_least_us;
             c.ramp_slope_q32_per_us = (bit<33>)hdr.probe.ramp_slope_q32_per_us;
             c.floor_bytes = (bit<24>)hdr.probe.floor_bytes;
-            decide_low.apply(c, hdr.probe.in_u_q40, hdr.probe.in_tau_us, hdr.probe.in_floor_us, hdr.probe.in_rand_a,
+            decide_low.apply(c, hdr.probe.in_r_q40, hdr.probe.in_tau_us, hdr.probe.in_floor_us, hdr.probe.in_rand_a,
                 hdr.probe.in_rand_b, hdr.probe.p_q32, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
+        } else if (hdr.probe.op == probe_op_t.FOLLOW) {
+            bit<64> r_q40 = hdr.probe.in_r_q40;
+            follow.apply(r_q40, hdr.probe.in_u_q40, hdr.probe.in_classic_active != 0, hdr.probe.in_missed != 0);
+            hdr.probe.r_q40 = r_q40;
         } else {
             mark_to_drop(standard_metadata);
             return;

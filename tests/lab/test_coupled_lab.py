@@ -72,3 +72,24 @@ def test_quic_with_prague_waits_less_and_shares_the_line(experiment):
         last = [record for record in map(json.loads, file) if record["k"] == "aqm"][-1]
     assert last["low"]["marks"] > 0
     assert last["low"]["drops_aqm"] == 0
+
+
+def test_quic_with_prague_has_about_as_much_as_cubic_at_100_mbit_s(experiment):
+    """One CUBIC flow is dropped every two seconds there, and U swings with it."""
+    flows = '[[flows]]\nkind = "quic-download"\ncc = "prague"\necn = true\n[[flows]]\nkind = "tcp"\n'
+    text = TWO_BANDS.replace('[[flows]]\nkind = "tcp"\ncount = 2\n', flows).replace(
+        'profile = "tuned"', 'profile = "coupled"'
+    )
+    for before, after in (
+        ("rate_mbit_s = 10\n", "rate_mbit_s = 100\n"),
+        ("rate_mbit_s = 50", "rate_mbit_s = 1000"),
+        ("queue_limit_packets = 400", "queue_limit_packets = 2000"),
+        ("duration_s = 10", "duration_s = 30"),
+        ("warmup_s = 4", "warmup_s = 10"),
+        ("seeds = [3]", "seeds = [1]"),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    metrics = metrics_of(experiment("--json", "--only", "coupled", text=text))["coupled"]
+    assert 0.75 < metrics["goodput_classic_over_scalable"] < 1.33
+    assert metrics["queue_delay_low_p99_ms"] < 1

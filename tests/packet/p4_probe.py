@@ -56,7 +56,7 @@ def _fields(text: str) -> dict[str, str]:
 LAW = Probe(
     "law_probe",
     0x88B5,
-    ("update", "departure", "tau", "decide", "arrival", "decide_low"),
+    ("update", "departure", "tau", "decide", "arrival", "decide_low", "follow"),
     {name: "B" if bits <= 8 else "I" if bits <= 32 else "Q" for name, bits in _BITS.items()}
     | _fields(
         """
@@ -64,9 +64,10 @@ LAW = Probe(
         u_q40:Q last_us:Q o1_us:Q o2_us:Q no_i_run:I started:B row:B u_ecn_q40:Q
         sum_q32:Q flow_bytes:I flow_last_us:Q share_mean_q6:Q
         dq_time_q8_us:I dq_count_bytes:I dq_start_us:Q dq_on:B
-        in_now_us:Q in_tau_us:I in_len_bytes:Q in_backlog_bytes:Q in_u_q40:Q in_floor_us:I in_ect:B in_size:B
+        in_now_us:Q in_tau_us:I in_len_bytes:Q in_backlog_bytes:Q in_u_q40:Q
+        in_r_q40:Q in_classic_active:B in_missed:B in_floor_us:I in_ect:B in_size:B
         in_rand_a:I in_rand_b:I
-        stepped:B tau_us:I verdict:B size:B p_q32:Q
+        stepped:B tau_us:I verdict:B size:B p_q32:Q r_q40:Q
         """
     ),
 )

@@ -2,10 +2,14 @@
 """p4/programs/pid_delay_l4s.p4 on real interfaces: which packets go into which band, who leaves first, what is marked
 and dropped, and what `weir p4 deploy` makes of two bands (docs/design/coupled.md)."""
 
+import collections
+import itertools
+
 import pytest
 from chances import bounds
 from p4_packets import CE, ECT0, ECT1, NOT_ECT, ip4, ip6, routed
 from p4_rig import BMV2, ONE, PROGRAM, P4Rig, Queue, basic_config, fixed
+from scapy.layers.inet import IP
 
 from weir.coupled import DEFAULT, Coupling
 from weir.p4runtime.entities import Call, Exact, TableEntry
@@ -154,6 +158,47 @@ def test_a_switch_with_one_queue_counts_what_it_has_no_band_for(target, tmp_path
         with switch.entries(coupled(2, DEFAULT)):
             assert fates(switch, numbered(ip4, 20, tos=ECT0)) == {"passed": 20, "marked": 0, "dropped": 0}
             assert fates(switch, numbered(ip4, 20, tos=ECT1)) == {"passed": 0, "marked": 0, "dropped": 20}
+    finally:
+        switch.close()
+
+
+def test_traffic_of_both_bands_is_marked_in_l_and_dropped_in_c(target, tmp_path):
+    """The law itself: C's backlog lets U rise, L's own queue marks nothing."""
+    if target == BMV2:
+        pytest.skip("BMv2 has no rate that two queues of a port share")
+    law = '[aqm.port.2]\nprofile = "coupled"\n[coupled.port.2]\nramp_least_us = 16777215\n'
+    switch = P4Rig(target, tmp_path, (1, 2), options=["--queue", "2:rate=1mbit,depth=2000p"], priorities=2)
+    try:
+        switch.deploy(basic_config((1, 2), law), main=L4S)
+        count = itertools.count()
+
+        def send(number: int, ecn: int) -> None:
+            for _ in range(number):
+                switch.send(1, bytes(ip4(to=2, load=next(count).to_bytes(4, "big") + LARGE[4:], tos=ecn)))
+
+        def low(number: int) -> collections.Counter:
+            """ECN codepoints of as many packets of L. They leave first: after some of C, L's law has dropped them."""
+            came = collections.Counter()
+            for _, frame in switch.arrivals(60):
+                came[IP(frame[14:]).tos & CE] += len(frame) > 1000
+                if came[ECT1] + came[CE] == number or came[NOT_ECT] > 2 * number:
+                    break
+            del came[NOT_ECT]
+            return came
+
+        send(10, ECT1)
+        assert low(10) == {ECT1: 10}, "no mark without a queue in C"
+        came = collections.Counter()
+        for _ in range(400):
+            send(4, NOT_ECT)
+            send(3, ECT1)
+            came += low(3)
+            if came[CE] and switch.count("aqm_drops", 2)[0]:
+                break
+        dropped, marked = switch.count("aqm_drops", 2)[0], switch.count("low_marks", 2)[0]
+        assert dropped > 0
+        assert came[CE] > 0
+        assert marked >= came[CE]
     finally:
         switch.close()
 

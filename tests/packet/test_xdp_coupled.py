@@ -131,6 +131,35 @@ def test_marks_in_l_are_k_times_u_and_those_in_c_the_square(rig, bands):
     assert status["counters"]["marked_packets"] == low.count(MARKED) + count - classic.count(ECT0)
 
 
+def marks_by_a_queue_in_c(rig) -> int:
+    """Frames of L that came marked. Each round makes C's queue longer and waits for its frames of L, which overtake."""
+    out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
+    marked = 0
+    with out, back:
+        for _ in range(60):
+            for frame in (*[NOT_ECT] * 60, *[ECT1] * 6):
+                out.send(frame)
+            low = 0
+            while low < 6 and select.select([back], [], [], 10)[0]:
+                frame = take(back)
+                low += frame in (ECT1, MARKED)
+                marked += frame == MARKED
+            if marked:
+                break
+    return marked
+
+
+def test_a_queue_in_c_marks_l(rig, bands):
+    two_classes(rig, SLOW)
+    with bands("ramp_least_us=16777215"):
+        assert MARKED not in through_low(rig, [ECT1] * 20)
+        marked = marks_by_a_queue_in_c(rig)
+        status = rig.status()
+        until(lambda: rig.backlog_bytes() == 0, "all frames have left", 60)
+    assert 0 < marked <= status["low"]["marks"]
+    assert status["low"]["drops_aqm"] == 0
+
+
 def test_the_coupling_is_run_time_data(rig, bands):
     with bands("--fixed-probability", 0.2, "coupling=1"):
         assert rig.status()["coupled"] == {

@@ -25,6 +25,7 @@ from test_xdp_coupled import (
     SLOW,
     VERY_SLOW,
     class_packets,
+    marks_by_a_queue_in_c,
     spread,
     through_both,
     through_low,
@@ -110,6 +111,16 @@ def test_marks_in_l_are_k_times_u_and_those_in_c_the_square(rig, bands):
     assert len(classic) == count
     assert 1 - classic.count(ECT0) / count == pytest.approx(0.04, abs=spread(0.04, count))
     assert 1 - len(others) / count == pytest.approx(0.04, abs=spread(0.04, count))
+
+
+def test_a_queue_in_c_marks_l(rig, bands):
+    two_classes(rig, SLOW)
+    with bands(NO_RAMP):
+        learn_rate(rig)
+        marked = marks_by_a_queue_in_c(rig)
+        status = rig.status()
+        until(lambda: rig.backlog_bytes() == 0, "all frames have left", 60)
+    assert 0 < marked <= status["low"]["marks"]
 
 
 def test_overload_drops_in_l_as_in_c_and_marks_what_is_left(rig, bands):

@@ -50,17 +50,36 @@ WEIR_INLINE int is_low(struct __sk_buff *skb, struct weir_header header)
 	return first[0] >> 4 == 6 && (first[1] >> 4 & WEIR_ECN_L4S);
 }
 
-/* The verdict in band L. U is read once: a step on another CPU must not get between the two comparisons. */
-WEIR_INLINE enum weir_fate low_fate(const struct weir_config *c, const struct weir_rate *line, __u64 u_q40,
+/* The verdict in band L. R is read once: a step on another CPU must not get between the two comparisons. */
+WEIR_INLINE enum weir_fate low_fate(const struct weir_config *c, const struct weir_rate *line, __u64 r_q40,
 				    __u32 tau_us)
 {
 	__u32 floor_us = weir_tau_us(line, &c->law, c->coupling.floor_bytes);
 	enum weir_verdict v;
 
-	if (!weir_mark_probability_q32(&c->coupling, u_q40, tau_us, floor_us)) /* most: no random numbers for them */
+	if (!weir_mark_probability_q32(&c->coupling, r_q40, tau_us, floor_us)) /* most: no random numbers for them */
 		return WEIR_FATE_PASS;
-	v = weir_decide_low(&c->coupling, u_q40, tau_us, floor_us, bpf_get_prandom_u32(), bpf_get_prandom_u32());
+	v = weir_decide_low(&c->coupling, r_q40, tau_us, floor_us, bpf_get_prandom_u32(), bpf_get_prandom_u32());
 	return v == WEIR_PASS ? WEIR_FATE_PASS : v == WEIR_MARK ? WEIR_FATE_HIT_MARK : WEIR_FATE_HIT_DROP;
+}
+
+/* R has the place of U in band L's queue. A U that is frozen is its own root mean square. */
+WEIR_INLINE __u64 root_mean_square_q40(const struct bands *b, const struct weir_config *c)
+{
+	const struct weir_queue *q = b->queue[c->frozen ? WEIR_BAND_C : WEIR_BAND_L];
+
+	return *(const volatile __u64 *)&q->law.u_q40;
+}
+
+/* After a step of the law, so long after the one before. */
+WEIR_INLINE void follow(const struct bands *b, const struct weir_config *c, __u64 classic_pair, __u64 now_ns,
+			__u64 elapsed_us)
+{
+	__u64 interval_us = c->law.interval_us, *r_q40 = &b->queue[WEIR_BAND_L]->law.u_q40;
+	int left_lately = !weir_ago(now_ns, b->drain[WEIR_BAND_C]->last_ns, 2000 * interval_us);
+
+	*r_q40 = weir_follow_q40(*r_q40, b->queue[WEIR_BAND_C]->law.u_q40, classic_pair || left_lately,
+				 elapsed_us >= 2 * interval_us);
 }
 
 WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_config *c, struct weir_counters *n, int low,
@@ -73,6 +92,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	__u64 coarse_ns = bpf_ktime_get_coarse_ns(), now_ns = weir_step_time_ns(classic, c, coarse_ns);
 	enum weir_size size = low ? WEIR_SMALL : weir_skb_flow_size(classic, skb, c, header, coarse_ns, len_bytes);
 	struct weir_chance chance;
+	__u64 before_us;
 	__u32 tau_c_us, tau_l_us;
 
 	if (now_ns) {
@@ -81,9 +101,11 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	}
 	tau_c_us = weir_tau_us(rate_c, &c->law, WEIR_PAIR_BYTES(pair_c));
 	if (now_ns) {
+		before_us = *(const volatile __u64 *)&classic->law.last_us;
 		tau_l_us = weir_tau_us(line, &c->law, WEIR_PAIR_BYTES(pair_l));
-		weir_step(now_ns, tau_l_us > tau_c_us ? tau_l_us : tau_c_us,
-			  WEIR_PAIR_BYTES(pair_c) + WEIR_PAIR_BYTES(pair_l));
+		if (weir_step(now_ns, tau_l_us > tau_c_us ? tau_l_us : tau_c_us,
+			      WEIR_PAIR_BYTES(pair_c) + WEIR_PAIR_BYTES(pair_l)))
+			follow(b, c, pair_c, now_ns, now_ns / 1000 - before_us);
 	}
 	if (!pair_c)
 		classic->busy_ns = coarse_ns;
@@ -93,7 +115,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	    (c->limit_bytes && WEIR_PAIR_BYTES(pair_c) + WEIR_PAIR_BYTES(pair_l) + len_bytes > c->limit_bytes))
 		return WEIR_FATE_LIMIT;
 	if (low)
-		return low_fate(c, line, *(const volatile __u64 *)&classic->law.u_q40,
+		return low_fate(c, line, root_mean_square_q40(b, c),
 				weir_tau_us(line, &c->law, WEIR_PAIR_BYTES(pair_l)));
 	if (!weir_may_hit(&classic->law, &classic->spacing, c))
 		return WEIR_FATE_PASS;
@@ -119,7 +141,7 @@ WEIR_INLINE __u64 time_left_ns(__u64 then_ns, __u64 now_ns)
 WEIR_INLINE enum weir_fate poll_low(const struct weir_arrival *a, const struct bands *b, __u64 now_ns)
 {
 	const struct weir_queue *classic = b->queue[WEIR_BAND_C], *low = b->queue[WEIR_BAND_L];
-	__u64 u_q40 = *(const volatile __u64 *)&classic->law.u_q40;
+	__u64 r_q40 = root_mean_square_q40(b, a->config);
 	__u64 halvings = weir_poll_halvings(classic, a->config, now_ns);
 	struct weir_rate line = {.dq_time_q8_us = low->poll_dq_time_q8_us};
 	__u64 delay_ns = time_left_ns(*(const volatile __u64 *)&low->low_until_ns, now_ns);
@@ -131,13 +153,13 @@ WEIR_INLINE enum weir_fate poll_low(const struct weir_arrival *a, const struct b
 	if (share_ns > excess_ns / 4 && share_ns > delay_ns)
 		delay_ns = share_ns;
 	if (halvings) { /* neither the rate nor the delay is known any more */
-		u_q40 = halvings < 64 ? u_q40 >> halvings : 0;
+		r_q40 = halvings < 64 ? r_q40 >> halvings : 0;
 		line.dq_time_q8_us = delay_ns = 0;
 		a->counters->stale++;
 	} else if (share_ns > excess_ns) {
 		return WEIR_FATE_LIMIT;
 	}
-	return low_fate(a->config, &line, u_q40, (__u32)(delay_ns / 1000));
+	return low_fate(a->config, &line, r_q40, (__u32)(delay_ns / 1000));
 }
 
 /* A packet joins band L. */

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from places import VECTORS
 
 from weir import coupled, coupled_vectors
-from weir.coupled import DEFAULT, P_ONE_Q32, RAMP_MOST_US, RANGES, Coupling, decide_low, mark_probability_q32
+from weir.coupled import (
+    DEFAULT,
+    P_ONE_Q32,
+    RAMP_MOST_US,
+    RANGES,
+    Coupling,
+    decide_low,
+    follow_q40,
+    mark_probability_q32,
+)
 from weir.law import TAU_MAX_US, U32_MAX, U_ONE_Q40, Verdict, WidthError
 
 couplings = st.builds(Coupling, **{name: st.integers(least, most) for name, (least, most) in RANGES.items()})
@@ -18,13 +27,14 @@ u_q40s = st.integers(0, U_ONE_Q40)
 u32s = st.integers(0, U32_MAX)
 
 
-def test_the_committed_file_equals_the_model() -> None:
-    same = (VECTORS / "coupled" / "decide.jsonl").read_text(encoding="utf-8") == coupled_vectors.generate()
-    assert same, "out of date: `./run generate`"
+def test_the_committed_files_equal_the_model() -> None:
+    for name, text in (("decide", coupled_vectors.generate_decide()), ("follow", coupled_vectors.generate_follow())):
+        same = (VECTORS / "coupled" / f"{name}.jsonl").read_text(encoding="utf-8") == text
+        assert same, "out of date: `./run generate`"
 
 
 def test_every_verdict_and_both_ends_of_the_probability_occur() -> None:
-    lines = [json.loads(line) for line in coupled_vectors.generate().splitlines()]
+    lines = [json.loads(line) for line in coupled_vectors.generate_decide().splitlines()]
     decided = [line for line in lines if line["op"] == "decide_low"]
     assert {line["verdict"] for line in decided} == set(map(int, Verdict))
     assert {0, P_ONE_Q32} <= {line["p_q32"] for line in decided}
@@ -89,3 +99,30 @@ def test_a_parameter_out_of_range_is_refused_by_name(name: str) -> None:
 def test_an_input_that_is_no_number_of_its_width_is_found() -> None:
     with pytest.raises(WidthError, match="tau_l_us"):
         mark_probability_q32(DEFAULT, 0, 2**32, 0)
+
+
+@given(u_q40s, u_q40s, st.booleans(), st.booleans())
+def test_r_stays_within_its_width_and_is_monotonic(r_q40: int, u_q40: int, active: bool, missed: bool) -> None:
+    here = follow_q40(r_q40, u_q40, active, missed)
+    assert 0 <= here <= U_ONE_Q40
+    assert follow_q40(r_q40, min(u_q40 + 2**20, U_ONE_Q40), active, missed) >= here
+
+
+@pytest.mark.parametrize(("mean", "swing"), [(0.01, 1.0), (0.05, 0.5), (0.2, 1.0)])
+def test_r_is_the_root_mean_square_of_u(mean: float, swing: float) -> None:
+    r_q40, course, squares = 0, [], []
+    for step in range(40_000):
+        u = mean * (1 + swing * (1 if step // 50 % 2 else -1))
+        r_q40 = follow_q40(r_q40, round(u * U_ONE_Q40), True, False)
+        if step >= 20_000:
+            course.append((r_q40 / U_ONE_Q40) ** 2)
+            squares.append(u * u)
+    assert sum(course) == pytest.approx(sum(squares), rel=0.01)
+
+
+def test_r_fades_without_traffic_in_c_and_is_u_after_a_pause() -> None:
+    r_q40 = U_ONE_Q40 // 10
+    assert follow_q40(r_q40, 0, False, True) == 0
+    for _ in range(200):
+        r_q40 = follow_q40(r_q40, 0, False, False)
+    assert r_q40 < U_ONE_Q40 // 250

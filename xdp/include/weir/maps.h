@@ -225,7 +225,7 @@ struct weir_queue {
 	__u64 poll_ns;		  /* poll: when the process last wrote */
 	__u32 poll_dq_time_q8_us; /* poll: its estimate of the rate, WEIR_TAU_MAX_US << 8 at most */
 	__u32 poll_unusable;	  /* poll: not 0 while the law can't go by what is there; of a class, why */
-	struct weir_state law;	  /* the line ends behind what a verdict reads of it */
+	struct weir_state law;	  /* the line ends behind what a verdict reads; band L: u_q40 is R (coupled.h) */
 	__u64 poll_dq_start_us;	  /* poll: when the rate was last measured, for status */
 	struct weir_steps poll_steps;
 	__u64 in __attribute__((aligned(WEIR_CACHE_LINE_BYTES))); /* veth: WEIR_PAIR, atomic */

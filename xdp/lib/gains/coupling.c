@@ -17,7 +17,7 @@ static const struct key {
 	double least, most; /* most is itself no value of `coupling` */
 	bool whole;
 } keys[] = {
-	{"coupling", "k: band L is marked with k times U", 0, 16, false},
+	{"coupling", "k: band L is marked with k times the root mean square of U", 0, 16, false},
 	{"ramp_least_us", "up to this delay of band L its own law marks nothing, in us", 0, WEIR_TAU_MAX_US, true},
 	{"ramp_us", "from there to where it marks all, in us; 1 is a step", 1, 65535, true},
 	{"floor_bytes", "the ramp begins no earlier than so much takes on the line", 0, (1 << 24) - 1, true},

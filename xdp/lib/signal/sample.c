@@ -41,13 +41,23 @@ static int read_counters(int map, __u32 key, struct weir_counters *sum)
 	return result ? weir_error("can't read the counters: %s", weir_reason(errno)) : 0;
 }
 
+/* A probability of the poll process, halved for each time that it has been silent. */
+static __u64 faded_q40(const struct weir_sample *s, __u64 q40)
+{
+	__u64 stretch_ns = s->config.law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, halvings;
+
+	if (s->silent_ns < stretch_ns)
+		return q40;
+	halvings = s->silent_ns / stretch_ns;
+	return halvings < 64 ? q40 >> halvings : 0;
+}
+
 /*
  * U as the next packet would find it. A silent poll process' fades (weir_poll_arrival). Elsewhere a packet that comes
  * after missed intervals takes a step that makes up for them (docs/design/law.md, step 5): the same step on a copy.
  */
 static __u64 effective_u_q40(const struct weir_sample *s)
 {
-	__u64 stretch_ns = s->config.law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, halvings;
 	struct weir_state law = s->queue.law;
 
 	if (s->config.frozen)
@@ -57,10 +67,20 @@ static __u64 effective_u_q40(const struct weir_sample *s)
 			weir_update(&law, &s->config.law, s->now_ns / 1000, s->tau_us);
 		return law.u_q40;
 	}
-	if (s->silent_ns < stretch_ns)
-		return law.u_q40;
-	halvings = s->silent_ns / stretch_ns;
-	return halvings < 64 ? law.u_q40 >> halvings : 0;
+	return faded_q40(s, law.u_q40);
+}
+
+/* R of two coupled bands, in the same way. */
+static __u64 effective_r_q40(const struct weir_sample *s)
+{
+	__u64 u_q40 = (__u64)(s->u * (double)WEIR_U_ONE_Q40), interval_ns = s->config.law.interval_us * 1000ULL;
+	int classic_active = s->band[WEIR_BAND_C].backlog_bytes != 0;
+
+	if (s->config.frozen)
+		return u_q40;
+	if (s->config.signal == WEIR_SIGNAL_POLL)
+		return faded_q40(s, s->r_q40);
+	return s->age_ns < 2 * interval_ns ? s->r_q40 : weir_follow_q40(s->r_q40, u_q40, classic_active, 1);
 }
 
 static void add_counters(struct weir_counters *sum, const struct weir_counters *more)
@@ -73,8 +93,8 @@ static void set_probabilities(struct weir_sample *s)
 {
 	const struct weir_rate line = {.dq_time_q8_us = s->dq_time_q8_us};
 	__u32 floor_us = weir_tau_us(&line, &s->config.law, s->config.coupling.floor_bytes);
-	__u64 u_q40 = (__u64)(s->u * (double)WEIR_U_ONE_Q40);
-	__u64 p_q32 = weir_mark_probability_q32(&s->config.coupling, u_q40, s->band[WEIR_BAND_L].tau_us, floor_us);
+	__u64 r_q40 = effective_r_q40(s);
+	__u64 p_q32 = weir_mark_probability_q32(&s->config.coupling, r_q40, s->band[WEIR_BAND_L].tau_us, floor_us);
 
 	s->band[WEIR_BAND_C].probability = s->drop_probability;
 	s->band[WEIR_BAND_L].probability = (double)p_q32 / (double)WEIR_P_ONE_Q32;
@@ -160,6 +180,7 @@ static int take_bands(const struct weir_attachment *a, int netlink, struct weir_
 		return weir_error("can't read the queue: %s", weir_reason(errno));
 	dq_time_q8_us[WEIR_BAND_C] = s->queue.poll_dq_time_q8_us;
 	dq_time_q8_us[WEIR_BAND_L] = low_queue.poll_dq_time_q8_us;
+	s->r_q40 = low_queue.law.u_q40;
 	s->band[WEIR_BAND_C].counters = s->counters;
 	s->backlog_bytes = s->backlog_packets = 0;
 	s->tau_us = 0;

@@ -32,6 +32,7 @@ struct weir_sample {
 	struct weir_qdisc root; /* backlog, poll: the root qdisc now; of a class that class */
 	bool unusable;		/* backlog, poll: the law can't go by what stands there, and lets all packets pass */
 	double u, drop_probability;		  /* as the next packet would find them */
+	__u64 r_q40;				  /* coupled: R after the last step */
 	__u64 age_ns;				  /* since the law's last step */
 	__u64 rate_age_ns;			  /* since the rate was last measured; 0 for a virtual queue's */
 	__u64 silent_ns;			  /* poll: since the process last wrote */

@@ -22,14 +22,21 @@ size_t law_io_size(void)
 }
 
 /* The verdict in band L; its probability goes to *p_q32. */
-__u32 coupled_run(const struct weir_coupling *c, __u64 u_q40, __u32 tau_us, __u32 floor_us, __u32 rand_a, __u32 rand_b,
+__u32 coupled_run(const struct weir_coupling *c, __u64 r_q40, __u32 tau_us, __u32 floor_us, __u32 rand_a, __u32 rand_b,
 		  __u64 *p_q32);
 
-__u32 coupled_run(const struct weir_coupling *c, __u64 u_q40, __u32 tau_us, __u32 floor_us, __u32 rand_a, __u32 rand_b,
+__u32 coupled_run(const struct weir_coupling *c, __u64 r_q40, __u32 tau_us, __u32 floor_us, __u32 rand_a, __u32 rand_b,
 		  __u64 *p_q32)
 {
-	*p_q32 = weir_mark_probability_q32(c, u_q40, tau_us, floor_us);
-	return weir_decide_low(c, u_q40, tau_us, floor_us, rand_a, rand_b);
+	*p_q32 = weir_mark_probability_q32(c, r_q40, tau_us, floor_us);
+	return weir_decide_low(c, r_q40, tau_us, floor_us, rand_a, rand_b);
+}
+
+__u64 coupled_follow(__u64 r_q40, __u64 u_q40, int classic_active, int missed);
+
+__u64 coupled_follow(__u64 r_q40, __u64 u_q40, int classic_active, int missed)
+{
+	return weir_follow_q40(r_q40, u_q40, classic_active, missed);
 }
 
 /* A packet arrives; whether it is refused goes to *refused. */

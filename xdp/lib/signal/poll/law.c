@@ -286,9 +286,10 @@ static int store_ahead(const struct server *server, const struct weir_config *co
  * round, and the packet on the line, which the class no longer counts. 0 or an errno.
  */
 static int store_low(const struct server *server, const struct served *s, const struct weir_polled_look *look,
-		     __u64 low_bytes)
+		     __u64 low_bytes, __u64 before_us, int classic_active)
 {
 	const struct weir_params *p = &s->config.law;
+	const struct weir_state *law = &s->polled.queue.law;
 	__u64 least_ns = look->now_ns + 1000ULL * weir_tau_us(&s->line.rate, p, low_bytes);
 	__u64 most_ns = look->now_ns + 1000ULL * weir_tau_us(&s->line.rate, p, low_bytes + FRAME_BYTES);
 	static const __u32 low = WEIR_BAND_L;
@@ -301,6 +302,9 @@ static int store_low(const struct server *server, const struct served *s, const 
 	q.poll_ns = look->now_ns;
 	q.poll_dq_time_q8_us = (__u32)s->line.rate.dq_time_q8_us;
 	q.poll_dq_start_us = s->line.rate.dq_start_us;
+	if (law->last_us != before_us) /* R, which has the place of U there */
+		q.law.u_q40 = weir_follow_q40(q.law.u_q40, law->u_q40, classic_active,
+					      look->due_ns / 1000 - before_us >= 2ULL * p->interval_us);
 	if (q.low_until_ns < least_ns)
 		q.low_until_ns = least_ns;
 	else if (q.low_until_ns > most_ns)
@@ -314,6 +318,8 @@ static int step_coupled(struct server *server, struct served *s, const struct we
 {
 	struct weir_qdisc band[WEIR_BANDS] = {0};
 	int error = weir_bands_read(server->netlink, (int)server->a->about.ifindex, &s->config, band);
+	__u64 before_us;
+	int classic_active;
 
 	if (error && error != -ENOENT)
 		return -error;
@@ -326,8 +332,10 @@ static int step_coupled(struct server *server, struct served *s, const struct we
 	look->sent_bytes = band[WEIR_BAND_C].sent_bytes;
 	look->tau_least_us =
 		look->unusable ? 0 : weir_tau_us(&s->line.rate, &s->config.law, band[WEIR_BAND_L].backlog_bytes);
+	before_us = s->polled.queue.law.last_us;
+	classic_active = look->backlog_bytes || look->sent_bytes != s->polled.sent_bytes;
 	weir_polled_step(&s->polled, &s->config, look);
-	error = store_low(server, s, look, band[WEIR_BAND_L].backlog_bytes);
+	error = store_low(server, s, look, band[WEIR_BAND_L].backlog_bytes, before_us, classic_active);
 	return error ? error : weir_polled_store(&s->polled, server->a->queue, s->a.slot);
 }
 

@@ -36,6 +36,9 @@ const BEHIND: &[(&str, usize)] = &[
     ("in_len_bytes", 8),
     ("in_backlog_bytes", 8),
     ("in_u_q40", 8),
+    ("in_r_q40", 8),
+    ("in_classic_active", 1),
+    ("in_missed", 1),
     ("in_floor_us", 4),
     ("in_ect", 1),
     ("in_size", 1),
@@ -46,12 +49,13 @@ const BEHIND: &[(&str, usize)] = &[
     ("verdict", 1),
     ("size", 1),
     ("p_q32", 8),
+    ("r_q40", 8),
 ];
 
 /// All fields of the probe's header.
 static FIELDS: LazyLock<Vec<(&str, usize)>> = LazyLock::new(|| [&[("op", 1)], PARAMS, BEHIND].concat());
 
-const OPS: &[&str] = &["update", "departure", "tau", "decide", "arrival", "decide_low"];
+const OPS: &[&str] = &["update", "departure", "tau", "decide", "arrival", "decide_low", "follow"];
 
 /// The header's fields as numbers; signed ones stand as its two's complement.
 #[derive(Clone)]
@@ -155,7 +159,7 @@ fn other_frames_do_not_come_back() {
     let mut switch = switch();
     let mut probe = Probe(vec![0; FIELDS.len()]);
     let mut notes = Notes::default();
-    for (op, answers) in [(0, 0), (1, 1), (6, 1), (7, 0), (255, 0)] {
+    for (op, answers) in [(0, 0), (1, 1), (7, 1), (8, 0), (255, 0)] {
         probe.set("op", op);
         let sent = switch.process(&probe.packet(), 1, 1_000_000, &mut notes);
         assert_eq!(sent.len(), answers, "op {op}");
