@@ -186,8 +186,9 @@ def test_traffic_of_both_bands_is_marked_in_l_and_dropped_in_c(target, tmp_path)
             del came[NOT_ECT]
             return came
 
-        send(10, ECT1)
-        assert low(10) == {ECT1: 10}, "no mark without a queue in C"
+        # One packet: behind more of L a packet of this machine in C would wait, and U rise.
+        send(1, ECT1)
+        assert low(1) == {ECT1: 1}, "no mark without a queue in C"
         came = collections.Counter()
         for _ in range(400):
             send(4, NOT_ECT)

@@ -148,9 +148,7 @@ mod tests {
         let packed = tar(&[(MANIFEST, r#"{"format": 1, "main": "a.p4"}"#), ("a.p4", "x")]);
         assert_eq!(package(&wrap(&packed, &[8, 1])).unwrap(), package(&packed).unwrap());
         let json = format!("{{ \"header_types\": [{}] }}", " ".repeat(5000));
-        let plain = package(json.as_bytes()).unwrap_err().to_string();
-        assert!(plain.contains("BMv2's JSON"), "{plain}");
-        assert_eq!(package(&wrap(json.as_bytes(), &[8, 1])).unwrap_err().to_string(), plain);
+        assert_eq!(package(&wrap(json.as_bytes(), &[8, 1])).unwrap(), package(json.as_bytes()).unwrap());
         assert!(package(&[0x1a, 0xff]).is_err());
     }
 
