@@ -54,12 +54,12 @@ pub struct Options {
     #[arg(short, long = "interface", value_name = "PORT@INTERFACE", value_parser = interface)]
     pub interface: Vec<(u32, String)>,
 
-    /// Program to run: P4 source, or JSON of p4c or weir-p4c. FILE alone is the same
+    /// Program to run, as FILE alone
     #[arg(long, value_name = "FILE", group = "program", conflicts_with = "no_p4")]
     pub p4: Option<PathBuf>,
 
-    /// Program to run, as with --p4
-    #[arg(value_name = "FILE", group = "program", hide = true)]
+    /// Program to run: P4 source, or the JSON of p4c or weir-p4c
+    #[arg(value_name = "FILE", group = "program")]
     file: Option<PathBuf>,
 
     /// Start without a program and wait for a controller to load one
