@@ -23,9 +23,9 @@ from ..p4runtime.values import P4RuntimeError
 from ..programs import PID_DELAY, PROGRAMS
 from ..settings import SettingsError
 from ..switch import config as configuration
-from ..switch import digests, show
-from ..switch.deploy import KINDS, deploy
-from ..switch.program import UnreadableProgram
+from ..switch import digests, runtime_json, show
+from ..switch.deploy import KINDS, deploy, set_program
+from ..switch.program import UnreadableProgram, precompiled
 from ..text import printable
 
 DEPLOY_EXAMPLE = """\
@@ -84,6 +84,16 @@ examples:
   weir p4 show --names --config s1.toml    only what is forwarded by name; routes, which are hashes, by the file's names
   weir p4 show --counters --json | jq .counters    only these, and of them those that are not 0
 Reading takes part in no election of controllers.
+
+{EXIT_STATUS}
+"""
+
+LOAD_EXAMPLE = f"""\
+examples:
+  weir p4 load s1-runtime.json --p4 127.0.0.1:50051    a runtime file of p4lang's tutorials
+  weir p4 load pod-topo/s1-runtime.json --dry-run      check the file, write nothing
+The program takes the place of the present one and its entries. Paths in the file are relative to the working folder,
+else to the file's own.
 
 {EXIT_STATUS}
 """
@@ -155,6 +165,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--dry-run", action="store_true", help="print what would be written, write nothing")
     made.add_argument("--json", action="store_true", help="print what was done as one JSON document")
 
+    made = command("load", "push the program and the entries of a runtime file of p4lang's tutorials", LOAD_EXAMPLE)
+    made.add_argument("file", type=Path, metavar="FILE.json", help="the runtime file")
+    made.add_argument("--dry-run", action="store_true", help="check the file and its program's P4Info, write nothing")
+
     made = command("show", "print tables, groups, counters and registers of a switch", SHOW_EXAMPLE)
     part = made.add_mutually_exclusive_group()
     part.add_argument("--table", metavar="NAME", help="only this table")
@@ -192,7 +206,7 @@ def _deploy(args: argparse.Namespace) -> None:
             "nothing; "
             "give --empty if that is meant"
         )
-    precompiled = (args.p4info, args.device_config) if args.p4info else None
+    files = (args.p4info, args.device_config) if args.p4info else None
     with _connect(args) as device:
         if not args.dry_run or args.switch == "auto":
             device.become_primary()
@@ -201,7 +215,7 @@ def _deploy(args: argparse.Namespace) -> None:
             wanted,
             switch=args.switch,
             main=args.program,
-            precompiled=precompiled,
+            precompiled=files,
             dry_run=args.dry_run,
             tell=(lambda _: None) if args.json else print,
         )
@@ -211,6 +225,22 @@ def _deploy(args: argparse.Namespace) -> None:
     done = "would be made" if args.dry_run else "made"
     pushed = ("would be pushed, " if args.dry_run else "pushed, ") if report.program_pushed else "is there already, "
     print(f"device {report.device_id} ({report.switch}): program {pushed}{len(report.updates)} changes {done}")
+
+
+def _load(args: argparse.Namespace) -> None:
+    wanted = runtime_json.load(args.file)
+    program = precompiled(wanted.p4info, wanted.device_config)
+    if program.p4info is None:
+        raise WrongCall(f"{wanted.p4info}: must be a P4Info")
+    updates = runtime_json.updates(wanted, program.p4info)
+    if not args.dry_run:
+        with _connect(args) as device:
+            device.become_primary()
+            set_program(device, program, "bmv2")
+            device.write(updates)
+    counts = f"{len(wanted.tables)} table entries, {len(wanted.groups)} multicast groups"
+    done = "would be loaded" if args.dry_run else "loaded"
+    print(f"device {args.device_id}: program, {counts} and {len(wanted.sessions)} clone sessions {done}")
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -250,7 +280,7 @@ def describe_record(digest: str, record: object) -> str:
     return program.describe_record(digest, record)
 
 
-COMMANDS = {"deploy": _deploy, "show": _show, "digests": _digests}
+COMMANDS = {"deploy": _deploy, "load": _load, "show": _show, "digests": _digests}
 
 
 def main(words: Sequence[str] | None = None) -> int:
