@@ -17,7 +17,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ class RuntimeFile:
 def updates(file: RuntimeFile, info: P4Info) -> list[Update]:
     """All changes that the file asks of an empty switch with its program. Raises RuntimeFileError."""
     made = []
+    lists: dict[str, Sequence[TableEntry | MulticastGroup | CloneSession]]
     lists = {KEYS[3]: file.entries(info), KEYS[4]: file.groups, KEYS[5]: file.sessions}
     for key, entities in lists.items():
         for number, entity in enumerate(entities):
@@ -98,7 +99,7 @@ def loads(text: str, source: str, folders: tuple[Path, ...]) -> RuntimeFile:
     _object(raw, source, KEYS)
     if raw.get("target", "bmv2") != "bmv2":
         raise RuntimeFileError(f"{source}: target: {raw['target']!r}: must be 'bmv2'")
-    files = [_file(raw, key, source, folders) for key in ("p4info", "bmv2_json")]
+    p4info, program = (_file(raw, key, source, folders) for key in ("p4info", "bmv2_json"))
     groups = [
         MulticastGroup(_whole(entry, "multicast_group_id", where, 1), _replicas(entry, where))
         for entry, where in _list(raw, "multicast_group_entries", source, ("multicast_group_id", "replicas"))
@@ -114,7 +115,7 @@ def loads(text: str, source: str, folders: tuple[Path, ...]) -> RuntimeFile:
         for entry, where in _list(raw, "clone_session_entries", source, session_keys)
     ]
     tables = tuple(entry for entry, _ in _list(raw, "table_entries", source, _ENTRY_KEYS))
-    return RuntimeFile(source, *files, tables, tuple(groups), tuple(sessions))
+    return RuntimeFile(source, p4info, program, tables, tuple(groups), tuple(sessions))
 
 
 def _object(raw: Any, where: str, keys: tuple[str, ...]) -> None:
