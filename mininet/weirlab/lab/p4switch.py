@@ -241,9 +241,10 @@ def choose(switch: str) -> tuple[str, str]:
     for kind in TARGETS if switch == "auto" else [switch]:
         if program := find(TARGETS[kind]):
             return kind, program
+    hidden = "; a lab hides /run" if os.environ.get("WEIR_LAB") else ""
     missing = {
         "embedded": "weir-switch is not built: ./run switch --help builds it",
-        "bmv2": "simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server, or choose embedded",
+        "bmv2": f"simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server, or choose embedded{hidden}",
     }
     raise NetError("; ".join(missing.values()) if switch == "auto" else missing[switch])
 
