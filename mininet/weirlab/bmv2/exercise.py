@@ -90,8 +90,6 @@ def main(words: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
     args = parser().parse_args(words)
     setLogLevel("warning" if args.quiet else "output")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda got, _frame: sys.exit(128 + got))
     try:
         file = topology.load(Path(args.topo))
         for folder in (args.log_dir, args.pcap_dir):
@@ -113,6 +111,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(file: Topology, args: argparse.Namespace) -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda got, _frame: sys.exit(128 + got))
     Mininet.inited = True  # it would raise the machine's limits by sysctl
     net = _network(file, args)
     try:

@@ -244,7 +244,7 @@ def choose(switch: str) -> tuple[str, str]:
     hidden = "; a lab hides /run" if os.environ.get("WEIR_LAB") else ""
     missing = {
         "embedded": "weir-switch is not built: ./run switch --help builds it",
-        "bmv2": f"simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server, or choose embedded{hidden}",
+        "bmv2": "simple_switch_grpc is not on PATH: install BMv2 and its P4Runtime server, or choose embedded" + hidden,
     }
     raise NetError("; ".join(missing.values()) if switch == "auto" else missing[switch])
 
