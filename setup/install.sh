@@ -45,7 +45,7 @@ declare -A TITLES=(
   [prometheus]="Prometheus, to test the board with: 23 MB to fetch"
 )
 # Steps that begin when others are over.
-declare -A AFTER=([p4]=python [quic_peers]=rust [first_look]="python xdp lab_tools")
+declare -A AFTER=([quic_peers]=rust [first_look]="python xdp lab_tools")
 # Steps that measure in real time: meanwhile the others stand still.
 ALONE="first_look"
 
@@ -82,8 +82,7 @@ sources() {
 outputs() {
   case $1 in
     rust) printf '%s\n' cargo/release/weir-client cargo/release/weir-server cargo/release/weir-icn ;;
-    p4) printf '%s\n' proto/p4runtime.fds cargo-p4/release/weir-switch cargo-p4/release/weir-stf \
-      cargo-p4/release/weir-corpus cargo-p4/release/weir-frames ;;
+    p4) printf 'cargo-p4/release/%s\n' weir-switch weir-stf weir-corpus weir-frames weir-p4c ;;
     xdp) printf '%s\n' xdp/weir-xdp xdp/weir-sojourn ;;
     lab_tools) printf '%s\n' lab/weir-traffic lab/weir-paced lab/clock-reads.so ;;
     peers) printf '%s\n' cargo-peers/release/noq-server ;;
@@ -182,20 +181,17 @@ rust() {
   stamp rust "$before"
 }
 
-# The P4Runtime messages that both languages read, then the switch. Descriptors that are as they were keep their time:
-# cargo goes by it.
+# build/bmv2 has the switch and the compiler by BMv2's names, for PATH: in build/bin they would be taken for BMv2.
 p4() {
-  toolchain p4
-  local descriptors=$build/proto/p4runtime.fds before
+  local before name
   before=$(sources_now p4)
-  mkdir -p "$build/proto"
-  drafts+=("$descriptors.new")
-  PYTHONPATH=$root/controller PYTHONDONTWRITEBYTECODE=1 "$build/venv/bin/python" -m weir.p4runtime.descriptors "$descriptors.new" \
-    || die "the P4Runtime descriptors could not be made"
-  if cmp -s "$descriptors.new" "$descriptors"; then rm "$descriptors.new"; else mv "$descriptors.new" "$descriptors"; fi
+  toolchain p4
   cargo_build p4 cargo-p4 p4/switch/Cargo.toml p4.log
   ln -sf ../cargo-p4/release/weir-switch ../cargo-p4/release/weir-stf ../cargo-p4/release/weir-corpus \
-    ../cargo-p4/release/weir-frames "$build/bin/"
+    ../cargo-p4/release/weir-frames ../cargo-p4/release/weir-p4c "$build/bin/"
+  mkdir -p "$build/bmv2"
+  for name in simple_switch simple_switch_grpc; do ln -sf ../cargo-p4/release/weir-switch "$build/bmv2/$name"; done
+  for name in p4c p4c-bm2-ss; do ln -sf ../cargo-p4/release/weir-p4c "$build/bmv2/$name"; done
   stamp p4 "$before"
 }
 
@@ -293,7 +289,6 @@ prometheus() {
 plan() {
   local words=" $* " step groups=()
   todo=()
-  case $words in *" p4 "*) done_already p4 || words+="python " ;; esac # it makes the P4Runtime descriptors
   for step in $STEPS; do
     case $words in *" $step "*) done_already "$step" || todo+=("$step") ;; esac
     words=${words// $step / }

@@ -288,15 +288,10 @@ crates() {
   rm -rf "$build/package/cargo"
   cargo package --locked --no-verify --allow-dirty -p weir-p4 --manifest-path "$root/p4/switch/Cargo.toml" \
     --target-dir "$build/package/cargo" >"$log" 2>&1 || { cat "$log" >&2; die "cargo could not package weir-p4"; }
-  # cargo packs the files of the clone; the descriptors are generated.
-  local crate name packed=$build/package/cargo/crate.tar
+  # The same bytes each time: gzip would note the time.
+  local crate packed=$build/package/cargo/crate.tar
   crate=$(echo "$build"/package/cargo/package/weir-p4-*.crate)
-  name=$(basename "$crate" .crate)
-  PYTHONPATH=$root/controller PYTHONDONTWRITEBYTECODE=1 "$build/venv/bin/python" -m weir.p4runtime.descriptors \
-    "$build/package/cargo/p4runtime.fds"
   gzip -dc "$crate" >"$packed"
-  tar -rf "$packed" -C "$build/package/cargo" --transform "s,^,$name/," --mtime="@$SOURCE_DATE_EPOCH" --owner=0 \
-    --group=0 --numeric-owner --mode=644 p4runtime.fds
   gzip -nc "$packed" >"$crate"
   into_out "$crate"
 }

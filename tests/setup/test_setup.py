@@ -25,9 +25,9 @@ SOURCES = (
     "controller/weir",
     "controller/profiles",
 )
-BUILT = ("proto/p4runtime.fds", "cargo/release/weir-client", "cargo/release/weir-server", "cargo/release/weir-icn",
+BUILT = ("cargo/release/weir-client", "cargo/release/weir-server", "cargo/release/weir-icn",
          "cargo-p4/release/weir-switch", "cargo-p4/release/weir-stf", "cargo-p4/release/weir-corpus",
-         "cargo-p4/release/weir-frames")  # fmt: skip
+         "cargo-p4/release/weir-frames", "cargo-p4/release/weir-p4c")  # fmt: skip
 NOBODY = 65534
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 

@@ -29,6 +29,8 @@ LAYERS = {
         "bmv2",
         "v1model",
         "stf",
+        "package",
+        "p4c",
         "fuzz",
     ),
     "p4/switch/weir-p4/src/bytecode": (

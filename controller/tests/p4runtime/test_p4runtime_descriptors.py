@@ -33,6 +33,13 @@ def test_the_set_is_self_contained_and_ordered() -> None:
     assert pool.FindMessageTypeByName("p4.v1.RegisterEntry").fields_by_name["data"].number == 3
 
 
+def test_the_switch_is_built_from_the_same_descriptors() -> None:
+    file = Path(__file__).parents[3] / "p4" / "switch" / "weir-p4" / "p4runtime.fds"
+    assert FileDescriptorSet.FromString(file.read_bytes()) == descriptors.file_set(), (
+        f"{file} differs from PyPI's p4runtime; in controller/ run `python -m weir.p4runtime.descriptors {file}`"
+    )
+
+
 def test_write_is_repeatable_and_leaves_an_equal_file_alone(tmp_path: Path) -> None:
     file = tmp_path / "new" / "p4runtime.fds"
     descriptors.write(file)

@@ -8,7 +8,9 @@ mod check;
 pub mod exec;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod p4c;
 pub mod p4info;
+pub mod package;
 mod stack;
 pub mod stf;
 pub mod syntax;
@@ -17,12 +19,13 @@ pub mod value;
 
 use bytecode::lower::lower;
 use bytecode::program::Program;
+use package::Package;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use syntax::diagnostics::{Diagnostics, Span};
 use syntax::options::{Macros, Options};
-use syntax::{parser, preprocess};
+use syntax::{lexer, parser, preprocess};
 
 /// Compiles the P4 program `text` (named `name` in messages), looking for quoted includes in `dirs`.
 ///
@@ -40,12 +43,26 @@ pub fn compile_with(name: &str, text: &str, options: &Options) -> Result<Program
     compile_from(name, text, preprocess::Files::Disk(&options.folders), &options.macros)
 }
 
-/// Compiles a file that a command line names: P4 source as [`compile_with`], or BMv2's JSON.
+/// The program's text after the preprocessor, with its included files.
+///
+/// # Errors
+/// As [`compile`], from the preprocessor alone.
+pub fn preprocessed(name: &str, text: &str, options: &Options) -> Result<String, Diagnostics> {
+    let mut diags = Diagnostics::default();
+    let files = preprocess::Files::Disk(&options.folders);
+    let (tokens, _) = preprocess::preprocess(name, text, files, &options.macros, &mut diags);
+    if diags.has_errors() { Err(diags) } else { Ok(lexer::spelled(&tokens)) }
+}
+
+/// Compiles a file that a command line names: P4 source as [`compile_with`], a package of `weir-p4c`, or BMv2's JSON.
 ///
 /// # Errors
 /// The errors as text, each with the file's name and the place.
 pub fn compile_file(name: &str, text: &str, options: &Options) -> Result<Program, String> {
     if bmv2::is_json(text) {
+        if let Some(package) = Package::read(text).map_err(|e| format!("{name}: error: {e}\n"))? {
+            return package.compile().map_err(|d| d.to_string());
+        }
         return bmv2::load(text).map(|l| l.program).map_err(|e| format!("{name}: error: {e}\n"));
     }
     compile_with(name, text, options).map_err(|d| d.to_string())
@@ -61,10 +78,20 @@ pub fn compile_package(main: &str, files: &BTreeMap<String, String>, macros: &Ma
         diags.error(Span::default(), format!("the package has no file `{main}`"));
         return Err(diags);
     };
-    compile_from(main, text, preprocess::Files::Memory(files), macros)
+    compile_from(main, text, preprocess::Files::Memory(files, &[PathBuf::new()]), macros)
 }
 
 fn compile_from(name: &str, text: &str, files: preprocess::Files<'_>, macros: &Macros) -> Result<Program, Diagnostics> {
+    recorded(name, text, files, macros).map(|(program, _)| program)
+}
+
+/// The program, and the files of the disk that it includes.
+fn recorded(
+    name: &str,
+    text: &str,
+    files: preprocess::Files<'_>,
+    macros: &Macros,
+) -> Result<(Program, Vec<preprocess::Included>), Diagnostics> {
     stack::run(|| translate(name, text, files, macros)).unwrap_or_else(|e| {
         let mut diags = Diagnostics::default();
         diags.error(Span::default(), format!("no thread to compile in: {e}"));
@@ -72,9 +99,14 @@ fn compile_from(name: &str, text: &str, files: preprocess::Files<'_>, macros: &M
     })
 }
 
-fn translate(name: &str, text: &str, files: preprocess::Files<'_>, macros: &Macros) -> Result<Program, Diagnostics> {
+fn translate(
+    name: &str,
+    text: &str,
+    files: preprocess::Files<'_>,
+    macros: &Macros,
+) -> Result<(Program, Vec<preprocess::Included>), Diagnostics> {
     let mut diags = Diagnostics::default();
-    let tokens = preprocess::preprocess(name, text, files, macros, &mut diags);
+    let (tokens, included) = preprocess::preprocess(name, text, files, macros, &mut diags);
     if diags.has_errors() {
         return Err(diags);
     }
@@ -87,7 +119,7 @@ fn translate(name: &str, text: &str, files: preprocess::Files<'_>, macros: &Macr
             Some(code) => {
                 program.code = Some(Arc::new(code));
                 program.warnings = diags.to_string();
-                Ok(program)
+                Ok((program, included))
             }
             None => {
                 let m = "unsupported: a program whose values go through so many places that it can't be compiled in \

@@ -5,6 +5,7 @@
 //! [`handle::Handle`] runs a closure on it from any other thread, between two packets.
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests stop tokio's clock; programs may not (clippy.toml)
 
+pub mod bmv2_options;
 pub mod device;
 pub mod files;
 pub mod handle;

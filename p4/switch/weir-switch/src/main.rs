@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use weir_p4::p4info::Format;
+use weir_switch::bmv2_options::{JSON_VERSION, Role};
 use weir_switch::device::{Config, Device};
 use weir_switch::options::{Level, Options};
 use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
@@ -21,33 +22,46 @@ const VERSION: &str = match option_env!("WEIR_BUILD") {
 };
 
 fn main() -> ExitCode {
+    let role = std::env::args_os().next().map(|program| Role::of(&program)).unwrap_or_default();
+    let name = role.name();
     let options = match Options::read(std::env::args_os()) {
+        Ok(options) if options.bmv2.json_version => {
+            return printed(name, print(format!("{JSON_VERSION}\n").as_bytes()));
+        }
         Ok(options) => options,
         Err(e) if e.use_stderr() => {
             let text = e.to_string();
-            eprint!("weir-switch: {}", text.strip_prefix("error: ").unwrap_or(&text));
+            eprint!("{name}: {}", text.strip_prefix("error: ").unwrap_or(&text));
             return ExitCode::from(2);
         }
         Err(e) => {
-            let printed = match e.kind() {
-                ErrorKind::DisplayVersion => print(format!("weir-switch {VERSION}\n").as_bytes()),
-                _ => e.print().map_err(|e| format!("standard output: {e}")).and_then(|()| print(&[])),
-            };
-            return match printed {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(e) => {
-                    eprintln!("weir-switch: {e}");
-                    ExitCode::FAILURE
-                }
-            };
+            return printed(
+                name,
+                match e.kind() {
+                    ErrorKind::DisplayVersion => print(role.version(VERSION).as_bytes()),
+                    _ => e.print().map_err(|e| format!("standard output: {e}")).and_then(|()| print(&[])),
+                },
+            );
         }
     };
+    options.warnings.iter().for_each(|warning| eprintln!("{name}: warning: {warning}"));
     match run(&options) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Program(diagnostics)) => eprintln!("{}", diagnostics.trim_end()),
-        Err(Failure::Switch(e)) => eprintln!("weir-switch: {}", e.trim_end()),
+        Err(Failure::Switch(e)) => eprintln!("{name}: {}", e.trim_end()),
     }
     ExitCode::FAILURE
+}
+
+/// Exit status of a command that only prints.
+fn printed(name: &str, result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{name}: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Writes to standard output, now: an error at its end would be lost.
@@ -80,6 +94,8 @@ fn log(options: &Options) -> Result<(), String> {
     };
     let builder = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
     match &options.log_file {
+        // BMv2's users redirect standard output.
+        None if options.role.is_bmv2() => builder.with_writer(std::io::stdout).init(),
         None => builder.with_writer(std::io::stderr).init(),
         Some(path) => {
             let file = files::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: simple_switch_grpc's flags where they mean the same, and ours.
+use crate::bmv2_options::{Bmv2Options, Role, THRIFT_PORT};
 use crate::p4runtime::STATE_BYTES;
 use crate::queues::{self, GRAMMAR, QueueSpec};
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -52,9 +54,13 @@ pub struct Options {
     #[arg(short, long = "interface", value_name = "PORT@INTERFACE", value_parser = interface)]
     pub interface: Vec<(u32, String)>,
 
-    /// Program to run: P4 source, or BMv2's JSON
-    #[arg(long, value_name = "FILE", conflicts_with = "no_p4")]
+    /// Program to run: P4 source, or JSON of p4c or weir-p4c. FILE alone is the same
+    #[arg(long, value_name = "FILE", group = "program", conflicts_with = "no_p4")]
     pub p4: Option<PathBuf>,
+
+    /// Program to run, as with --p4
+    #[arg(value_name = "FILE", group = "program", hide = true)]
+    file: Option<PathBuf>,
 
     /// Start without a program and wait for a controller to load one
     #[arg(long)]
@@ -77,12 +83,12 @@ pub struct Options {
     pub macros: Macros,
 
     /// Compile the program, print errors and warnings, and exit
-    #[arg(long, requires = "p4", conflicts_with = "no_p4")]
+    #[arg(long, requires = "program", conflicts_with = "no_p4")]
     pub check: bool,
 
     /// Write the program's P4Info, by FILE's suffix as text (.txtpb, .txt, none), binary (.binpb, .bin) or JSON (.json);
     /// `-` is standard output
-    #[arg(long, value_name = "FILE", requires = "p4", conflicts_with = "no_p4",
+    #[arg(long, value_name = "FILE", requires = "program", conflicts_with = "no_p4",
         value_parser = OsStringValueParser::new().try_map(p4info_file))]
     pub p4info_out: Option<PathBuf>,
 
@@ -192,13 +198,21 @@ pub struct Options {
     #[arg(short = 'L', long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<Level>,
 
-    /// Refused with a message: simple_switch has it, this switch does not
-    #[arg(long, hide = true, value_name = "PORT")]
-    pub thrift_port: Option<String>,
+    /// Port on 127.0.0.1 for simple_switch_CLI [by BMv2's names: 9090]
+    #[arg(long, value_name = "PORT")]
+    pub thrift_port: Option<u16>,
 
-    /// Refused with a message: where simple_switch takes the compiled program
-    #[arg(hide = true, value_name = "JSON")]
-    pub rest: Vec<OsString>,
+    /// BMv2's other options
+    #[command(flatten)]
+    pub bmv2: Bmv2Options,
+
+    /// Name by which the switch was started
+    #[arg(skip)]
+    pub role: Role,
+
+    /// Warnings about the command line
+    #[arg(skip)]
+    pub warnings: Vec<String>,
 }
 
 fn queue_help() -> String {
@@ -234,41 +248,74 @@ fn interface(text: &str) -> Result<(u32, String), String> {
 }
 
 impl Options {
-    /// Reads the command line. simple_switch_grpc wants its own options behind `--`; here it means nothing.
+    /// Reads the command line, of which the first word is the program's name. BMv2 wants the options of its targets behind
+    /// `--`; here it means nothing.
     ///
     /// # Errors
     /// clap's text, which is `--help` too, or a contradiction.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
-        let mut command = Options::command();
-        let given = command.try_get_matches_from_mut(args.into_iter().filter(|a| a != "--")).map_err(|mut e| {
+        let args: Vec<OsString> = args.into_iter().filter(|a| a != "--").collect();
+        let role = args.first().map(|program| Role::of(program)).unwrap_or_default();
+        let mut command = role.adapt(Options::command());
+        let given = command.try_get_matches_from_mut(args).map_err(|mut e| {
             // clap's advice to put an unknown option behind `--`, where it would be taken for a file.
             e.remove(clap::error::ContextKind::Suggested);
             e
         })?;
         let mut options = Options::from_arg_matches(&given)?;
+        options.role = role;
+        if options.bmv2.json_version {
+            return Ok(options);
+        }
         let wrong = match macros(&given, &options) {
             Ok(macros) => {
                 options.macros = macros;
-                options.contradiction()
+                options.complete(given.value_source("grpc_server_addr") == Some(ValueSource::CommandLine));
+                options.contradiction(&given)
             }
             Err(m) => Some(m),
         };
         wrong.map_or(Ok(options), |m| Err(command.error(clap::error::ErrorKind::ValueValidation, m)))
     }
 
-    fn contradiction(&self) -> Option<String> {
-        if self.thrift_port.is_some() {
-            return Some(
-                "--thrift-port: this switch has no Thrift server; rates and depths of queues are set with --queue and \
-                 --queues, all else over P4Runtime"
-                    .into(),
-            );
+    /// Fills in what depends on the switch's name or on other options.
+    fn complete(&mut self, has_grpc_address: bool) {
+        self.warnings.extend(self.bmv2.warning());
+        match self.file.take() {
+            Some(file) if self.no_p4 && self.role.is_bmv2() => {
+                self.warnings.push(format!("{}: ignored with --no-p4", file.display()))
+            }
+            Some(file) => self.p4 = Some(file),
+            None => {}
         }
-        if let Some(file) = self.rest.first() {
-            return Some(format!(
-                "{}: this switch runs P4 source, not a compiler's output: name it with --p4",
-                file.to_string_lossy()
-            ));
+        if !self.role.is_bmv2() {
+            return;
+        }
+        self.thrift_port.get_or_insert(THRIFT_PORT);
+        if let Some(path) = &mut self.log_file {
+            path.as_mut_os_string().push(".txt");
+        }
+        self.no_grpc |= self.role == Role::SimpleSwitch;
+        let addr = self.grpc_server_addr;
+        if has_grpc_address && !self.no_grpc && self.is_open() {
+            // As BMv2's users know it; by its own name the switch wants it confirmed.
+            self.insecure_listen = true;
+            let m = format!("P4Runtime on {addr}: without TLS whoever reaches this address can replace the program");
+            self.warnings.push(m);
+        }
+    }
+
+    /// Whether other machines can reach the P4Runtime server, without TLS.
+    fn is_open(&self) -> bool {
+        !(self.grpc_server_addr.ip().is_loopback() || self.grpc_server_ssl || self.insecure_listen)
+    }
+
+    fn contradiction(&self, given: &ArgMatches) -> Option<String> {
+        if let Some(m) = self.bmv2.refused() {
+            return Some(m);
+        }
+        if self.role == Role::SimpleSwitch && given.value_source("grpc_server_addr") == Some(ValueSource::CommandLine) {
+            return Some("--grpc-server-addr: simple_switch has no P4Runtime server; start simple_switch_grpc".into());
         }
         for (i, (port, name)) in self.interface.iter().enumerate() {
             if let Some((_, other)) = self.interface[..i].iter().find(|(p, _)| p == port) {
@@ -288,7 +335,7 @@ impl Options {
             return Some(format!("port {} can't be the CPU port and the drop port", self.drop_port));
         }
         let addr = self.grpc_server_addr;
-        if !(self.no_grpc || self.check || addr.ip().is_loopback() || self.grpc_server_ssl || self.insecure_listen) {
+        if !(self.no_grpc || self.check) && self.is_open() {
             return Some(format!(
                 "--grpc-server-addr {addr}: without TLS whoever reaches this address can replace the program; listen on \
                  127.0.0.1, give a certificate (--grpc-server-ssl), or allow it with --insecure-listen"
@@ -298,11 +345,14 @@ impl Options {
         if let Err(e) = queues {
             return Some(format!("--queue: {e}"));
         }
-        if self.p4.is_none() && self.no_grpc {
+        if let Some(file) = self.p4.as_ref().filter(|_| self.no_p4) {
+            return Some(format!("{}: a program cannot be used with --no-p4", file.display()));
+        }
+        if self.p4.is_none() && self.no_grpc && self.thrift_port.is_none() {
             return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
         }
         if self.p4.is_none() && !self.no_p4 {
-            return Some("give a program to run (--p4 FILE), or --no-p4 to wait for a controller to load one".into());
+            return Some("give a program to run: FILE, or --no-p4 to wait for a controller to load one".into());
         }
         None
     }
@@ -385,8 +435,9 @@ mod tests {
     #[test]
     fn what_can_not_be_is_said() {
         for (line, want) in [
-            ("--thrift-port 9090", "no Thrift server; rates and depths of queues are set with --queue"),
-            ("router.json", "runs P4 source, not a compiler's output: name it with --p4"),
+            ("--thrift-port 99999", "99999 is not in 0..=65535"),
+            ("router.json --p4 a.p4", "cannot be used with"),
+            ("router.json --no-p4", "router.json: a program cannot be used with --no-p4"),
             ("-i veth0", "it is PORT@INTERFACE, such as 1@veth0"),
             ("-i 512@veth0", "with a port from 0 to 511, not `512@veth0`"),
             ("-i 1@a -i 1@b", "port 1 is given twice, as a and as b"),
@@ -405,9 +456,9 @@ mod tests {
             ("--drop-port 512", "512 is not in 0..=511"),
             ("--no-grpc", "there is nothing to do"),
             ("--no-p4 --no-grpc", "there is nothing to do"),
-            ("-i 1@a", "give a program to run (--p4 FILE), or --no-p4"),
+            ("-i 1@a", "give a program to run: FILE, or --no-p4"),
             ("--no-p4 --p4 a.p4", "cannot be used with"),
-            ("--check", "--p4 <FILE>"),
+            ("--check", "<--p4 <FILE>|FILE>"),
             ("--no-p4 -D 1A", "-D 1A: must be NAME, NAME=VALUE or NAME(PARAMETERS)=VALUE"),
             ("--no-p4 -D =1", "-D =1: must be NAME"),
             ("--no-p4 -U A=1", "-U A=1: must be the name of a macro"),

@@ -41,6 +41,34 @@ const PUNCT: &[&str] = &[
     "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "@", "#",
 ];
 
+/// Tokens as text, a line for each line of the sources.
+pub fn spelled(tokens: &[Token]) -> String {
+    let mut text = String::new();
+    for t in tokens {
+        let gap = match t {
+            _ if text.is_empty() || t.tok == TokenKind::Eof => "",
+            t if t.starts_line => "\n",
+            t if t.touches => "",
+            _ => " ",
+        };
+        text += gap;
+        text += &spelling(&t.tok);
+    }
+    text + "\n"
+}
+
+/// The token as text.
+pub(crate) fn spelling(t: &TokenKind) -> String {
+    match t {
+        TokenKind::Ident(s) | TokenKind::Bad(s) => s.clone(),
+        TokenKind::Int(v, None) => v.to_string(),
+        TokenKind::Int(v, Some((w, signed))) => format!("{w}{}{v}", if *signed { 's' } else { 'w' }),
+        TokenKind::Str(s) => format!("{s:?}"),
+        TokenKind::Punct(p) => p.to_string(),
+        TokenKind::Eof => String::new(),
+    }
+}
+
 /// Splits `text` of file number `file` into tokens. Never fails: text that is no token becomes [`TokenKind::Bad`].
 pub fn lex(file: u32, text: &str) -> Vec<Token> {
     let mut lexer = Lexer {

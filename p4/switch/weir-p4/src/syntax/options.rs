@@ -78,6 +78,19 @@ impl Macros {
         })
     }
 
+    /// The definitions that hold in the end, as [`Macros::define`] takes them, and the names without one.
+    pub fn lists(&self) -> (Vec<String>, Vec<String>) {
+        let mut last: Vec<(String, Option<String>)> = Vec::new();
+        for argument in self.arguments() {
+            let (kind, given) = argument.split_at(2);
+            let name = given.split(['(', '=']).next().unwrap_or(given).to_string();
+            last.retain(|(other, _)| *other != name);
+            last.push((name, (kind == "-D").then(|| given.to_string())));
+        }
+        let defined = last.iter().filter_map(|(_, definition)| definition.clone()).collect();
+        (defined, last.into_iter().filter(|(_, d)| d.is_none()).map(|(name, _)| name).collect())
+    }
+
     /// # Errors
     /// It is no name.
     pub fn undefine(&mut self, name: &str) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //! The C-like preprocessor P4 programs use, working on tokens so that every message keeps its column.
 //! Tokens out of a macro carry the position of its use.
 use crate::syntax::diagnostics::{Diagnostics, Span};
-use crate::syntax::lexer::{Token, TokenKind, lex};
+use crate::syntax::lexer::{Token, TokenKind, lex, spelling};
 use crate::syntax::options::Macros;
 use num_bigint::BigInt;
 use num_traits::{ToPrimitive, Zero};
@@ -21,13 +21,35 @@ struct Macro {
 pub enum Files<'a> {
     /// Quoted names from the including file's folder, then all from these.
     Disk(&'a [PathBuf]),
-    /// From memory alone, by path from the package's root with `/` between: a program that came over the network must
-    /// not read the machine's files.
-    Memory(&'a BTreeMap<String, String>),
+    /// From memory alone, by path from the package's root with `/` between, and its folders of included files: a
+    /// program that came over the network must not read the machine's files.
+    Memory(&'a BTreeMap<String, String>, &'a [PathBuf]),
+}
+
+/// Place in which an included file was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Origin {
+    /// The folder of the including file.
+    Own,
+    /// The folder of included files with this index.
+    Folder(usize),
+}
+
+/// A file of the disk that was included.
+#[derive(Debug)]
+pub struct Included {
+    /// 1 for a file that the program itself includes, 2 for those of that file, and so on.
+    pub depth: u32,
+    /// Place in which it was found.
+    pub origin: Origin,
+    /// The name in the directive.
+    pub name: String,
+    /// Its content.
+    pub text: String,
 }
 
 impl Files<'_> {
-    /// The file's name for messages, its text and its folder. `None`: not there.
+    /// The file's name for messages, its text and its place. `None`: not there.
     #[allow(clippy::type_complexity)]
     fn find(
         &self,
@@ -35,26 +57,28 @@ impl Files<'_> {
         quoted: bool,
         dir: Option<&Path>,
         tried: &mut Vec<String>,
-    ) -> Option<(PathBuf, Result<String, std::io::Error>)> {
-        let own = quoted.then_some(dir).flatten().map(Path::to_path_buf);
-        match self {
-            Files::Disk(dirs) => own.into_iter().chain(dirs.iter().cloned()).find_map(|d| {
+    ) -> Option<(PathBuf, Result<String, std::io::Error>, Origin)> {
+        let own = quoted.then_some(dir).flatten().map(|d| (Origin::Own, d));
+        let (Files::Disk(folders) | Files::Memory(_, folders)) = self;
+        let folders = folders.iter().enumerate().map(|(i, d)| (Origin::Folder(i), d.as_path()));
+        own.into_iter().chain(folders).find_map(|(origin, d)| match self {
+            Files::Disk(_) => {
                 let path = d.join(name);
                 tried.push(d.display().to_string());
-                path.is_file().then(|| (path.clone(), std::fs::read_to_string(&path)))
-            }),
-            Files::Memory(files) => own.into_iter().chain([PathBuf::new()]).find_map(|d| {
+                path.is_file().then(|| (path.clone(), std::fs::read_to_string(&path), origin))
+            }
+            Files::Memory(files, _) => {
                 tried.push(if d.as_os_str().is_empty() { "the package".into() } else { d.display().to_string() });
                 let path = plain(&d.join(name))?;
                 let text = files.get(path.to_str()?)?;
-                Some((path, Ok(text.clone())))
-            }),
-        }
+                Some((path, Ok(text.clone()), origin))
+            }
+        })
     }
 }
 
 /// The path without `.` and `..`; `None` when it leads out of the root.
-fn plain(path: &Path) -> Option<PathBuf> {
+pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -65,7 +89,8 @@ fn plain(path: &Path) -> Option<PathBuf> {
                     return None;
                 }
             }
-            Component::RootDir | Component::Prefix(_) => return None,
+            Component::RootDir => out.push("/"),
+            Component::Prefix(_) => return None,
         }
     }
     Some(out)
@@ -78,6 +103,7 @@ struct Preprocessor<'a> {
     diags: &'a mut Diagnostics,
     depth: u32,
     included: u32,
+    from_disk: Vec<Included>,
     /// Tokens looked at while expanding.
     work: usize,
     /// There was too much; the error has been reported.
@@ -98,8 +124,15 @@ fn embedded(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Expands `text` into the tokens of one translation unit, ending with [`TokenKind::Eof`].
-pub fn preprocess(name: &str, text: &str, files: Files<'_>, macros: &Macros, diags: &mut Diagnostics) -> Vec<Token> {
+/// Expands `text` into the tokens of one translation unit, ending with [`TokenKind::Eof`]. The list has the included
+/// files of the disk in the order of their directives.
+pub fn preprocess(
+    name: &str,
+    text: &str,
+    files: Files<'_>,
+    macros: &Macros,
+    diags: &mut Diagnostics,
+) -> (Vec<Token>, Vec<Included>) {
     let mut preprocessor = Preprocessor {
         files,
         macros: HashMap::new(),
@@ -107,6 +140,7 @@ pub fn preprocess(name: &str, text: &str, files: Files<'_>, macros: &Macros, dia
         diags,
         depth: 0,
         included: 0,
+        from_disk: Vec::new(),
         work: 0,
         full: false,
     };
@@ -116,7 +150,7 @@ pub fn preprocess(name: &str, text: &str, files: Files<'_>, macros: &Macros, dia
     let end = preprocessor.source(file, name, text, None);
     let mut out = preprocessor.out;
     out.push(Token { tok: TokenKind::Eof, span: end, touches: false, starts_line: true });
-    out
+    (out, preprocessor.from_disk)
 }
 
 struct Conditional {
@@ -348,9 +382,12 @@ impl Preprocessor<'_> {
         // Built-in files come first for names in angle brackets.
         let built_in = embedded(&name).filter(|_| !quoted);
         let found = if built_in.is_some() { None } else { self.files.find(&name, quoted, dir, &mut tried) };
-        if let Some((path, text)) = found {
+        if let Some((path, text, origin)) = found {
             match text {
                 Ok(text) => {
+                    if let Files::Disk(_) = self.files {
+                        self.from_disk.push(Included { depth: self.depth, origin, name, text: text.clone() });
+                    }
                     self.file(&path.display().to_string(), &text, path.parent());
                 }
                 Err(e) => {
@@ -543,17 +580,6 @@ impl Preprocessor<'_> {
                 false
             }
         }
-    }
-}
-
-fn spelling(t: &TokenKind) -> String {
-    match t {
-        TokenKind::Ident(s) | TokenKind::Bad(s) => s.clone(),
-        TokenKind::Int(v, None) => v.to_string(),
-        TokenKind::Int(v, Some((w, signed))) => format!("{w}{}{v}", if *signed { 's' } else { 'w' }),
-        TokenKind::Str(s) => format!("{s:?}"),
-        TokenKind::Punct(p) => p.to_string(),
-        TokenKind::Eof => String::new(),
     }
 }
 

@@ -82,8 +82,7 @@ fn compile(package: &Package, p4info: Option<&P4Info>) -> Res<Program> {
                 .map_err(|e| invalid(format!("does not fit the program: {e}")).under("config.p4info")),
         };
     }
-    let mut program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
-        .map_err(|d| device_config(format!("the program does not compile:\n{d}")))?;
+    let mut program = package.compile().map_err(|d| device_config(format!("the program does not compile:\n{d}")))?;
     if let Some(p4info) = p4info {
         adopt::ids(p4info, Arc::make_mut(&mut program.info)).map_err(|e| e.under("config.p4info"))?;
     }

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device configuration that a controller sends: a program's text, BMv2's JSON, or a tar file of several texts.
+//! The device configuration that a controller sends: a program's text, BMv2's JSON, or several texts, as a tar file or as
+//! the JSON of `weir-p4c`.
 use crate::p4runtime::messages::error::{Res, invalid};
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::path::Component;
+use std::path::{Component, PathBuf};
+use weir_p4::bmv2;
+pub use weir_p4::package::Package;
+use weir_p4::package::{MAX_BYTES, MAX_FILES};
 use weir_p4::syntax::options::Macros;
 
 /// First member of a packaged program.
 const MANIFEST: &str = "weir-package.json";
-/// The largest package: text of all files together.
-const MAX_BYTES: u64 = 16 << 20;
-const MAX_FILES: usize = 1024;
-
-/// Files by path, which of them is the program, and macros that are there before its first line.
-#[derive(Debug, PartialEq)]
-pub struct Package {
-    pub main: String,
-    pub files: BTreeMap<String, String>,
-    pub macros: Macros,
-}
+/// Path of a program that comes as its text.
+const MAIN: &str = "main.p4";
 
 fn text(name: &str, bytes: Vec<u8>) -> Res<String> {
     String::from_utf8(bytes)
@@ -34,9 +29,14 @@ pub fn package(bytes: &[u8]) -> Res<Package> {
     if bytes.get(257..262) == Some(b"ustar") {
         return unpack(bytes);
     }
-    let main = "main.p4".to_string();
     let program = text("the program", bytes.to_vec())?;
-    Ok(Package { files: BTreeMap::from([(main.clone(), program)]), main, macros: Macros::default() })
+    if bmv2::is_json(&program)
+        && let Some(package) = Package::read(&program).map_err(invalid)?
+    {
+        return Ok(package);
+    }
+    let files = BTreeMap::from([(MAIN.to_string(), program)]);
+    Ok(Package { main: MAIN.into(), files, folders: vec![PathBuf::new()], macros: Macros::default() })
 }
 
 /// `p4.tmp.P4DeviceConfig`, in which controllers for BMv2 wrap the program.
@@ -100,7 +100,7 @@ fn unpack(bytes: &[u8]) -> Res<Package> {
     if !files.contains_key(&main) {
         return Err(invalid(format!("{MANIFEST} names {main}, which is not in the tar file")));
     }
-    Ok(Package { main, files, macros })
+    Ok(Package { main, files, folders: vec![PathBuf::new()], macros })
 }
 
 /// The program's file and its macros: `{"format": 1, "main": "FILE", "define": ["NAME=VALUE"], "undefine": ["NAME"]}`,
@@ -181,6 +181,14 @@ mod tests {
     fn text_is_a_package_of_one_file() {
         let p = package(b"// P4").unwrap();
         assert_eq!((p.main.as_str(), p.files["main.p4"].as_str()), ("main.p4", "// P4"));
+    }
+
+    #[test]
+    fn json_of_the_compiler_is_a_package() {
+        let p = package(br#" {"format": 1, "main": "a.p4", "define": ["A"], "files": {"a.p4": "// P4"}}"#).unwrap();
+        assert_eq!((p.main.as_str(), p.files["a.p4"].as_str()), ("a.p4", "// P4"));
+        let e = package(br#"{"format": 1, "files": {}}"#).unwrap_err();
+        assert!(e.message.contains("missing field `main`"), "{}", e.message);
     }
 
     #[test]
