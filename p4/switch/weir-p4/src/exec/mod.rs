@@ -9,10 +9,12 @@ mod meter;
 pub mod packet;
 mod state;
 mod table;
+pub(crate) mod trace;
 
 pub use change::ChangeError;
 pub use interpreter::DigestData;
 pub use memory::ArrayBytes;
 pub use meter::MeterCell;
 pub use state::{Member, Mirror, ProfileState, Replicas, State};
+pub use trace::{Origin, TRACE_VERSION};
 pub use table::{EntryAction, EntryId, EntryState, TableState, place_of};
