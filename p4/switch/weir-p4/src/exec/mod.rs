@@ -16,5 +16,5 @@ pub use interpreter::DigestData;
 pub use memory::ArrayBytes;
 pub use meter::MeterCell;
 pub use state::{Member, Mirror, ProfileState, Replicas, State};
-pub use trace::{Origin, TRACE_VERSION};
 pub use table::{EntryAction, EntryId, EntryState, TableState, place_of};
+pub use trace::{Origin, TRACE_VERSION};
