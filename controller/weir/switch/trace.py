@@ -236,7 +236,8 @@ def _event(event: dict[str, Any]) -> Node:
     if kind == "select":
         return Node(f"select {', '.join(event.get('values', []))}")
     if kind == "transition":
-        return Node({"no_match": "reject: no case of the select matches"}.get(event.get("next"), event.get("next")))
+        no_match = event.get("next") == "no_match"
+        return Node("reject: no case of the select matches" if no_match else str(event.get("next")))
     if kind == "condition":
         return Node(f"condition is {'true' if event.get('value') else 'false'}{place}")
     if kind == "verify_checksum":

@@ -24,11 +24,11 @@ parser P(packet_in b, out headers_t h, inout meta_t m, inout standard_metadata_t
 }
 control V(inout headers_t h, inout meta_t m) { apply { } }
 control I(inout headers_t h, inout meta_t m, inout standard_metadata_t sm) {
-    action out(bit<9> port) { sm.egress_spec = port; }
+    action forward(bit<9> port) { sm.egress_spec = port; }
     action away() { mark_to_drop(sm); }
     table next {
         key = { h.h.a : ternary; h.h.b : selector; }
-        actions = { out; away; }
+        actions = { forward; away; }
         implementation = action_selector(HashAlgorithm.identity, 16, 8);
         default_action = away();
     }
@@ -83,12 +83,13 @@ fn holds(switch: &mut Switch, sent: &[Sent]) -> Result<(), String> {
 }
 
 fn agrees(p: &Arc<Program>, numbers: &str) {
+    let mut sent = 0;
     for seed in 1..=4 {
         let both = (Switch::new(p.clone(), seed), Switch::traced(p.clone(), seed));
-        let (packets, sent) = differential::compare_switches(both, numbers, seed, 150, holds)
-            .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert!(packets > 0 && sent > 0);
+        let run = differential::compare_switches(both, numbers, seed, 150, holds);
+        sent += run.unwrap_or_else(|e| panic!("seed {seed}: {e}")).1;
     }
+    assert!(sent > 0);
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn all_outcomes_of_a_selector_and_of_random_are_listed() {
     let random = events.iter().find(|e| e["event"] == "random").expect("random is in the trace");
     assert_eq!((random["lowest"].as_str(), random["highest"].as_str()), (Some("0x03"), Some("0x06")));
     let table = events.iter().find(|e| e["event"] == "table").expect("the table is in the trace");
-    assert_eq!((&table["hit"], &table["group"], &table["action"]), (&true.into(), &3.into(), &"I.out".into()));
+    assert_eq!((&table["hit"], &table["group"], &table["action"]), (&true.into(), &3.into(), &"I.forward".into()));
     assert_eq!(table["entry"]["keys"][0], "0x10 &&& 0xf0");
     assert_eq!(
         (table["entry"]["priority"].as_u64(), table["keys"][1]["value"].as_str()),
