@@ -14,6 +14,8 @@ pub mod p4runtime;
 pub mod packet_loop;
 pub mod ports;
 pub mod queues;
+pub mod rotation;
 pub mod statistics;
 pub mod system;
+pub mod trace;
 pub mod traffic_manager;

@@ -13,6 +13,7 @@ use weir_switch::options::{Level, Options};
 use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
+use weir_switch::trace::TraceWriter;
 use weir_switch::{files, handle, queues, statistics, system};
 
 /// Version, with the commit of the sources where the build names it.
@@ -218,6 +219,11 @@ fn run(options: &Options) -> Result<(), Failure> {
         Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
         None => system::give_up_capabilities()?,
     }
+    let trace = options.trace.as_ref().map(|path| TraceWriter::start(path, options.trace_mib << 20)).transpose()?;
+    let trace = trace.map(|(sender, writer)| {
+        device.trace_to(sender);
+        writer
+    });
     let audit = options.audit.as_ref().map(|path| Audit::open(path, options.audit_mib << 20)).transpose()?;
     ports.recheck(&mut device, clock.now_ns());
     if let Some(path) = &options.stats_json {
@@ -248,5 +254,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     // Before the server: calls that wait for the packet thread end with it, and so does the server.
     drop(jobs);
     drop(running);
+    device.end_trace();
+    trace.into_iter().for_each(TraceWriter::finish);
     Ok(result?)
 }

@@ -425,6 +425,8 @@ impl Context<'_> {
                 }
             }
             let body = self.body(Where::Action, None, f.body.as_deref().unwrap_or(&[]))?;
+            let place = self.program.source.span(self.diagnostics, f.name.span);
+            self.program.source.actions.insert(body, (self.full_name(&f.name.text, annos), place));
             Ok(Callee { params, body, ret: None, is_parser: false })
         })();
         self.scopes.pop();

@@ -149,6 +149,12 @@ impl<'a> Context<'a> {
         self.code.push(s);
     }
 
+    /// Notes the place of the next statement for traces.
+    pub fn mark(&mut self, span: Span) {
+        let place = self.program.source.span(self.diagnostics, span);
+        self.code.push(Statement::Mark(place));
+    }
+
     /// Runs `f` with statements collected apart.
     pub fn collect<T>(&mut self, f: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<(Vec<Statement>, T)> {
         let saved = std::mem::take(&mut self.code);

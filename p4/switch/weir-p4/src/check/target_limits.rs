@@ -58,6 +58,7 @@ impl Context<'_> {
     fn statement_fits(&self, s: &Statement, allowed: &impl Fn(&Statement) -> bool) -> bool {
         match s {
             Statement::Group(list) => list.iter().all(|s| self.statement_fits(s, allowed)),
+            Statement::Mark(_) => true,
             Statement::Call(_, body, _) => self.all_statements(*body, allowed),
             s => allowed(s),
         }

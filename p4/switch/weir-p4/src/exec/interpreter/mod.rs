@@ -9,10 +9,11 @@ mod work;
 
 use crate::bytecode::code::*;
 use crate::bytecode::operators::{HashAlgorithm, binary, truth};
-use crate::bytecode::program::Program;
+use crate::bytecode::program::{MatchKind, Program};
 use crate::exec::hash::hash_of;
 use crate::exec::state::State;
 use crate::exec::table::EntryAction;
+use crate::exec::trace::{Lookup, Tracer};
 use crate::value::{BitWriter, Val, read_bits};
 
 /// Result of a piece of code.
@@ -74,6 +75,8 @@ pub struct Scratch {
     hits: Vec<(usize, u8)>,
     /// Steps taken since somebody asked.
     pub spent: u64,
+    /// The trace, which only traced code writes.
+    pub tracer: Tracer,
 }
 
 impl Scratch {

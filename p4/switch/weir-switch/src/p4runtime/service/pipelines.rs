@@ -99,11 +99,11 @@ impl Service {
         state: Option<State>,
     ) -> Result<(), Status> {
         let program = config.program.clone();
-        let seed = self.handle.call(|d| d.seed()).await.map_err(gone)?;
+        let (seed, is_traced) = self.handle.call(|d| (d.seed(), d.is_traced())).await.map_err(gone)?;
         // Its arrays may be large, so that packets must not wait for them to be made, nor for the old ones to be given
         // back.
         let make = move || {
-            let mut switch = Switch::new(program, seed);
+            let mut switch = if is_traced { Switch::traced(program, seed) } else { Switch::new(program, seed) };
             // Writes since the program was saved.
             if let Some(mut state) = state {
                 state.continue_random(&switch.state);
