@@ -15,4 +15,5 @@ pub mod ports;
 pub mod queues;
 pub mod statistics;
 pub mod system;
+pub mod thrift;
 pub mod traffic_manager;

@@ -192,9 +192,9 @@ pub struct Options {
     #[arg(short = 'L', long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<Level>,
 
-    /// Refused with a message: simple_switch has it, this switch does not
-    #[arg(long, hide = true, value_name = "PORT")]
-    pub thrift_port: Option<String>,
+    /// Serve BMv2's Thrift methods, for simple_switch_CLI, on this port of 127.0.0.1 (0: a free one)
+    #[arg(long, value_name = "PORT")]
+    pub thrift_port: Option<u16>,
 
     /// Refused with a message: where simple_switch takes the compiled program
     #[arg(hide = true, value_name = "JSON")]
@@ -257,13 +257,6 @@ impl Options {
     }
 
     fn contradiction(&self) -> Option<String> {
-        if self.thrift_port.is_some() {
-            return Some(
-                "--thrift-port: this switch has no Thrift server; rates and depths of queues are set with --queue and \
-                 --queues, all else over P4Runtime"
-                    .into(),
-            );
-        }
         if let Some(file) = self.rest.first() {
             return Some(format!(
                 "{}: this switch runs P4 source, not a compiler's output: name it with --p4",
@@ -298,7 +291,7 @@ impl Options {
         if let Err(e) = queues {
             return Some(format!("--queue: {e}"));
         }
-        if self.p4.is_none() && self.no_grpc {
+        if self.p4.is_none() && self.no_grpc && self.thrift_port.is_none() {
             return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
         }
         if self.p4.is_none() && !self.no_p4 {
@@ -385,7 +378,7 @@ mod tests {
     #[test]
     fn what_can_not_be_is_said() {
         for (line, want) in [
-            ("--thrift-port 9090", "no Thrift server; rates and depths of queues are set with --queue"),
+            ("--no-p4 --thrift-port 65536", "65536 is not in 0..=65535"),
             ("router.json", "runs P4 source, not a compiler's output: name it with --p4"),
             ("-i veth0", "it is PORT@INTERFACE, such as 1@veth0"),
             ("-i 512@veth0", "with a port from 0 to 511, not `512@veth0`"),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC server on a thread of its own.
 use super::audit::Audit;
-use super::pipeline::Config;
 use super::proto::p4::v1::p4_runtime_server::P4RuntimeServer;
-use super::service::{Server, Service};
+use super::service::Server;
+use super::service::control::Control;
 use super::transport::accept::{AcceptBackoff, ConnectionLimit};
 use super::transport::access::Access;
 use super::transport::admission::Admission;
@@ -123,20 +123,22 @@ impl Listening {
         initial: Option<InitialPipeline>,
         audit: Audit,
     ) -> Result<Running, String> {
+        let identity = (self.config.device_id, self.config.cpu_port, self.config.max_state_bytes);
+        let control = Control::new(identity, handle, initial, audit)
+            .map_err(|e| format!("P4Runtime server on {}: {e}", self.addr))?;
+        self.serve_state(&control, events)
+    }
+
+    /// As [`Listening::serve`], for state that another server serves too.
+    ///
+    /// # Errors
+    /// Names the missing resource: a thread.
+    pub fn serve_state(self, control: &Control, events: mpsc::Receiver<Event>) -> Result<Running, String> {
         let Listening { config, mut builder, listener, addr } = self;
         let cannot = |e: &dyn std::fmt::Display| format!("P4Runtime server on {addr}: {e}");
-        let initial = match initial {
-            Some(p) => {
-                let c = Config::new(p.program, p.device_config.into()).map_err(|e| cannot(&e))?;
-                Some((p.generation, c))
-            }
-            None => None,
-        };
-        let audit = Arc::new(audit);
+        let service = control.0.clone();
+        let audit = control.audit_log();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| cannot(&e))?;
-        let (device_id, cpu_port, max_state_bytes) = (config.device_id, config.cpu_port, config.max_state_bytes);
-        let service = Service::new(device_id, cpu_port, max_state_bytes, handle, initial, audit.clone());
-        let service = Arc::new(service);
         let (stop, stopped) = oneshot::channel();
         let run = async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {
