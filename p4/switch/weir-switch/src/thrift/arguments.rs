@@ -80,7 +80,18 @@ fn value(input: &mut dyn TInputProtocol, kind: TType, left: &mut usize) -> thrif
     })
 }
 
+impl From<Vec<(i16, Value)>> for Fields {
+    fn from(fields: Vec<(i16, Value)>) -> Fields {
+        Fields(fields)
+    }
+}
+
 impl Fields {
+    #[cfg(test)]
+    pub fn all(&self) -> &[(i16, Value)] {
+        &self.0
+    }
+
     /// The field, if it was sent.
     pub fn get(&self, id: i16) -> Option<&Value> {
         self.0.iter().find(|(i, _)| *i == id).map(|(_, v)| v)

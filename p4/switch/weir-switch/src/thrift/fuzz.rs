@@ -56,6 +56,13 @@ fn run_jobs(device: &mut Device, jobs: &Jobs) {
 /// A server for requests in memory; its device runs on a thread.
 pub struct Memorized(Server);
 
+impl Memorized {
+    #[cfg(test)]
+    pub fn control(self) -> Control {
+        self.0.control
+    }
+}
+
 /// A server of `program`, as [`fuzz`] wants it.
 ///
 /// # Panics

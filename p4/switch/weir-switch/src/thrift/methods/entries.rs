@@ -75,6 +75,9 @@ pub fn by_key(call: &mut Call<'_>) -> Done {
         let t = &r.config.program.tables[at];
         let params = arguments.structs(3)?;
         if params.is_empty() {
+            out.list(1, TType::Struct, 0);
+            out.nested(2, |_| {});
+            out.i32(3, 0);
             out.nested(4, |out| action_entry(out, r, t, &r.state.tables[at].default));
             return Ok(());
         }

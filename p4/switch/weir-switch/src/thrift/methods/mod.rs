@@ -182,3 +182,9 @@ pub fn find(service: &str, name: &str) -> Option<&'static Method> {
     let service = if service == PRE_LAG { PRE } else { service };
     METHODS.iter().find(|m| m.name == name && (service.is_empty() || service == m.service || m.service == PRE_LAG))
 }
+
+/// All methods with their services.
+#[cfg(test)]
+pub fn names() -> Vec<String> {
+    METHODS.iter().map(|m| format!("{}:{}", m.service, m.name)).collect()
+}
