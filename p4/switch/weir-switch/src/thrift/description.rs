@@ -173,12 +173,29 @@ fn arrays(p: &Program) -> [(&'static str, Value); 5] {
     ]
 }
 
+/// The control that a table's name begins with. A program's tables lie in one or two, which are taken for ingress and
+/// egress in this order; all others are put to the first.
+fn control(t: &Table) -> &str {
+    t.name.split('.').next().unwrap_or_default()
+}
+
+/// A pipeline with its tables; p4-utils takes its control's name from `source_info`.
+fn pipeline((id, (name, control, tables)): (usize, &(&str, Option<&str>, Vec<Value>))) -> Value {
+    json!({"name": name, "id": id, "source_info": {"source_fragment": control.unwrap_or(name)}, "init_table": null,
+        "tables": tables, "action_profiles": [], "conditionals": []})
+}
+
 /// The description of a program from source.
 fn made(p: &Program) -> Value {
     let actions = actions(p);
     let mut headers = Headers::new();
-    let tables: Vec<Value> =
-        p.tables.iter().enumerate().map(|(id, t)| table(p, id, t, &actions, &mut headers)).collect();
+    let mut pipelines = [("ingress", None, Vec::new()), ("egress", None, Vec::new())];
+    for (id, t) in p.tables.iter().enumerate() {
+        let at = usize::from(pipelines[0].1.is_some_and(|c| c != control(t)));
+        let at = if pipelines[at].1.is_some_and(|c| c != control(t)) { 0 } else { at };
+        pipelines[at].1 = Some(control(t));
+        pipelines[at].2.push(table(p, id, t, &actions, &mut headers));
+    }
     let profiles = p.profiles.iter().enumerate().map(|(id, x)| {
         let mut value = json!({"name": x.name, "id": id, "max_size": x.size});
         // The variants have BMv2's names.
@@ -203,12 +220,9 @@ fn made(p: &Program) -> Value {
         "header_types": types.collect::<Vec<_>>(),
         "headers": instances.collect::<Vec<_>>(),
         "actions": actions.iter().enumerate().map(action).collect::<Vec<_>>(),
-        "pipelines": [
-            {"name": "ingress", "id": 0, "tables": tables, "action_profiles": profiles.collect::<Vec<_>>(),
-             "conditionals": [], "init_table": null},
-            {"name": "egress", "id": 1, "tables": [], "action_profiles": [], "conditionals": [], "init_table": null},
-        ],
+        "pipelines": pipelines.iter().enumerate().map(pipeline).collect::<Vec<_>>(),
     });
+    whole["pipelines"][0]["action_profiles"] = profiles.collect();
     for (name, list) in arrays(p) {
         whole[name] = list;
     }

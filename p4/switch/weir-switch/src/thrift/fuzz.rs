@@ -58,7 +58,7 @@ pub struct Memorized(Server);
 
 impl Memorized {
     #[cfg(test)]
-    pub fn control(self) -> Control {
+    pub(super) fn control(self) -> Control {
         self.0.control
     }
 }

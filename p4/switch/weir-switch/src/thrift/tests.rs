@@ -164,8 +164,8 @@ fn requests_that_are_too_large_end_the_connection() {
     assert_eq!(answer(&answers).0, TMessageType::Exception);
     assert_eq!(answers, fuzz(&s, &large(REQUEST_BYTES)), "nothing behind it is answered");
     // A length of 2 GiB, in a name and in an argument.
-    assert_eq!(fuzz(&s, &[0x80, 1, 0, 1, 0x7f, 0xff, 0xff, 0xff]), []);
-    assert_eq!(fuzz(&s, &[0x7f, 0xff, 0xff, 0xff]), []);
+    assert!(fuzz(&s, &[0x80, 1, 0, 1, 0x7f, 0xff, 0xff, 0xff]).is_empty());
+    assert!(fuzz(&s, &[0x7f, 0xff, 0xff, 0xff]).is_empty());
     let mut cut = large(4);
     let at = cut.len() - 9;
     cut[at..at + 4].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff]);
