@@ -34,8 +34,8 @@ pub(crate) use write::Writer;
 
 pub use audit::Audit;
 pub use pipeline::{STATE_BYTES, check_state};
-pub use server::{InitialPipeline, Listening, Running, ServeConfig, listen};
-pub use service::control::Control;
+pub use server::{Listening, Running, ServeConfig, listen};
+pub use service::control::{Control, InitialPipeline};
 pub use service::{API_VERSION, fuzz, fuzz_config, fuzz_stream};
 pub use transport::access::Access;
 pub use transport::body::fuzz as fuzz_body;

@@ -3,7 +3,7 @@
 use super::audit::Audit;
 use super::proto::p4::v1::p4_runtime_server::P4RuntimeServer;
 use super::service::Server;
-use super::service::control::Control;
+use super::service::control::{Control, InitialPipeline};
 use super::transport::accept::{AcceptBackoff, ConnectionLimit};
 use super::transport::access::Access;
 use super::transport::admission::Admission;
@@ -12,12 +12,10 @@ use super::transport::with_cause;
 use crate::device::Event;
 use crate::handle::Handle;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::server::TcpIncoming;
 use tracing::{error, warn};
-use weir_p4::bytecode::program::Program;
 
 /// Connections at most; each of them has its own queue.
 const MAX_CONNECTIONS: usize = 512;
@@ -49,16 +47,6 @@ pub struct ServeConfig {
     pub max_state_bytes: u64,
     /// Rights of clients, by their certificates; none: all who can connect may do all.
     pub access: Option<Access>,
-}
-
-/// The program a switch was started with, for controllers to read.
-pub struct InitialPipeline {
-    /// The program, compiled.
-    pub program: Arc<Program>,
-    /// As [`crate::device::Device::set_pipeline`] gave it.
-    pub generation: u64,
-    /// The program's text.
-    pub device_config: Vec<u8>,
 }
 
 /// A server that runs until this is dropped.

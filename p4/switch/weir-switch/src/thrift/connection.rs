@@ -4,7 +4,7 @@ use super::arguments::{self, Fields};
 use super::failure::{Failure, protocol};
 use super::methods::{self, Call, Effect};
 use super::output::Output;
-use super::server::Server;
+use super::shared::Shared;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -141,7 +141,7 @@ fn decoder(source: &mut dyn Read, bytes: usize) -> TBinaryInputProtocol<Limited<
 pub fn run(
     source: &mut (impl Source + Write),
     from: SocketAddr,
-    server: &Server,
+    server: &Shared,
     mut idle: impl FnMut(bool),
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -168,7 +168,7 @@ pub fn run(
 fn one(
     source: &mut (impl Source + Write),
     from: SocketAddr,
-    server: &Server,
+    server: &Shared,
     runtime: &tokio::runtime::Runtime,
 ) -> (Option<Output>, bool) {
     let header = match decoder(source, HEADER_BYTES).read_message_begin() {
@@ -223,7 +223,7 @@ fn answer(
     method: &methods::Method,
     arguments: Fields,
     from: SocketAddr,
-    server: &Server,
+    server: &Shared,
     runtime: &tokio::runtime::Runtime,
     header: &TMessageIdentifier,
 ) -> Output {
@@ -240,7 +240,7 @@ fn answer(
         tracing::info!("Thrift: {from}: {}: {}", method.name, e.reason());
     }
     if method.effect != Effect::Read {
-        let status = result.as_ref().map(|()| ()).map_err(|e| Status::invalid_argument(e.reason()));
+        let status = result.clone().map_err(|e| Status::invalid_argument(e.reason()));
         server.control.audit(from, method.name, &object, &status);
     }
     match result {
@@ -258,7 +258,7 @@ fn answer(
     }
 }
 
-fn begun(server: &Server, name: &str, sequence: i32, kind: TMessageType) -> Output {
+fn begun(server: &Shared, name: &str, sequence: i32, kind: TMessageType) -> Output {
     let mut out = Output::new(server.budget.clone());
     let written = out.protocol().write_message_begin(&TMessageIdentifier::new(name, kind, sequence));
     // A struct has no bytes of its own at its begin; the protocol counts depth by it.
@@ -269,7 +269,7 @@ fn begun(server: &Server, name: &str, sequence: i32, kind: TMessageType) -> Outp
 }
 
 /// A TApplicationException.
-fn refusal(server: &Server, name: &str, header: &TMessageIdentifier, failure: &Failure) -> Output {
+fn refusal(server: &Shared, name: &str, header: &TMessageIdentifier, failure: &Failure) -> Output {
     let kind = match failure {
         Failure::Application(kind, _) => *kind,
         Failure::Declared(..) => ApplicationErrorKind::InternalError,

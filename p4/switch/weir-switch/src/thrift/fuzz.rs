@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests without sockets, for fuzzers.
 use super::connection::{Source, run};
-use super::server::{Server, Switch};
+use super::shared::{Shared, Switch};
 use crate::device::Device;
 use crate::handle::Jobs;
 use crate::p4runtime::{Audit, Control, InitialPipeline};
@@ -54,7 +54,7 @@ fn run_jobs(device: &mut Device, jobs: &Jobs) {
 }
 
 /// A server for requests in memory; its device runs on a thread.
-pub struct Memorized(Server);
+pub struct Memorized(Shared);
 
 impl Memorized {
     #[cfg(test)]
@@ -76,7 +76,7 @@ pub fn server(program: Arc<Program>) -> Memorized {
     let limits = (1, None, crate::p4runtime::STATE_BYTES);
     let control = Control::new(limits, handle, Some(initial), Audit::none()).expect("a program that can be served");
     let addr = std::net::SocketAddr::from(([127, 0, 0, 1], 9090));
-    Memorized(Server::new(control, Switch::default(), addr))
+    Memorized(Shared::new(control, Switch::default(), addr))
 }
 
 /// Body of the fuzz target `thrift`: `data` is what a client sends. Gives the answers.

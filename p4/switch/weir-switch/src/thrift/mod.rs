@@ -10,8 +10,10 @@ mod fuzz;
 mod methods;
 mod output;
 mod server;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 pub use fuzz::{Memorized, fuzz, server as memory_server};
-pub use server::{Listening, Running, Switch, listen};
+pub use server::{Listening, Running, listen};
+pub use shared::Switch;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The listener, and a thread for each connection.
 use super::connection::{Timed, run};
-use super::output::Budget;
+use super::shared::{Shared, Switch};
 use crate::p4runtime::Control;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeMap;
@@ -20,22 +20,9 @@ const BACKOFF: Duration = Duration::from_millis(100);
 /// As the threads of P4Runtime.
 const NICER: i32 = 15;
 
-/// Facts that clients ask for.
-#[derive(Clone, Debug, Default)]
-pub struct Switch {
-    /// Port and interface.
-    pub ports: Vec<(u32, String)>,
-}
-
-/// Shared by all connections.
-pub struct Server {
-    pub control: Control,
-    pub switch: Switch,
-    /// Where the server listens.
-    pub addr: SocketAddr,
-    pub budget: Budget,
-    /// Held while a program is received and compiled.
-    pub programs: Mutex<()>,
+/// Serves connections.
+struct Server {
+    shared: Shared,
     connections: Mutex<Connections>,
 }
 
@@ -69,17 +56,6 @@ impl Connections {
 }
 
 impl Server {
-    pub(super) fn new(control: Control, switch: Switch, addr: SocketAddr) -> Server {
-        Server {
-            control,
-            switch,
-            addr,
-            budget: Budget::default(),
-            programs: Mutex::new(()),
-            connections: Mutex::default(),
-        }
-    }
-
     fn connections(&self) -> std::sync::MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +72,7 @@ impl Server {
                 }
             };
             // Ends of clients and time-outs are no faults of the switch.
-            if let Err(e) = run(&mut Timed::new(stream), from, &server, idle) {
+            if let Err(e) = run(&mut Timed::new(stream), from, &server.shared, idle) {
                 tracing::debug!("Thrift: {from}: {e}");
             }
             server.connections().open.remove(&number);
@@ -143,7 +119,7 @@ pub struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The counter of an eventfd has room for more than one.
+        // It fails only when the counter of the eventfd is full, after 2^64 - 2 of them.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             // Its panic has been printed where it happened.
@@ -162,7 +138,7 @@ impl Listening {
         let cannot = |e: io::Error| format!("Thrift server on {addr}: {e}");
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| cannot(e.into()))?);
         let stopped = stop.clone();
-        let server = Arc::new(Server::new(control, switch, addr));
+        let server = Arc::new(Server { shared: Shared::new(control, switch, addr), connections: Mutex::default() });
         let serve = move || {
             // In Linux this is a thread's own; those that it starts inherit it.
             if let Err(e) = rustix::process::nice(NICER) {
@@ -185,7 +161,7 @@ fn accept(listener: &TcpListener, stop: &OwnedFd, server: &Arc<Server>) {
         let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return error!("Thrift server on {} has ended: {e}", server.addr),
+            Err(e) => return error!("Thrift server on {} has ended: {e}", server.shared.addr),
         }
         if !fds[1].revents().is_empty() {
             return;
@@ -196,7 +172,7 @@ fn accept(listener: &TcpListener, stop: &OwnedFd, server: &Arc<Server>) {
             Err(e) => Err(e),
         };
         if let Err(e) = result {
-            warn!("Thrift server on {}: a connection was not accepted: {e}", server.addr);
+            warn!("Thrift server on {}: a connection was not accepted: {e}", server.shared.addr);
             std::thread::sleep(BACKOFF);
         }
     }

@@ -10,13 +10,23 @@ use crate::p4runtime::lock::lock;
 use crate::p4runtime::pipeline::Config;
 use crate::p4runtime::proto::p4::v1::ForwardingPipelineConfig;
 use crate::p4runtime::read::Reader;
-use crate::p4runtime::server::InitialPipeline;
 use crate::p4runtime::write::Writer;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::{RwLockReadGuard, RwLockWriteGuard};
 use tonic::Status;
+use weir_p4::bytecode::program::Program;
 use weir_p4::exec::State;
+
+/// The program a switch was started with, for controllers to read.
+pub struct InitialPipeline {
+    /// The program, compiled.
+    pub program: Arc<Program>,
+    /// As [`crate::device::Device::set_pipeline`] gave it.
+    pub generation: u64,
+    /// The program's text.
+    pub device_config: Vec<u8>,
+}
 
 /// Why there is no state to work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

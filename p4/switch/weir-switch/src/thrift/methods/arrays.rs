@@ -265,7 +265,7 @@ fn signed(v: &Val) -> i64 {
     v.low() as u64 as i64
 }
 
-/// The bits of a number that a cell has room for.
+/// The bits of a number that fit a cell.
 fn cut(value: i64, width: u32) -> Val {
     let extended = i128::from(value) as u128;
     Val::from(extended).mask(width.min(128))

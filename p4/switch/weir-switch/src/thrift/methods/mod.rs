@@ -14,7 +14,7 @@ mod value_sets;
 use super::arguments::Fields;
 use super::failure::{Done, Failure};
 use super::output::Output;
-use super::server::Server;
+use super::shared::Shared;
 use crate::device::Device;
 use crate::p4runtime::{Reader, Writer};
 use tokio::runtime::Runtime;
@@ -42,7 +42,7 @@ pub struct Call<'a> {
     pub arguments: Fields,
     /// The answer: its value is field 0.
     pub out: Output,
-    pub server: &'a Server,
+    pub server: &'a Shared,
     pub runtime: &'a Runtime,
 }
 
