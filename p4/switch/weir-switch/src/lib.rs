@@ -17,5 +17,6 @@ pub mod queues;
 pub mod rotation;
 pub mod statistics;
 pub mod system;
+pub mod thrift;
 pub mod trace;
 pub mod traffic_manager;

@@ -208,7 +208,8 @@ pub struct Options {
     #[arg(short = 'L', long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<Level>,
 
-    /// Port on 127.0.0.1 for simple_switch_CLI [by BMv2's names: 9090]
+    /// Serve BMv2's Thrift methods, for simple_switch_CLI, on this port of 127.0.0.1 (0: a free one)
+    /// [by BMv2's names: 9090]
     #[arg(long, value_name = "PORT")]
     pub thrift_port: Option<u16>,
 

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Multicast groups and their nodes. A group's handle is its id.
+use super::Call;
+use crate::p4runtime::{Node, Writer};
+use crate::thrift::failure::{Done, Failure, declared, multicast as code};
+use serde_json::json;
+
+/// Nodes at most; BMv2 has 4096.
+const MAX_NODES: usize = 65_536;
+/// Ports of v1model, and LAGs.
+const MAX_PORTS: usize = 512;
+/// Ids of groups have 16 bits.
+const GROUPS: std::ops::RangeInclusive<i32> = 1..=0xffff;
+
+/// The numbers whose bits are 1, the last character is bit 0.
+fn bits(map: &[u8], what: &str) -> Result<Vec<u32>, Failure> {
+    let mut set = Vec::new();
+    for (n, bit) in map.iter().rev().enumerate() {
+        match bit {
+            b'0' => {}
+            b'1' if n < MAX_PORTS => set.push(n as u32),
+            b'1' => return declared(code::ERROR, format!("{what} {n} is above {}", MAX_PORTS - 1)),
+            _ => return declared(code::ERROR, format!("the map of {what}s has characters other than 0 and 1")),
+        }
+    }
+    Ok(set)
+}
+
+/// Ports and LAGs of two arguments; clients of `simple_pre` send no LAGs.
+fn maps(call: &Call<'_>, first: i16) -> Result<(Vec<u32>, Vec<u32>), Failure> {
+    let ports = bits(call.arguments.bytes(first)?, "port")?;
+    let lags = match call.arguments.get(first + 1) {
+        Some(_) => bits(call.arguments.bytes(first + 1)?, "LAG")?,
+        None => Vec::new(),
+    };
+    Ok((ports, lags))
+}
+
+fn node(w: &Writer<'_>, handle: i32) -> Result<u32, Failure> {
+    match w.controller.nodes.node(handle as u32) {
+        Some(_) => Ok(handle as u32),
+        None => declared(code::INVALID_L1_HANDLE, format!("there is no node with handle {handle}")),
+    }
+}
+
+fn group(w: &Writer<'_>, id: i32) -> Result<u32, Failure> {
+    match w.controller.nodes.group(id as u32) {
+        Some(_) => Ok(id as u32),
+        None => declared(code::INVALID_MGRP_HANDLE, format!("there is no multicast group {id}")),
+    }
+}
+
+pub fn create_group(call: &mut Call<'_>) -> Done {
+    let id = call.arguments.i32(2)?;
+    if !GROUPS.contains(&id) {
+        return declared(code::INVALID_MGID, format!("{id} is not between 1 and 65535"));
+    }
+    call.change(move |w| {
+        w.controller.nodes.create_group(id as u32);
+        w.refresh_group(id as u32);
+        Ok(())
+    })?;
+    call.out.i32(0, id);
+    Ok(())
+}
+
+/// As in BMv2, a group that does not exist is no error.
+pub fn destroy_group(call: &mut Call<'_>) -> Done {
+    let id = call.arguments.i32(2)?;
+    call.change(move |w| {
+        if GROUPS.contains(&id) {
+            w.controller.nodes.destroy_group(id as u32);
+            w.refresh_group(id as u32);
+        }
+        Ok(())
+    })
+}
+
+pub fn create_node(call: &mut Call<'_>) -> Done {
+    let rid = call.arguments.i32(2)?;
+    let (ports, lags) = maps(call, 3)?;
+    let Ok(rid) = u16::try_from(rid) else {
+        return declared(code::ERROR, format!("replication id {rid} does not fit 16 bits"));
+    };
+    let handle = call.change(move |w| {
+        if w.controller.nodes.len() >= MAX_NODES {
+            return declared(code::TABLE_FULL, format!("there are {MAX_NODES} nodes"));
+        }
+        Ok(w.controller.nodes.create(Node { rid: rid.into(), ports, lags, group: None }))
+    })?;
+    call.out.i32(0, handle as i32);
+    Ok(())
+}
+
+pub fn update_node(call: &mut Call<'_>) -> Done {
+    let handle = call.arguments.i32(2)?;
+    let (ports, lags) = maps(call, 3)?;
+    call.change(move |w| {
+        let handle = node(w, handle)?;
+        let group = w.controller.nodes.update(handle, ports, lags);
+        group.into_iter().for_each(|g| w.refresh_group(g));
+        Ok(())
+    })
+}
+
+pub fn destroy_node(call: &mut Call<'_>) -> Done {
+    let handle = call.arguments.i32(2)?;
+    call.change(move |w| {
+        let handle = node(w, handle)?;
+        let group = w.controller.nodes.destroy(handle);
+        group.into_iter().for_each(|g| w.refresh_group(g));
+        Ok(())
+    })
+}
+
+fn regroup(call: &Call<'_>, f: fn(&mut Writer<'_>, u32, u32) -> bool, failed: &'static str) -> Done {
+    let (id, handle) = (call.arguments.i32(2)?, call.arguments.i32(3)?);
+    call.change(move |w| {
+        let (handle, id) = (node(w, handle)?, group(w, id)?);
+        if !f(w, id, handle) {
+            return declared(code::ERROR, failed);
+        }
+        w.refresh_group(id);
+        Ok(())
+    })
+}
+
+pub fn associate(call: &mut Call<'_>) -> Done {
+    regroup(call, |w, id, handle| w.controller.nodes.associate(id, handle), "the node is in a group")
+}
+
+pub fn dissociate(call: &mut Call<'_>) -> Done {
+    regroup(call, |w, id, handle| w.controller.nodes.dissociate(id, handle), "the node is not in the group")
+}
+
+pub fn set_lag(call: &mut Call<'_>) -> Done {
+    let lag = call.arguments.i16(2)?;
+    let ports = bits(call.arguments.bytes(3)?, "port")?;
+    let Some(lag) = u32::try_from(lag).ok().filter(|n| (*n as usize) < MAX_PORTS) else {
+        return declared(code::ERROR, format!("LAG {lag} is not between 0 and {}", MAX_PORTS - 1));
+    };
+    call.change(move |w| {
+        let groups = w.controller.nodes.set_lag(lag, ports);
+        groups.into_iter().for_each(|g| w.refresh_group(g));
+        Ok(())
+    })
+}
+
+pub fn entries(call: &mut Call<'_>) -> Done {
+    let text = call.read(|r| {
+        let nodes = &r.controller.nodes;
+        let groups: Vec<_> = nodes.groups().map(|(id, handles)| json!({"id": id, "l1_handles": handles})).collect();
+        let l1 = nodes.nodes().map(|(h, n)| json!({"handle": h, "rid": n.rid, "l2_handle": h}));
+        let l2 = nodes.nodes().map(|(h, n)| json!({"handle": h, "ports": n.ports, "lags": n.lags}));
+        let lags: Vec<_> = nodes.lags().map(|(id, ports)| json!({"id": id, "ports": ports})).collect();
+        let (l1, l2): (Vec<_>, Vec<_>) = (l1.collect(), l2.collect());
+        Ok(json!({"mgrps": groups, "l1_handles": l1, "l2_handles": l2, "lags": lags}).to_string())
+    })?;
+    call.out.text(0, &text)
+}
