@@ -110,7 +110,7 @@ def test_a_transfer_through_the_switch_over_an_upgrade_then_all_removed_and_purg
 def test_manual_pages_and_completion_are_whole(packages, tmp_path):
     commands = {f"weir-icn-{name}.1.gz" for name in ("client", "server", "publish", "get", "cache", "edge")}
     wanted = {
-        "weir-switch": {"weir-switch.8.gz"},
+        "weir-switch": {"weir-switch.8.gz", "weir-p4c.1.gz"},
         "weir-client": {"weir-client.1.gz", "weir-icn.1.gz"} | commands,
         "weir-server": {"weir-server.1.gz"},
     }
