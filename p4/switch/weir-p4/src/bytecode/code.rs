@@ -633,6 +633,9 @@ pub struct Code {
     pub meter_tables: Vec<Option<usize>>,
     /// Numbers of the errors that the machine itself raises.
     pub errors: Errors,
+    /// Statements, by the first instruction of each.
+    #[cfg(test)]
+    pub marks: Vec<(Pc, crate::bytecode::marks::Mark)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -47,6 +47,9 @@ struct Lower<'p> {
     known: Vec<Slot>,
     /// Where the first `read` of each direct meter puts the color.
     meter_targets: HashMap<usize, Source>,
+    /// Calls whose parameters are being copied.
+    #[cfg(test)]
+    copying: usize,
 }
 
 /// Makes the code that runs `p`; `None` when that would take too long.
@@ -80,6 +83,8 @@ pub fn lower(p: &Program) -> Option<Code> {
         fence: 0,
         known: Vec::new(),
         meter_targets: HashMap::new(),
+        #[cfg(test)]
+        copying: 0,
     };
     l.whole();
     Some(l.finish())
