@@ -644,6 +644,9 @@ pub struct Code {
     pub points: Vec<TracePoint>,
     /// Numbers of the errors that the machine itself raises.
     pub errors: Errors,
+    /// Statements, by the first instruction of each.
+    #[cfg(test)]
+    pub marks: Vec<(Pc, crate::bytecode::marks::Mark)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

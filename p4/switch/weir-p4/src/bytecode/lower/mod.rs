@@ -53,6 +53,9 @@ struct Lower<'p> {
     traced: bool,
     /// The place in the source of the statement, for the next event.
     place: Option<usize>,
+    /// Calls whose parameters are being copied.
+    #[cfg(test)]
+    copying: usize,
 }
 
 /// Makes the code that runs `p`; `None` when that would take too long.
@@ -97,6 +100,8 @@ fn code(p: &Program, traced: bool) -> Option<Code> {
         meter_targets: HashMap::new(),
         traced,
         place: None,
+        #[cfg(test)]
+        copying: 0,
     };
     l.whole();
     Some(l.finish())

@@ -3,6 +3,8 @@
 use super::fold::{bin, load, nonzero};
 use super::headers::plan_in;
 use super::*;
+#[cfg(test)]
+use crate::bytecode::marks::Mark;
 
 impl<'p> Lower<'p> {
     fn set(&mut self, s: Slot, e: &Expression) {
@@ -97,7 +99,18 @@ impl<'p> Lower<'p> {
         }
     }
 
+    #[cfg(test)]
+    fn mark(&mut self, s: &Statement) {
+        if let (Some(mark), 0) = (Mark::of(s), self.copying) {
+            self.code.marks.push((self.code.ins.len() as Pc, mark));
+        }
+    }
+
     fn call(&mut self, before: &'p Block, to: Label, after: &'p Block) {
+        #[cfg(test)]
+        {
+            self.copying += 1;
+        }
         self.block(before);
         let exit = if after.is_empty() { 0 } else { self.label() };
         if exit != 0 {
@@ -105,9 +118,15 @@ impl<'p> Lower<'p> {
         }
         self.emit(Instruction::Call { to, after: exit, cost: 0 });
         self.block(after);
+        #[cfg(test)]
+        {
+            self.copying -= 1;
+        }
     }
 
     pub(super) fn step(&mut self, s: &'p Statement) {
+        #[cfg(test)]
+        self.mark(s);
         match s {
             Statement::Mark(place) => self.place = Some(*place),
             Statement::Set(slot, e) => self.set(*slot, e),
@@ -308,6 +327,8 @@ impl<'p> Lower<'p> {
         self.here(other);
         self.block(no);
         self.here(end);
+        #[cfg(test)]
+        self.code.marks.push((self.code.ins.len() as Pc, Mark::Join));
     }
 
     fn switch(&mut self, key: &Expression, cases: &[SwitchCase], bodies: &'p [Block], default: Option<usize>) {

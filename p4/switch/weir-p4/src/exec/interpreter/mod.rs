@@ -2,6 +2,8 @@
 //! Runs one block of a program over one packet.
 mod data;
 mod headers;
+#[cfg(test)]
+mod operations;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -271,6 +273,8 @@ impl<'a> Machine<'a> {
         loop {
             let i = code[pc];
             pc += 1;
+            #[cfg(test)]
+            operations::count(self.code, pc - 1);
             match i {
                 Instruction::Move { d, a } => n!(d) = n!(a),
                 Instruction::Moves { d, a, n: count } => {
