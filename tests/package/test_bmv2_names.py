@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The switch in BMv2's place on a bare Debian 12: from the Debian package, by alternatives, and from the wheel, by a folder
-of links. Each compiles a program and starts it with BMv2's command line."""
+"""The switch in BMv2's place on a bare Debian 12: from the Debian package, by alternatives, and from the wheel, by a
+folder of links. Each compiles a program and starts it with BMv2's command line."""
 
 from pathlib import Path
 

@@ -132,7 +132,7 @@ def test_programs_do_not_tell_where_they_were_built(packages, tmp_path):
     for name in tuple(packages)[1:]:
         subprocess.run(["dpkg-deb", "--extract", packages[name], tmp_path], check=True)
     programs = {path.name: path.read_bytes() for path in (tmp_path / "usr/bin").iterdir()}
-    assert set(programs) == {"weir-switch", "weir-client", "weir-icn", "weir-server"}
+    assert set(programs) == {"weir-switch", "weir-p4c", "weir-client", "weir-icn", "weir-server"}
     cargo = os.environ.get("CARGO_HOME") or str(Path.home() / ".cargo")
     for program, data in programs.items():
         assert f"{REPO}/build".encode() not in data, program
