@@ -47,7 +47,7 @@ mounted=("$image/proc")
 say "container image: the clone and its programs"
 mkdir -p "$image$image_clone/build/bin" "$image$image_clone/build/stamps"
 git -c safe.directory="$root" -C "$root" ls-files -z | tar -C "$root" --null -T - -c | tar -C "$image$image_clone" -x
-for folder in xdp lab proto; do cp -r "$build/$folder" "$image$image_clone/build/"; done
+for folder in xdp lab bmv2; do cp -r "$build/$folder" "$image$image_clone/build/"; done
 rm -rf "$image$image_clone"/build/*/obj
 (cd "$build" && find cargo/release cargo-p4/release -maxdepth 1 -type f -executable -name 'weir-*') | while read -r program; do
   mkdir -p "$image$image_clone/build/$(dirname "$program")"

@@ -23,12 +23,12 @@ Make packages of this clone's programs, for Debian 12 on x86-64, and print their
 bytes. Without a NAME all are made:
 
   weir          weir-xdp, weir-sojourn, the controller `weir`, profiles, eBPF objects
-  weir-switch   weir-switch, and the P4 programs with what they include
+  weir-switch   weir-switch, weir-p4c, and the P4 programs with what they include
   weir-client   weir-client, weir-icn
   weir-server   weir-server
   static        weir-xdp as one file that needs no library, for small systems
   crates        weir-p4, the P4 compiler and machine, for cargo
-  wheels        the controller and the lab, for pip
+  wheels        the controller, the lab, and weir-switch with weir-p4c, for pip
 
   --arch ARCH         of static: x86_64 or aarch64 [x86_64]; downloads libraries of Debian for another processor
   --oci               only a container image, as an OCI archive that podman, docker and others load; needs root
@@ -75,7 +75,7 @@ needs() {
   local words="python package"
   if [ -n "$oci" ]; then echo "python rust p4 xdp lab_tools kernel oci"; return; fi
   if wanted weir || wanted static; then words+=" xdp"; fi
-  if wanted weir-switch; then words+=" p4"; fi
+  if wanted weir-switch || wanted wheels; then words+=" p4"; fi
   if wanted weir-client || wanted weir-server; then words+=" rust"; fi
   echo "$words"
 }
@@ -110,11 +110,16 @@ put() { # put FOLDER FILE ...
 
 # rust_programs NAME ...: programs in Rust, without what only debuggers read and without the places they were built in.
 rust_programs() {
-  local name
+  local name places
   mkdir -p "$tree/bin"
-  for name in "$@"; do strip -o "$tree/bin/$name" "$build/bin/$name"; done
-  "$build/venv/bin/python" "$here/without_places.py" "${@/#/$tree/bin/}" --place "$build/" build/ \
-    --place "${CARGO_HOME:-$HOME/.cargo}/registry/src/" crates/ || die "a program would tell where it was built"
+  for name in "$@"; do
+    strip -o "$tree/bin/$name" "$build/bin/$name"
+    places=(--place "${CARGO_HOME:-$HOME/.cargo}/registry/src/" crates/)
+    # weir-p4c has none of the code that a build generates.
+    if [ "$name" != weir-p4c ]; then places+=(--place "$build/" build/); fi
+    "$build/venv/bin/python" "$here/without_places.py" "$tree/bin/$name" "${places[@]}" \
+      || die "a program would tell where it was built"
+  done
 }
 
 # man SECTION NAME ABOUT COMMAND: a manual page from what COMMAND --help prints.
@@ -167,12 +172,13 @@ for group in GROUPS.values():
 }
 
 tree_weir-switch() {
-  rust_programs weir-switch
+  rust_programs weir-switch weir-p4c
   put p4 "$root"/p4/*.p4
   put p4/include "$root"/p4/include/*.p4
   put p4/programs "$root"/p4/programs/*.p4
   rm "$tree/p4/programs/law_probe.p4" # for tests of the law alone
   man 8 weir-switch "runs a P4 program on network interfaces" weir-switch
+  man 1 weir-p4c "compiles a P4 program for weir-switch" weir-p4c
 }
 
 tree_weir-client() {
@@ -217,7 +223,7 @@ debs() {
   mkdir -p "$tree"
   cp -R "$here/debian" "$here/etc" "$tree/"
   mkdir "$tree/completions"
-  for name in weir weir-client weir-icn weir-server weir-sojourn weir-switch weir-xdp; do
+  for name in weir weir-client weir-icn weir-p4c weir-server weir-sojourn weir-switch weir-xdp; do
     cp "$here/completion.bash" "$tree/completions/$name" # bash looks for one by the name of the program
   done
   cp "$root/CHANGELOG.md" "$tree/"
@@ -300,6 +306,8 @@ wheels() {
   rm -rf "$build/package/wheels"
   wheel controller
   wheel mininet
+  rust_programs weir-switch weir-p4c
+  WEIR_PROGRAMS=$tree/bin wheel p4/switch
   into_out "$build"/package/wheels/*.whl
 }
 

@@ -110,7 +110,7 @@ def test_a_transfer_through_the_switch_over_an_upgrade_then_all_removed_and_purg
 def test_manual_pages_and_completion_are_whole(packages, tmp_path):
     commands = {f"weir-icn-{name}.1.gz" for name in ("client", "server", "publish", "get", "cache", "edge")}
     wanted = {
-        "weir-switch": {"weir-switch.8.gz"},
+        "weir-switch": {"weir-switch.8.gz", "weir-p4c.1.gz"},
         "weir-client": {"weir-client.1.gz", "weir-icn.1.gz"} | commands,
         "weir-server": {"weir-server.1.gz"},
     }
@@ -132,7 +132,7 @@ def test_programs_do_not_tell_where_they_were_built(packages, tmp_path):
     for name in tuple(packages)[1:]:
         subprocess.run(["dpkg-deb", "--extract", packages[name], tmp_path], check=True)
     programs = {path.name: path.read_bytes() for path in (tmp_path / "usr/bin").iterdir()}
-    assert set(programs) == {"weir-switch", "weir-client", "weir-icn", "weir-server"}
+    assert set(programs) == {"weir-switch", "weir-p4c", "weir-client", "weir-icn", "weir-server"}
     cargo = os.environ.get("CARGO_HOME") or str(Path.home() / ".cargo")
     for program, data in programs.items():
         assert f"{REPO}/build".encode() not in data, program

@@ -182,7 +182,7 @@ def test_what_is_built_runs_where_the_clone_is_another_users(clone):
     [
         (("client", "--help"), "quic-client/core/src/lib.rs"),
         (("switch", "--help"), "p4/switch/weir-p4/src/lib.rs"),
-        (("stf", "--help"), "controller/weir/p4runtime/descriptors.py"),  # it makes what the build reads
+        (("stf", "--help"), "p4/switch/weir-p4/p4runtime.fds"),
     ],
 )
 def test_changed_sources_without_rust_are_said_and_nothing_old_is_run(clone, words, source):

@@ -3,8 +3,8 @@
 
 The PyPI package `p4runtime` carries generated code too old for today's protobuf, which fails on import; the serialized
 descriptors inside it are good. They are read as text and never run. `python -m weir.p4runtime.descriptors OUT.fds`
-writes the set to a file (p4/switch/weir-p4/p4runtime.fds is one); `file_set()` gives it to Python. Debian's package of Weir has that
-file beside this one, and then needs no package of PyPI.
+writes the set to a file, such as p4/switch/weir-p4/p4runtime.fds; `file_set()` gives it to Python. Debian's package of
+Weir has that file beside this one, and then needs no package of PyPI.
 """
 
 import ast

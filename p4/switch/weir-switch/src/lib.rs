@@ -9,6 +9,7 @@ pub mod bmv2_options;
 pub mod device;
 pub mod files;
 pub mod handle;
+pub mod links;
 pub mod options;
 pub mod p4runtime;
 pub mod packet_loop;

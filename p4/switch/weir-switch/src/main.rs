@@ -13,7 +13,7 @@ use weir_switch::options::{Level, Options};
 use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
-use weir_switch::{files, handle, queues, statistics, system};
+use weir_switch::{files, handle, links, queues, statistics, system};
 
 /// Version, with the commit of the sources where the build names it.
 const VERSION: &str = match option_env!("WEIR_BUILD") {
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Ok(options) if options.bmv2.json_version => {
             return printed(name, print(format!("{JSON_VERSION}\n").as_bytes()));
         }
+        Ok(Options { install_links: Some(folder), .. }) => return printed(name, install_links(&folder)),
         Ok(options) => options,
         Err(e) if e.use_stderr() => {
             let text = e.to_string();
@@ -51,6 +52,12 @@ fn main() -> ExitCode {
         Err(Failure::Switch(e)) => eprintln!("{name}: {}", e.trim_end()),
     }
     ExitCode::FAILURE
+}
+
+fn install_links(folder: &Path) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|e| format!("this program: {e}"))?;
+    links::install(folder, program.parent().unwrap_or(Path::new("/"))).map_err(|e| format!("--install-links: {e}"))?;
+    print(format!("{}: put it in front of PATH\n", folder.display()).as_bytes())
 }
 
 /// Exit status of a command that only prints.

@@ -202,6 +202,10 @@ pub struct Options {
     #[arg(long, value_name = "PORT")]
     pub thrift_port: Option<u16>,
 
+    /// Make links by the names simple_switch, simple_switch_grpc, p4c and p4c-bm2-ss in DIR, and exit
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    pub install_links: Option<PathBuf>,
+
     /// BMv2's other options
     #[command(flatten)]
     pub bmv2: Bmv2Options,
@@ -264,7 +268,7 @@ impl Options {
         })?;
         let mut options = Options::from_arg_matches(&given)?;
         options.role = role;
-        if options.bmv2.json_version {
+        if options.bmv2.json_version || options.install_links.is_some() {
             return Ok(options);
         }
         let wrong = match macros(&given, &options) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The compiler with the command line of p4c and p4c-bm2-ss.
-#[path = "common/version.rs"]
+#[path = "../../../weir-p4/src/bin/common/version.rs"]
 mod version;
 use std::io::Write as _;
 use std::process::ExitCode;
