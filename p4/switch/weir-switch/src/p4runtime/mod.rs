@@ -26,7 +26,8 @@ mod transport;
 mod write;
 
 pub(crate) use controller_state::Group;
-pub(crate) use nodes::Node;
+pub(crate) use lock::lock;
+pub(crate) use nodes::{Node, Nodes};
 pub(crate) use pipeline::Config as PipelineConfig;
 pub(crate) use read::Reader;
 pub(crate) use service::control::Missing;

@@ -51,6 +51,11 @@ impl Nodes {
         self.lags.iter().map(|(id, ports)| (*id, ports.as_slice()))
     }
 
+    /// Ports of a LAG.
+    pub fn lag(&self, id: u32) -> Option<&[u32]> {
+        self.lags.get(&id).map(Vec::as_slice)
+    }
+
     pub fn len(&self) -> usize {
         self.nodes.len()
     }

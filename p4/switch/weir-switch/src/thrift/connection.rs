@@ -22,6 +22,8 @@ pub const PROGRAM_BYTES: usize = 16 << 20;
 /// Structs within structs.
 const DEPTH: usize = 8;
 const BUFFER_BYTES: usize = 8 << 10;
+/// Of a reason in a line of the log.
+const REASON_CHARS: usize = 300;
 
 /// Bytes of a client.
 pub trait Source: Read {
@@ -203,7 +205,7 @@ fn one(
     let arguments = match arguments {
         Ok(arguments) => arguments,
         Err(e) => {
-            tracing::info!("Thrift: {from}: {name}: {e}");
+            tracing::info!("Thrift: {from}: {}: {e}", name.escape_debug());
             return (Some(refusal(server, name, &header, &protocol(e.to_string()))), true);
         }
     };
@@ -237,7 +239,8 @@ fn answer(
     let result = (method.run)(&mut call);
     out = call.out;
     if let Err(e) = &result {
-        tracing::info!("Thrift: {from}: {}: {}", method.name, e.reason());
+        let reason: String = e.reason().escape_debug().take(REASON_CHARS).collect();
+        tracing::info!("Thrift: {from}: {}: {reason}", method.name);
     }
     if method.effect != Effect::Read {
         let status = result.clone().map_err(|e| Status::invalid_argument(e.reason()));

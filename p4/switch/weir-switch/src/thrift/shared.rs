@@ -21,10 +21,12 @@ pub struct Shared {
     pub budget: Budget,
     /// Held while a program is received and compiled.
     pub programs: Mutex<()>,
+    /// Held while a long text is made, so that one is in memory.
+    pub texts: Mutex<()>,
 }
 
 impl Shared {
     pub fn new(control: Control, switch: Switch, addr: SocketAddr) -> Shared {
-        Shared { control, switch, addr, budget: Budget::default(), programs: Mutex::new(()) }
+        Shared { control, switch, addr, budget: Budget::default(), programs: Mutex::new(()), texts: Mutex::new(()) }
     }
 }

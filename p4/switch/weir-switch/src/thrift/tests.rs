@@ -179,8 +179,8 @@ fn requests_that_are_too_large_end_the_connection() {
 #[test]
 fn a_compiled_program_has_a_description() {
     let s = server(program());
-    let text = call(&s, "standard:bm_get_config", []).unwrap().string(0).unwrap();
-    let whole: Json = serde_json::from_str(&text).unwrap();
+    let given = call(&s, "standard:bm_get_config", []).unwrap().string(0).unwrap();
+    let whole: Json = serde_json::from_str(&given).unwrap();
     let tables = whole["pipelines"][0]["tables"].as_array().unwrap();
     let acl = tables.iter().find(|t| t["name"] == "I.acl").unwrap();
     assert_eq!((&acl["match_type"], &acl["type"]), (&"range".into(), &"simple".into()));
@@ -195,9 +195,73 @@ fn a_compiled_program_has_a_description() {
         assert!(fields.as_array().unwrap().iter().any(|f| f[0] == key["target"][1]), "{key}");
     }
     let sum = call(&s, "standard:bm_get_config_md5", []).unwrap();
-    assert_eq!(sum.bytes(0).unwrap(), md5::compute(&text).0);
-    let id = call(&s, "standard:bm_get_id_from_name", [Value::I32(0), Value::I32(4), super::tests::text("I.signed")]);
+    assert_eq!(sum.bytes(0).unwrap(), md5::compute(&given).0);
+    let id = call(&s, "standard:bm_get_id_from_name", [Value::I32(0), Value::I32(4), text("I.signed")]);
     assert_eq!(id.unwrap().i32(0), Ok(1));
+}
+
+#[test]
+fn multicast_groups_are_listed_as_bmv2_lists_them() {
+    let s = server(program());
+    let zero = || Value::I32(0);
+    let pre = |method: &str| format!("simple_pre_lag:bm_mc_{method}");
+    let node = |ports: &str, lags: &str| [zero(), Value::I32(4), text(ports), text(lags)];
+    assert_eq!(call(&s, &pre("mgrp_create"), [zero(), Value::I32(5)]).unwrap().i32(0), Ok(5));
+    assert_eq!(call(&s, &pre("node_create"), node("110", "")).unwrap().i32(0), Ok(0));
+    assert_eq!(call(&s, &pre("node_create"), node("", "1")).unwrap().i32(0), Ok(1));
+    assert_eq!(call(&s, &pre("node_create"), node("2", "")), Err(5));
+    assert_eq!(call(&s, &pre("node_create"), node(&format!("1{}", "0".repeat(512)), "")), Err(5));
+    for handle in [0, 1] {
+        assert!(call(&s, &pre("node_associate"), [zero(), Value::I32(5), Value::I32(handle)]).is_ok());
+    }
+    assert_eq!(call(&s, &pre("node_associate"), [zero(), Value::I32(6), zero()]), Err(3));
+    assert_eq!(call(&s, &pre("node_associate"), [zero(), Value::I32(5), Value::I32(9)]), Err(4));
+    assert!(call(&s, &pre("set_lag_membership"), [zero(), Value::I16(0), text("1000")]).is_ok());
+    let text = call(&s, &pre("get_entries"), [zero()]).unwrap().string(0).unwrap();
+    let want = serde_json::json!({
+        "mgrps": [{"id": 5, "l1_handles": [0, 1]}],
+        "l1_handles": [{"handle": 0, "rid": 4, "l2_handle": 0}, {"handle": 1, "rid": 4, "l2_handle": 1}],
+        "l2_handles": [{"handle": 0, "ports": [1, 2], "lags": []}, {"handle": 1, "ports": [], "lags": [0]}],
+        "lags": [{"id": 0, "ports": [3]}],
+    });
+    assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), want);
+}
+
+#[test]
+fn members_of_a_value_set_are_bytes() {
+    let s = server(program());
+    let of = |value: &[u8]| [Value::I32(0), text("P.specials"), Value::Bytes(value.into())];
+    let get = || {
+        let all = call(&s, "standard:bm_parse_vset_get", [Value::I32(0), text("P.specials")]).unwrap();
+        all.byte_lists(0).unwrap().into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    for value in [&[0x88, 0xcc][..], &[0x88, 0xcc], &[0, 8, 0]] {
+        assert!(call(&s, "standard:bm_parse_vset_add", of(value)).is_ok());
+    }
+    assert_eq!(get(), [[0x88, 0xcc], [8, 0]]);
+    assert_eq!(call(&s, "standard:bm_parse_vset_add", of(&[9])), Err(2), "there is no space for a third");
+    assert_eq!(call(&s, "standard:bm_parse_vset_add", of(&[1, 0, 0])), Err(2), "17 bits");
+    assert!(call(&s, "standard:bm_parse_vset_remove", of(&[8, 0])).is_ok());
+    assert_eq!(get(), [[0x88, 0xcc]]);
+}
+
+#[test]
+fn direct_counters_are_set_and_reset() {
+    let s = server(program());
+    add(&s, lpm([2, 0, 0, 0, 0, 0], 8), 1).unwrap();
+    let entry = || [Value::I32(0), text("I.route"), Value::I32(0)];
+    let counts = || {
+        let value = call(&s, "standard:bm_mt_read_counter", entry()).unwrap();
+        let value = value.fields(0).unwrap();
+        (value.i64(1).unwrap(), value.i64(2).unwrap())
+    };
+    let [context, table, handle] = entry();
+    let set = Value::Struct(fields([Value::I64(500), Value::I64(5)]));
+    assert!(call(&s, "standard:bm_mt_write_counter", [context, table, handle, set]).is_ok());
+    assert_eq!(counts(), (500, 5));
+    assert!(call(&s, "standard:bm_mt_reset_counters", [Value::I32(0), text("I.route")]).is_ok());
+    assert_eq!(counts(), (0, 0));
+    assert_eq!(call(&s, "standard:bm_mt_reset_counters", [Value::I32(0), text("I.acl")]), Err(4));
 }
 
 #[test]

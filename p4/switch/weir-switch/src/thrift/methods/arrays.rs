@@ -138,9 +138,20 @@ pub fn write_direct_counter(call: &mut Call<'_>) -> Done {
 
 pub fn reset_direct_counters(call: &mut Call<'_>) -> Done {
     let name = call.arguments.string(2)?;
-    call.change(move |w| {
+    let find = move |w: &Writer<'_>| {
         let at = counted(&w.config.program, &name)?;
-        w.state.tables[at].reset_counters();
+        // At least one step, for unmatched packets.
+        Ok((at, 0..w.state.tables[at].places().max(1)))
+    };
+    each(call, find, |w, at, range| {
+        let state = &mut w.state.tables[at];
+        state.misses = (0, 0);
+        let ids: Vec<_> = state.entries_in(range).map(|(id, _)| id).collect();
+        for id in ids {
+            if let Some(e) = state.entry_mut(id) {
+                (e.packets, e.bytes) = (0, 0);
+            }
+        }
         Ok(())
     })
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Multicast groups and their nodes. A group's handle is its id.
 use super::Call;
-use crate::p4runtime::{Node, Writer};
-use crate::thrift::failure::{Done, Failure, declared, multicast as code};
+use crate::p4runtime::{Node, Nodes, Reader, Writer, lock};
+use crate::thrift::failure::{Done, Failure, declared, internal, multicast as code};
+use crate::thrift::output::ANSWER_BYTES;
 use serde_json::json;
 
 /// Nodes at most; BMv2 has 4096.
 const MAX_NODES: usize = 65_536;
+/// Groups or nodes read without a packet in between.
+const PIECE: usize = 512;
 /// Ports of v1model, and LAGs.
 const MAX_PORTS: usize = 512;
 /// Ids of groups have 16 bits.
@@ -146,15 +149,57 @@ pub fn set_lag(call: &mut Call<'_>) -> Done {
     })
 }
 
+/// Appends elements of a JSON array; `first` is whether it has none yet.
+fn push(text: &mut String, first: &mut bool, elements: impl Iterator<Item = serde_json::Value>) {
+    for e in elements {
+        if !std::mem::replace(first, false) {
+            text.push(',');
+        }
+        text.push_str(&e.to_string());
+    }
+}
+
+/// An array of BMv2's JSON: its name, numbers of its objects, and an object of a number.
+type Array = (&'static str, fn(&Nodes) -> Vec<u32>, fn(&Nodes, u32) -> Option<serde_json::Value>);
+
+const ARRAYS: [Array; 4] = [
+    ("mgrps", |n| n.groups().map(|(id, _)| id).collect(), |n, id| Some(json!({"id": id, "l1_handles": n.group(id)?}))),
+    ("l1_handles", handles, |n, h| Some(json!({"handle": h, "rid": n.node(h)?.rid, "l2_handle": h}))),
+    ("l2_handles", handles, |n, h| {
+        let node = n.node(h)?;
+        Some(json!({"handle": h, "ports": node.ports, "lags": node.lags}))
+    }),
+    ("lags", |n| n.lags().map(|(id, _)| id).collect(), |n, id| Some(json!({"id": id, "ports": n.lag(id)?}))),
+];
+
+fn handles(nodes: &Nodes) -> Vec<u32> {
+    nodes.nodes().map(|(handle, _)| handle).collect()
+}
+
 pub fn entries(call: &mut Call<'_>) -> Done {
-    let text = call.read(|r| {
-        let nodes = &r.controller.nodes;
-        let groups: Vec<_> = nodes.groups().map(|(id, handles)| json!({"id": id, "l1_handles": handles})).collect();
-        let l1 = nodes.nodes().map(|(h, n)| json!({"handle": h, "rid": n.rid, "l2_handle": h}));
-        let l2 = nodes.nodes().map(|(h, n)| json!({"handle": h, "ports": n.ports, "lags": n.lags}));
-        let lags: Vec<_> = nodes.lags().map(|(id, ports)| json!({"id": id, "ports": ports})).collect();
-        let (l1, l2): (Vec<_>, Vec<_>) = (l1.collect(), l2.collect());
-        Ok(json!({"mgrps": groups, "l1_handles": l1, "l2_handles": l2, "lags": lags}).to_string())
+    let _one = lock(&call.server.texts);
+    let (runtime, control) = (call.runtime, &call.server.control);
+    let text = runtime.block_on(async {
+        let reading = control.read().await;
+        let mut text = String::from("{");
+        for (name, numbers, object) in ARRAYS {
+            let all = reading.step(move |r| numbers(&r.controller.nodes)).await?;
+            text.push_str(&format!("{}\"{name}\":[", if text.len() > 1 { "," } else { "" }));
+            let mut first = true;
+            for some in all.chunks(PIECE) {
+                let some = some.to_vec();
+                let piece = move |r: &Reader<'_>| {
+                    some.into_iter().filter_map(|n| object(&r.controller.nodes, n)).collect::<Vec<_>>()
+                };
+                push(&mut text, &mut first, reading.step(piece).await?.into_iter());
+                if text.len() > ANSWER_BYTES {
+                    return Err(internal("there are too many nodes for an answer"));
+                }
+            }
+            text.push(']');
+        }
+        text.push('}');
+        Ok(text)
     })?;
     call.out.text(0, &text)
 }

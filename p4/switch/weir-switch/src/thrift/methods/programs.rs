@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs: replacing them, their descriptions, fresh state.
 use super::Call;
-use crate::p4runtime::Missing;
+use crate::p4runtime::{Missing, lock};
 use crate::thrift::description::{Description, id};
 use crate::thrift::failure::{Done, Failure, declared, internal};
 use tonic::Status;
@@ -45,6 +45,13 @@ pub fn reset(call: &mut Call<'_>) -> Done {
     call.runtime.block_on(async { call.server.control.change().await.reset().await }).map_err(failed)
 }
 
+/// Uses the description of the program.
+fn described<R>(call: &mut Call<'_>, f: impl FnOnce(&mut Call<'_>, &str) -> Result<R, Failure>) -> Result<R, Failure> {
+    let _one = lock(&call.server.texts);
+    let text = text(call)?;
+    f(call, &text)
+}
+
 fn text(call: &Call<'_>) -> Result<String, Failure> {
     let config = call.runtime.block_on(async { call.server.control.read().await.config() });
     match config {
@@ -55,12 +62,11 @@ fn text(call: &Call<'_>) -> Result<String, Failure> {
 }
 
 pub fn config(call: &mut Call<'_>) -> Done {
-    let text = text(call)?;
-    call.out.text(0, &text)
+    described(call, |call, text| call.out.text(0, text))
 }
 
 pub fn config_md5(call: &mut Call<'_>) -> Done {
-    let sum = md5::compute(text(call)?);
+    let sum = described(call, |_, text| Ok(md5::compute(text)))?;
     call.out.bytes_field(0, &*sum);
     Ok(())
 }
@@ -74,7 +80,7 @@ pub fn id_of_name(call: &mut Call<'_>) -> Done {
     if !(0..=5).contains(&kind) {
         return declared(INVALID_RESOURCE_TYPE, format!("{kind} is no BmResourceType"));
     }
-    let Some(found) = id(&text(call)?, kind, &name) else {
+    let Some(found) = described(call, |_, text| Ok(id(text, kind, &name)))? else {
         return declared(INVALID_RESOURCE_NAME, format!("there is no such object {name}"));
     };
     call.out.i32(0, found);
