@@ -5,7 +5,7 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "../include/headers.p4"
+#include "../include/ethernet.p4"
 #include "../include/coupled.p4"
 #include "../include/law.p4"
 

@@ -128,6 +128,7 @@ impl Context<'_> {
     fn for_in(&mut self, ty: &Type, name: &Name, coll: &Expr, body: &Stmt) -> Checked<()> {
         self.scoped(|context| {
             let ty = context.ty(ty)?;
+            context.diagnostics.warn(name.span, "p4c for BMv2 refuses `for` loops with `in`");
             let place = Place::at(context.alloc_ty(&ty, name.span)?);
             context.declare(name, TypedValue { ty: ty.clone(), kind: ValueKind::Place(place.clone()) })?;
             if let ExprKind::Range(from, to) = &coll.kind {
