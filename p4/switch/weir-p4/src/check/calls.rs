@@ -207,6 +207,7 @@ impl Context<'_> {
                 match v {
                     ArgumentValue::In(v, s) => {
                         if matches!(p.ty, Ty::Extern(..)) {
+                            context.bind_extern(p, v, *s)?;
                             continue;
                         }
                         let v = context.coerce(v.clone(), &p.ty, *s)?;
@@ -267,13 +268,9 @@ impl Context<'_> {
                 return self.err(p.ty.span, format!("a parameter of type {ty} cannot have a direction"));
             }
             if let Ty::Extern(e, _) = &ty {
-                let obj = match e.name.as_str() {
-                    "packet_in" => ExternObject::PacketIn,
-                    "packet_out" => ExternObject::PacketOut,
-                    n => return self.unsupported(p.ty.span, &format!("a parameter of extern type `{n}`")),
-                };
+                let (obj, slot) = self.extern_parameter(&e.name.clone(), p.ty.span)?;
                 self.declare(&p.name, TypedValue { ty: ty.clone(), kind: ValueKind::Extern(obj) })?;
-                out.push(BoundParam { name: p.name.text.clone(), dir: p.dir, ty, slot: 0, default: None });
+                out.push(BoundParam { name: p.name.text.clone(), dir: p.dir, ty, slot, default: None });
                 continue;
             }
             let slot = self.alloc_ty(&ty, p.name.span)?;
@@ -425,6 +422,8 @@ impl Context<'_> {
                 }
             }
             let body = self.body(Where::Action, None, f.body.as_deref().unwrap_or(&[]))?;
+            let place = self.program.source.span(self.diagnostics, f.name.span);
+            self.program.source.actions.insert(body, (self.full_name(&f.name.text, annos), place));
             Ok(Callee { params, body, ret: None, is_parser: false })
         })();
         self.scopes.pop();
