@@ -8,10 +8,11 @@ beside an eBPF queue has no use for gRPC, and start-up is time.
 import gc
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from . import stopping
 
 GROUPS = {
     "look": {
@@ -116,11 +117,12 @@ def _with_output(work: Callable[[], int]) -> Any:
 
 def run() -> Any:
     """The installed command."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    stopping.install()
     status = _with_output(main)
     # A gRPC stream takes a lock as it is collected. At the end of the interpreter the thread that may hold it is dead
     # already, and the program would wait for it for ever.
     gc.collect()
+    stopping.finish(status)
     return status
 
 

@@ -182,6 +182,7 @@ def parser() -> argparse.ArgumentParser:
                        help="benchmarks to run (default: all). Options behind a single name are its own: "
                        "./run bench hostile --only server")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="one JSON document for each benchmark")
+    bench.add_argument("--busy", action="store_true", help="measure although other programs use the processors")
     return top
 
 
@@ -195,12 +196,28 @@ def together_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
     """The run of all systems, as the options say. Raises ScenarioError."""
     scenario = together(args.seconds and float(args.seconds), args.switch)
     if not args.watch:
-        return [(scenario, scenario.runs(only=args.only, seeds=args.seeds))]
-    if args.ray:
+        runs = scenario.runs(only=args.only, seeds=args.seeds)
+    elif args.ray:
         raise ScenarioError(["--watch shows a run on this machine; leave out --ray"])
-    if len(args.only or ()) > 1 or args.seeds not in (None, 1):
+    elif len(args.only or ()) > 1 or args.seeds not in (None, 1):
         raise ScenarioError(["--watch shows one run; give --only once at the most, and no --seeds"])
-    return [(scenario, scenario.runs(only=args.only or "all", seeds=1))]
+    else:
+        runs = scenario.runs(only=args.only or "all", seeds=1)
+    if args.switch == "bmv2" and not args.check:
+        warn_of_bmv2(runs)
+    return [(scenario, runs)]
+
+
+def warn_of_bmv2(runs: list[Run]) -> None:
+    """Time that runs with BMv2 may take, before they start."""
+    from weirlab.run.runner import wall_limit_s
+
+    limit_min = max(map(wall_limit_s, runs)) / 60
+    print(
+        f"BMv2 takes many times as long as weir-switch; runs: {len(runs)}, each ended after {limit_min:.0f} min; "
+        "--seconds S, --only VARIANT and --seeds 1 take less",
+        file=sys.stderr,
+    )
 
 
 def check_alone(args: argparse.Namespace) -> None:
@@ -280,6 +297,7 @@ def parsed(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
 
 
 def main_bench(args: argparse.Namespace, own: Sequence[str]) -> int:
+    from weirlab.bench import machine
     from weirlab.bench.benches import BENCHES, OWN_OPTIONS
 
     names = args.names or list(BENCHES)
@@ -292,6 +310,11 @@ def main_bench(args: argparse.Namespace, own: Sequence[str]) -> int:
         return 2
     if args.check:
         return 0
+    try:
+        machine.idle_machine(args.busy)
+    except machine.BusyError as e:
+        print(f"./run bench: {e}", file=sys.stderr)
+        return 1
     if own:
         return BENCHES[names[0]](args.json, own)
     return max(BENCHES[name](args.json) for name in names)

@@ -29,9 +29,10 @@ register<bit<64>>(QUEUES) aqm_marked_packets;
 register<bit<48>>(PORTS) aqm_digest_us;
 // State left by the law's verdicts.
 register<bit<64>>(PORTS) law_sum_q32;
-// Bytes sent by each flow: flow_large_tick and flow_until_tick in the high 16 bits each (0 without bands of flows), then
-// flow_bytes, and flow_last_us in the low 64.
-register<bit<128>>(FLOWS) law_flows;
+// Bytes sent by each flow: flow_large_tick and flow_until_tick in the high 16 bits each (0 without bands of flows), and
+// flow_bytes; and flow_last_us.
+register<bit<64>>(FLOWS) law_flows;
+register<bit<64>>(FLOWS) law_flows_last_us;
 register<bit<64>>(PORTS) law_share_mean_q6;
 // Budget of band A: ahead_bytes in the high, new_bytes in the next, bulk_bytes in the low 32 bits; and budget_last_us.
 register<bit<96>>(PORTS) bands_budget;

@@ -13,28 +13,33 @@ control QueueDeparture(
     in bit<5> dq_shift,
     in bit<4> dq_weight_shift,
     in bit<64> now_us,
-    in bit<64> len_bytes,
+    in bit<32> len_bytes,
     in bit<64> backlog_bytes)
 {
-    LawDeparture() departure;
+    LawDepartureCount() count;
+    LawDepartureTime() time;
 
     apply {
         law_rate_t r;
+        bool begins;
+        bool ends;
         law_dq_on.read(r.dq_on, queue);
-        if (r.dq_on == 1 || backlog_bytes >= 64w1 << dq_shift) {
+        law_dq_count_bytes.read(r.dq_count_bytes, queue);
+        count.apply(r, dq_shift, len_bytes, backlog_bytes, begins, ends);
+        law_dq_on.write(queue, r.dq_on);
+        law_dq_count_bytes.write(queue, r.dq_count_bytes);
+        if (begins || ends) {
             law_dq_time_q8_us.read(r.dq_time_q8_us, queue);
-            law_dq_count_bytes.read(r.dq_count_bytes, queue);
             law_dq_start_us.read(r.dq_start_us, queue);
-            departure.apply(r, dq_shift, dq_weight_shift, now_us, len_bytes, backlog_bytes);
+            time.apply(r, dq_shift, dq_weight_shift, now_us, ends);
             law_dq_time_q8_us.write(queue, r.dq_time_q8_us);
             law_dq_count_bytes.write(queue, r.dq_count_bytes);
             law_dq_start_us.write(queue, r.dq_start_us);
-            law_dq_on.write(queue, r.dq_on);
         }
     }
 }
 
-// Backlog of a queue whose packets leave in any order, as one of `len_bytes` leaves and `waiting` packets stay: what was
+// Backlog of a queue whose packets leave in any order and had drained to `drained`, as one of `len_bytes` leaves and `waiting` packets stay: what was
 // enqueued less what left. Lost packets are those that neither left nor wait; for their bytes the length of this packet
 // stands, as far as what waits can have it: 64 to 2048 bytes a packet. An empty queue is exact again.
 control CountedBacklog(
@@ -42,11 +47,10 @@ control CountedBacklog(
     in bit<48> waiting,
     in bit<48> len_bytes,
     in pair_t enqueued,
+    in pair_t drained,
     out bit<64> backlog_bytes)
 {
     apply {
-        pair_t drained;
-        aqm_drained.read(drained, queue);
         pair_t backlog = enqueued - drained - (48w1 ++ len_bytes);
         bit<48> packets = backlog[95:48];
         bit<48> bytes = backlog[47:0];
@@ -87,7 +91,7 @@ control AheadEgress(in aqm_metadata_t meta, in standard_metadata_t standard_meta
         aqm_drained.read(drained, port);
         aqm_enqueued.read(enqueued, port);
         departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift,
-            (bit<64>)standard_metadata.egress_global_timestamp, (bit<64>)meta.len_bytes,
+            (bit<64>)standard_metadata.egress_global_timestamp, meta.len_bytes,
             (bit<64>)(enqueued - drained)[47:0]);
     }
 }
@@ -107,44 +111,43 @@ control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metada
         bit<32> port = (bit<32>)standard_metadata.egress_port;
         bit<32> queue = port;
         bit<64> now_us = (bit<64>)standard_metadata.egress_global_timestamp;
-        bit<64> len_bytes = (bit<64>)meta.len_bytes;
+        bool is_empty = standard_metadata.deq_qdepth == 0;
         bit<64> backlog_bytes = 0;
         pair_t enqueued;
 
 #ifdef WEIR_L4S
-        bit<32> other = PORTS + port;
-        if (meta.low == 1) {
-            queue = other;
-            other = port;
-        }
+        bit<32> other = meta.low == 1 ? port : PORTS + port;
+        queue = meta.low == 1 ? PORTS + port : port;
 #endif
-        aqm_enqueued.read(enqueued, queue);
-        if (standard_metadata.deq_qdepth == 0) {
-            // Nothing is left: what else was counted as handed to the queue was lost at its tail. (Or is about to join
-            // it; then it sets `drained` to the same place again.)
-            aqm_drained.write(queue, enqueued);
-        } else if (meta.stamped == 1) {
-            if (meta.config.delay_source == DELAY_FLOWS) {
-                counted.apply(queue, (bit<48>)standard_metadata.deq_qdepth, (bit<48>)meta.len_bytes, enqueued,
-                    backlog_bytes);
-            } else {
-                // Packets lost at the tail stay in this difference until one that joined after them leaves.
-                backlog_bytes = (bit<64>)(enqueued - meta.enqueued)[47:0];
-                aqm_drained.write(queue, meta.enqueued);
-            }
-        }
-
+        // With nothing left, what else was counted as handed to the queue was lost at its tail. (Or is about to join it;
+        // then it sets `drained` to the same place again.) Elsewhere packets lost at the tail stay in the backlog until
+        // one that joined after them leaves.
         if (meta.stamped == 1) {
+            pair_t drained;
             pair_t dequeued;
+            aqm_enqueued.read(enqueued, queue);
+            aqm_drained.read(drained, queue);
             aqm_dequeued.read(dequeued, queue);
+            backlog_bytes = is_empty ? 0 : (bit<64>)(enqueued - meta.enqueued)[47:0];
+            aqm_drained.write(queue, is_empty ? enqueued : meta.enqueued);
             aqm_dequeued.write(queue, dequeued + (48w1 ++ (bit<48>)meta.len_bytes));
             aqm_sojourn_us.write(queue, standard_metadata.deq_timedelta);
 #ifdef WEIR_L4S
             aqm_left_us.write(queue, standard_metadata.egress_global_timestamp);
 #endif
+            if (meta.config.delay_source == DELAY_FLOWS && !is_empty) {
+                counted.apply(queue, (bit<48>)standard_metadata.deq_qdepth, (bit<48>)meta.len_bytes, enqueued, drained,
+                    backlog_bytes);
+            }
+        } else if (is_empty) {
+            aqm_enqueued.read(enqueued, queue);
+            aqm_drained.write(queue, enqueued);
         }
 
         if (meta.stamped == 1 && meta.config.mode == aqm_mode_t.PID_DELAY) {
+            law_state_t s;
+            law_started.read(s.started, port);
+            law_last_us.read(s.last_us, port);
 #ifdef WEIR_L4S
             bit<64> other_bytes = 0;
             if (meta.coupled == 1) {
@@ -154,20 +157,17 @@ control AqmEgress(in aqm_metadata_t meta, in standard_metadata_t standard_metada
                 aqm_drained.read(other_drained, other);
                 other_bytes = (bit<64>)(other_enqueued - other_drained)[47:0];
                 line_departure.apply(PORTS + port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us,
-                    len_bytes, backlog_bytes + other_bytes);
+                    meta.len_bytes, backlog_bytes + other_bytes);
             }
             if (meta.low == 0) {
-                departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
-                    backlog_bytes);
+                departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us,
+                    meta.len_bytes, backlog_bytes);
             }
 #else
-            departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
-                backlog_bytes);
+            departure.apply(port, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us,
+                meta.len_bytes, backlog_bytes);
 #endif
 
-            law_state_t s;
-            law_started.read(s.started, port);
-            law_last_us.read(s.last_us, port);
             if (s.started == 0 || now_us - s.last_us >= (bit<64>)meta.config.law.interval_us) { // else no step is due
                 bit<32> delay_us = standard_metadata.deq_timedelta;
                 if (meta.config.delay_source != DELAY_SOJOURN) {

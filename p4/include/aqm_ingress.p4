@@ -65,14 +65,15 @@ control BothBands(in bit<32> low, inout aqm_state_t state) {
 }
 #endif
 
-// Band of a packet whose flow's counter is `counted`, on a port with two bands of flows; band B has a delay of `tau_us`.
+// Band of a packet whose flow's counter is `counted` and `counted_last_us`, on a port with two bands of flows; band B has a delay of `tau_us`.
 control FlowBand(
     in bit<32> port,
     in aqm_config_t config,
     in bit<64> now_us,
     in bit<32> len_bytes,
     in bit<32> tau_us,
-    inout bit<128> counted,
+    inout bit<64> counted,
+    inout bit<64> counted_last_us,
     inout bit<64> share_mean_q6,
     out band_kind_t kind)
 {
@@ -87,13 +88,14 @@ control FlowBand(
         budget.ahead_bytes = bytes[95:64];
         budget.new_bytes = bytes[63:32];
         budget.bulk_bytes = bytes[31:0];
-        f.flow_large_tick = counted[127:112];
-        f.flow_until_tick = counted[111:96];
-        f.flow_bytes = counted[95:64];
-        f.flow_last_us = counted[63:0];
+        f.flow_large_tick = counted[63:48];
+        f.flow_until_tick = counted[47:32];
+        f.flow_bytes = counted[31:0];
+        f.flow_last_us = counted_last_us;
         arrival.apply(f, share_mean_q6, budget, config.bands, config.law.interval_us, config.law.share_least_q16,
             config.law.share_shift, now_us, (bit<64>)len_bytes, tau_us, kind);
-        counted = f.flow_large_tick ++ f.flow_until_tick ++ f.flow_bytes ++ f.flow_last_us;
+        counted = f.flow_large_tick ++ f.flow_until_tick ++ f.flow_bytes;
+        counted_last_us = f.flow_last_us;
         bands_budget.write(port, budget.ahead_bytes ++ budget.new_bytes ++ budget.bulk_bytes);
         bands_budget_last_us.write(port, budget.budget_last_us);
     }
@@ -229,119 +231,106 @@ control AqmIngress(
     }
 
     apply {
+        aqm.apply();
+
         bit<32> port = (bit<32>)standard_metadata.egress_spec;
         bit<32> queue = port;
         bit<64> now_us = (bit<64>)standard_metadata.ingress_global_timestamp;
+        bit<32> tau_us = 0;
+        law_size_t size = law_size_t.SMALL;
+        law_verdict_t verdict = law_verdict_t.PASS;
+        bool refused = false;
+        bool by_law = controlled;
+        mark = false;
+        meta.len_bytes = standard_metadata.packet_length;
+#ifdef WEIR_L4S
+        meta.config.has_bands = meta.coupled == 1 ? 0 : meta.config.has_bands; // it has its two bands
+        queue = meta.low == 1 ? PORTS + port : port;
+#endif
+        // All at once: BMv2 takes as long for one more table of statements as for five of them.
         pair_t enqueued;
         pair_t drained;
-        bit<64> u_q40 = 0;
-        law_verdict_t verdict = law_verdict_t.PASS;
-        mark = false;
-
-        aqm.apply();
-#ifdef WEIR_L4S
-        if (meta.coupled == 1) {
-            meta.config.has_bands = 0; // it has its two bands
-        }
-        if (meta.low == 1) {
-            queue = PORTS + port;
-        }
-#endif
+        bit<48> digest_us;
+        bit<64> u_q40;
+        bit<64> u_ecn_q40;
+        bit<64> sum_q32;
+        bit<32> dq_time_q8_us;
+        bit<32> sojourn_us;
+        bit<32> rand_a;
+        bit<32> rand_b;
         aqm_enqueued.read(enqueued, queue);
         aqm_drained.read(drained, queue);
+        aqm_digest_us.read(digest_us, port);
+        law_u_q40.read(u_q40, port);
+        law_u_ecn_q40.read(u_ecn_q40, port);
+        law_sum_q32.read(sum_q32, port);
+        law_dq_time_q8_us.read(dq_time_q8_us, port);
+        aqm_sojourn_us.read(sojourn_us, port);
+        random(rand_a, 0, 0xffffffff);
+        random(rand_b, 0, 0xffffffff);
         bit<64> backlog_bytes = (bit<64>)(enqueued - drained)[47:0];
 
         if (meta.config.mode == aqm_mode_t.PID_DELAY) {
-            law_u_q40.read(u_q40, port);
-        } else if (meta.config.mode == aqm_mode_t.FIXED) {
-            u_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
-        }
-
-        bool judged = false;
-        bit<32> tau_us = 0;
-        if (controlled && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
-            || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
-            judged = true;
-        }
-        if (meta.config.mode == aqm_mode_t.PID_DELAY && (judged || meta.config.has_bands == 1)) {
-            // Expected delay of this packet, which is newer than that of the last one to leave.
-            bit<32> dq_time_q8_us;
-            law_dq_time_q8_us.read(dq_time_q8_us, port);
-            if (dq_time_q8_us != 0) {
-                tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);
-            } else if (backlog_bytes != 0) { // else it need not wait, however long the last one did
-                aqm_sojourn_us.read(tau_us, port);
-            }
-        }
-
-        // Each packet counts, also those that no probability could hit.
-        law_size_t size = law_size_t.SMALL;
-        bool refused = false;
-        if (meta.config.mode == aqm_mode_t.PID_DELAY
-            && ((controlled && meta.config.law.share_least_q16 != 0) || meta.config.has_bands == 1)) {
             bit<32> number;
-            bit<128> counted;
+            bit<64> counted;
+            bit<64> counted_last_us;
             bit<64> share_mean_q6;
+            // Expected delay of this packet, which is newer than that of the last one to leave. With an empty queue it
+            // need not wait, however long the last one did.
+            tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);
+            tau_us = dq_time_q8_us == 0 && backlog_bytes != 0 ? sojourn_us : tau_us;
             hash(number, HashAlgorithm.crc32, 32w0, { port, flow.src, flow.dst, flow.protocol, flow.ports }, FLOWS);
             law_flows.read(counted, number);
+            law_flows_last_us.read(counted_last_us, number);
             law_share_mean_q6.read(share_mean_q6, port);
+            // Each packet counts, also those that no probability could hit.
             if (meta.config.has_bands == 1) {
                 band_kind_t kind;
-                band.apply(port, meta.config, now_us, standard_metadata.packet_length, tau_us, counted, share_mean_q6,
-                    kind);
+                band.apply(port, meta.config, now_us, standard_metadata.packet_length, tau_us, counted,
+                    counted_last_us, share_mean_q6, kind);
+                law_flows.write(number, counted);
+                law_flows_last_us.write(number, counted_last_us);
+                law_share_mean_q6.write(port, share_mean_q6);
                 if (kind == band_kind_t.AHEAD) {
                     aqm_ahead.count(port);
                     meta.ahead = 1;
                     standard_metadata.priority = PRIORITY_FIRST;
-                    judged = false;
+                    by_law = false;
                     ahead_limit.apply(port, meta.config, now_us, standard_metadata.packet_length, controlled,
                         meta.ahead_enqueued, verdict);
                 } else if (controlled && band_refuses(kind, meta.config.law.target_us, tau_us)) {
                     refused = true;
                     verdict = law_verdict_t.DROP;
-                    judged = false;
+                    by_law = false;
                 } else if (kind != band_kind_t.SMALL) {
                     size = law_size_t.LARGE;
                 }
-            } else {
+            } else if (controlled && meta.config.law.share_least_q16 != 0) {
                 law_flow_t f;
-                f.flow_bytes = counted[95:64];
-                f.flow_last_us = counted[63:0];
-                arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift, now_us,
-                    (bit<64>)standard_metadata.packet_length, size);
-                counted = (bit<128>)(f.flow_bytes ++ f.flow_last_us);
+                f.flow_bytes = counted[31:0];
+                f.flow_last_us = counted_last_us;
+                arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift,
+                    now_us, standard_metadata.packet_length, size);
+                law_flows.write(number, (bit<64>)f.flow_bytes);
+                law_flows_last_us.write(number, f.flow_last_us);
+                law_share_mean_q6.write(port, share_mean_q6);
             }
-            law_flows.write(number, counted);
-            law_share_mean_q6.write(port, share_mean_q6);
+        } else {
+            u_q40 = meta.config.mode == aqm_mode_t.FIXED ? (bit<64>)meta.config.fixed_u_q32 << 8 : 0;
         }
 
-        if (judged) {
-            bit<32> rand_a;
-            bit<32> rand_b;
-            bit<1> ect = 0;
-            bit<64> u_ecn_q40;
-            bit<64> sum_q32;
-            random(rand_a, 0, 0xffffffff);
-            random(rand_b, 0, 0xffffffff);
+        if (by_law && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
+            || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
             // A short queue is not marked by the mean of U, which the swings of U keep above 0.
-            if (ecn_capable && tau_us >= (bit<32>)meta.config.law.min_delay_us) {
-                ect = 1;
-            }
-            law_u_ecn_q40.read(u_ecn_q40, port);
-            law_sum_q32.read(sum_q32, port);
+            bit<1> ect = ecn_capable && tau_us >= (bit<32>)meta.config.law.min_delay_us ? 1w1 : 0;
             decide.apply(u_q40, u_ecn_q40, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, size, rand_a, rand_b,
                 verdict);
-            law_sum_q32.write(port, sum_q32);
         }
 
 #ifdef WEIR_L4S
         // In overload packets of band L are dropped as those of C are. Marks are given where they leave (bands.p4).
         if (meta.low == 1 && u_q40 != 0) {
-            bit<32> rand_a;
-            bit<32> rand_b;
             bit<64> p_q32;
-            random(rand_a, 0, 0xffffffff);
-            random(rand_b, 0, 0xffffffff);
             bit<64> r_q40 = u_q40;
             if (meta.config.mode == aqm_mode_t.PID_DELAY) {
                 coupled_r_q40.read(r_q40, port);
@@ -353,41 +342,41 @@ control AqmIngress(
         }
 #endif
 
-        // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever:
-        // one that finds a step due and the queue empty passes, and takes the step.
-        if (verdict == law_verdict_t.DROP && meta.ahead == 0 && meta.config.mode == aqm_mode_t.PID_DELAY) {
-            bit<64> last_us;
-            law_last_us.read(last_us, port);
-            bit<64> elapsed_us = now_us - last_us;
-            if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)meta.config.law.interval_us
-                && (backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
-                verdict = law_verdict_t.PASS;
-            }
-        }
-
-        if (verdict == law_verdict_t.DROP) {
+        if (verdict != law_verdict_t.PASS) {
             bit<64> packets;
-            aqm_drops.count(port);
-            if (refused) {
-                aqm_refused.count(port);
+            // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for
+            // ever: one that finds a step due and the queue empty passes, and takes the step.
+            if (verdict == law_verdict_t.DROP && meta.ahead == 0 && meta.config.mode == aqm_mode_t.PID_DELAY) {
+                bit<64> last_us;
+                law_last_us.read(last_us, port);
+                bit<64> elapsed_us = now_us - last_us;
+                if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)meta.config.law.interval_us
+                    && (backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
+                    verdict = law_verdict_t.PASS;
+                }
             }
-            aqm_dropped_packets.read(packets, queue);
-            aqm_dropped_packets.write(queue, packets + 1);
-            mark_to_drop(standard_metadata);
-        } else if (meta.ahead == 1) {
-            meta.len_bytes = standard_metadata.packet_length;
-        } else {
-            if (verdict == law_verdict_t.MARK) {
-                bit<64> packets;
+            if (verdict == law_verdict_t.DROP) {
+                aqm_drops.count(port);
+                if (refused) {
+                    aqm_refused.count(port);
+                }
+                aqm_dropped_packets.read(packets, queue);
+                aqm_dropped_packets.write(queue, packets + 1);
+                law_sum_q32.write(port, sum_q32);
+                mark_to_drop(standard_metadata);
+            } else if (verdict == law_verdict_t.MARK) {
                 aqm_marks.count(port);
                 aqm_marked_packets.read(packets, port);
                 aqm_marked_packets.write(port, packets + 1);
                 mark = true;
             }
+        }
+
+        if (verdict != law_verdict_t.DROP && meta.ahead == 0) {
             enqueued = enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
             aqm_enqueued.write(queue, enqueued);
+            law_sum_q32.write(port, sum_q32);
             meta.enqueued = enqueued;
-            meta.len_bytes = standard_metadata.packet_length;
             meta.stamped = 1;
             if (meta.config.has_bands == 1) {
                 bit<96> bytes;
@@ -397,40 +386,37 @@ control AqmIngress(
             }
         }
 
-        if (meta.config.digest_interval_us != 0) {
-            bit<48> last_us;
-            aqm_digest_us.read(last_us, port);
-            bit<48> elapsed_us = (bit<48>)now_us - last_us;
-            if (elapsed_us >= (bit<48>)meta.config.digest_interval_us) { // true too of a clock gone back
-                aqm_state_t state;
-                pair_t dequeued;
-                aqm_digest_us.write(port, (bit<48>)now_us);
-                // In this order: a packet that leaves meanwhile is lost until the next report, and never less than none.
-                aqm_dequeued.read(dequeued, port);
-                aqm_drained.read(drained, port);
-                aqm_enqueued.read(enqueued, port);
-                pair_t lost = drained - dequeued;
-                pair_t waiting = enqueued - drained;
-                state.port = (bit<16>)port;
-                state.now_us = (bit<48>)now_us;
-                aqm_sojourn_us.read(state.delay_us, port);
-                state.u_q40 = u_q40;
-                state.backlog_bytes = waiting[47:0];
-                law_dq_time_q8_us.read(state.dq_time_q8_us, port);
-                law_row.read(state.row, port);
-                state.enqueued_packets = enqueued[95:48];
-                state.enqueued_bytes = enqueued[47:0];
-                state.tail_dropped_packets = lost[95:48];
-                state.tail_dropped_bytes = lost[47:0];
-                aqm_dropped_packets.read(state.aqm_dropped_packets, port);
-                aqm_marked_packets.read(state.aqm_marked_packets, port);
+        // True too of a clock gone back.
+        if (meta.config.digest_interval_us != 0
+            && (bit<48>)now_us - digest_us >= (bit<48>)meta.config.digest_interval_us) {
+            aqm_state_t state;
+            pair_t dequeued;
+            aqm_digest_us.write(port, (bit<48>)now_us);
+            // In this order: a packet that leaves meanwhile is lost until the next report, and never less than none.
+            aqm_dequeued.read(dequeued, port);
+            aqm_drained.read(drained, port);
+            aqm_enqueued.read(enqueued, port);
+            pair_t lost = drained - dequeued;
+            pair_t waiting = enqueued - drained;
+            state.port = (bit<16>)port;
+            state.now_us = (bit<48>)now_us;
+            aqm_sojourn_us.read(state.delay_us, port);
+            state.u_q40 = u_q40;
+            state.backlog_bytes = waiting[47:0];
+            law_dq_time_q8_us.read(state.dq_time_q8_us, port);
+            law_row.read(state.row, port);
+            state.enqueued_packets = enqueued[95:48];
+            state.enqueued_bytes = enqueued[47:0];
+            state.tail_dropped_packets = lost[95:48];
+            state.tail_dropped_bytes = lost[47:0];
+            aqm_dropped_packets.read(state.aqm_dropped_packets, port);
+            aqm_marked_packets.read(state.aqm_marked_packets, port);
 #ifdef WEIR_L4S
-                if (meta.coupled == 1) {
-                    total.apply(PORTS + port, state);
-                }
-#endif
-                digest<aqm_state_t>(1, state);
+            if (meta.coupled == 1) {
+                total.apply(PORTS + port, state);
             }
+#endif
+            digest<aqm_state_t>(1, state);
         }
     }
 }

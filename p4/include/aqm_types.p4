@@ -14,10 +14,10 @@ enum bit<2> aqm_mode_t {
     FIXED = 2
 }
 
-// Where the law has the delay from: the last packet's own time in the queue, or Cao Eq. 1. Packets of a queue with flow
-// queues don't leave in the order in which they came, so FLOWS is Eq. 1 with a backlog that is counted (aqm_egress.p4).
+// Where the law has the delay from: the last packet's own time in the queue, or (1) Cao Eq. 1. Packets of a queue with
+// flow queues don't leave in the order in which they came, so FLOWS is Eq. 1 with a backlog that is counted
+// (aqm_egress.p4).
 const bit<2> DELAY_SOJOURN = 0;
-const bit<2> DELAY_RATE = 1;
 const bit<2> DELAY_FLOWS = 2;
 
 // Packets in the high, bytes in the low 48 bits, so that one register access reads or writes both and they are of the

@@ -3,6 +3,8 @@
 #ifndef WEIR_HEADERS_P4
 #define WEIR_HEADERS_P4
 
+#include "ethernet.p4"
+
 const bit<16> ETHER_TYPE_VLAN = 0x8100;
 const bit<16> ETHER_TYPE_IPV4 = 0x0800;
 const bit<16> ETHER_TYPE_IPV6 = 0x86dd;
@@ -27,12 +29,6 @@ const bit<2> ECN_CE = 3;
 error {
     // Version or header length that no IP header has.
     BadIpHeader
-}
-
-header ethernet_t {
-    bit<48> dst;
-    bit<48> src;
-    bit<16> ether_type;
 }
 
 header vlan_t {

@@ -4,7 +4,7 @@
 #ifndef WEIR_ICN_INGRESS_P4
 #define WEIR_ICN_INGRESS_P4
 
-#include "headers.p4"
+#include "ethernet.p4"
 #include "icn_types.p4"
 #include "icn_hash.p4"
 #include "icn_pit.p4"
@@ -371,7 +371,7 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
             meta.now_us = standard_metadata.ingress_global_timestamp;
         }
         if (hdr.names.isValid()) {
-            bit<32> least_bytes = ETHERNET_BYTES + NAMES_BYTES + (bit<32>)hdr.names.payload_bytes;
+            bit<32> least_bytes = NAMES_OFFSET_BYTES + NAMES_BYTES + (bit<32>)hdr.names.payload_bytes;
             is_malformed = standard_metadata.packet_length < least_bytes
                 || hdr.names.payload_bytes > NAMES_PAYLOAD_MOST_BYTES
                 || hdr.names.version != NAMES_VERSION

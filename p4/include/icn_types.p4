@@ -8,6 +8,8 @@ const bit<16> ETHER_TYPE_NAMES = 0x88b5; // IEEE 802: local experimental 1
 
 const bit<4> NAMES_VERSION = 1;
 const bit<32> NAMES_BYTES = 32;
+// Bytes of the Ethernet header in front.
+const bit<32> NAMES_OFFSET_BYTES = 14;
 // Of a payload, for an MTU of 1500.
 const bit<16> NAMES_PAYLOAD_MOST_BYTES = 1468;
 

@@ -7,21 +7,21 @@
 #include "l3_types.p4"
 #include "aqm_types.p4"
 
-// ecn_capable: its sender reacts to marks; undefined unless it is IP. Other packets are one flow.
+// ecn_capable: its sender reacts to marks. Other packets are one flow.
 control IpFlow(in headers_t hdr, in metadata_t meta, out bool is_ip, out bool ecn_capable, out aqm_flow_t flow) {
     apply {
-        is_ip = hdr.ipv4.isValid() || hdr.ipv6.isValid();
-        ecn_capable = (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT)
-            || (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT);
-        flow = { 0, 0, 0, meta.l3.ports };
         if (hdr.ipv4.isValid()) {
-            flow.src = (bit<128>)hdr.ipv4.src;
-            flow.dst = (bit<128>)hdr.ipv4.dst;
-            flow.protocol = hdr.ipv4.protocol;
+            is_ip = true;
+            ecn_capable = hdr.ipv4.ecn != ECN_NOT_ECT;
+            flow = { (bit<128>)hdr.ipv4.src, (bit<128>)hdr.ipv4.dst, hdr.ipv4.protocol, meta.l3.ports };
         } else if (hdr.ipv6.isValid()) {
-            flow.src = hdr.ipv6.src;
-            flow.dst = hdr.ipv6.dst;
-            flow.protocol = hdr.ipv6.next_header;
+            is_ip = true;
+            ecn_capable = hdr.ipv6.ecn != ECN_NOT_ECT;
+            flow = { hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, meta.l3.ports };
+        } else {
+            is_ip = false;
+            ecn_capable = false;
+            flow = { 0, 0, 0, 0 };
         }
     }
 }

@@ -28,6 +28,8 @@ const bit<32> DROP_REASONS = 7;
 // RFC 4861 4: router and neighbour solicitation and advertisement, redirect
 const bit<8> ND_FIRST = 133;
 const bit<8> ND_LAST = 137;
+// fe80::/10
+const bit<10> LINK_LOCAL = 0x3fa;
 
 control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(DROP_REASONS, CounterType.packets_and_bytes) dropped;
@@ -142,55 +144,51 @@ control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadat
     }
 
     apply {
-        bit<32> l3_bytes = standard_metadata.packet_length - ETHERNET_BYTES;
-        if (hdr.vlan.isValid()) {
-            l3_bytes = l3_bytes - VLAN_BYTES;
-        }
-        bool group_addressed = hdr.ethernet.dst[40:40] == 1;
-        bool link_local = hdr.ipv6.isValid() && hdr.ipv6.dst[127:118] == 0x3fa; // fe80::/10
-        bool discovery = hdr.icmpv6.isValid() && hdr.icmpv6.kind >= ND_FIRST && hdr.icmpv6.kind <= ND_LAST;
+        bit<32> l3_bytes = standard_metadata.packet_length - (hdr.vlan.isValid() ? ETHERNET_BYTES + VLAN_BYTES
+            : ETHERNET_BYTES);
+        bool is_unicast = standard_metadata.parser_error == error.NoError && hdr.ethernet.dst[40:40] == 0;
+        bool is_ipv4 = is_unicast && hdr.ipv4.isValid();
+        bool is_ipv6 = is_unicast && hdr.ipv6.isValid() && hdr.ipv6.dst[127:118] != LINK_LOCAL
+            && !(hdr.icmpv6.isValid() && hdr.icmpv6.kind >= ND_FIRST && hdr.icmpv6.kind <= ND_LAST);
 
-        if (standard_metadata.parser_error == error.BadIpHeader) {
+        // The length that the IP header names is possible.
+        bool fits_ipv4 = is_ipv4 && (bit<32>)hdr.ipv4.total_len <= l3_bytes
+            && hdr.ipv4.total_len >= (bit<16>)hdr.ipv4.ihl << 2;
+        bool fits_ipv6 = is_ipv6 && (bit<32>)hdr.ipv6.payload_len + IPV6_BYTES <= l3_bytes;
+
+        if (fits_ipv4 && standard_metadata.checksum_error == 0 && hdr.ipv4.ttl > 1) {
+            ipv4_lpm.apply();
+            hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+            meta.ip_changed = 1;
+        } else if (fits_ipv6 && hdr.ipv6.hop_limit > 1) {
+            ipv6_lpm.apply();
+            hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+        } else if (standard_metadata.parser_error == error.BadIpHeader) {
             drop(drop_reason_t.BAD_IP_HEADER);
         } else if (standard_metadata.parser_error != error.NoError) {
             drop(drop_reason_t.TRUNCATED);
-        } else if (group_addressed || link_local || discovery) {
-            l2_forward.apply();
-        } else if (hdr.ipv4.isValid()) {
-            if ((bit<32>)hdr.ipv4.total_len > l3_bytes || hdr.ipv4.total_len < (bit<16>)hdr.ipv4.ihl << 2) {
-                drop(drop_reason_t.BAD_IP_HEADER);
-            } else if (standard_metadata.checksum_error == 1) {
-                drop(drop_reason_t.BAD_IPV4_CHECKSUM);
-            } else if (hdr.ipv4.ttl <= 1) {
-                drop(drop_reason_t.TTL_EXPIRED);
-            } else {
-                ipv4_lpm.apply();
-                hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
-                meta.ip_changed = 1;
-            }
-        } else if (hdr.ipv6.isValid()) {
-            if ((bit<32>)hdr.ipv6.payload_len + IPV6_BYTES > l3_bytes) {
-                drop(drop_reason_t.BAD_IP_HEADER);
-            } else if (hdr.ipv6.hop_limit <= 1) {
-                drop(drop_reason_t.TTL_EXPIRED);
-            } else {
-                ipv6_lpm.apply();
-                hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
-            }
+        } else if (fits_ipv4 && standard_metadata.checksum_error == 1) {
+            drop(drop_reason_t.BAD_IPV4_CHECKSUM);
+        } else if (fits_ipv4 || fits_ipv6) {
+            drop(drop_reason_t.TTL_EXPIRED);
+        } else if (is_ipv4 || is_ipv6) {
+            drop(drop_reason_t.BAD_IP_HEADER);
         } else {
             l2_forward.apply();
         }
 
         if (meta.routed == 1) {
             next_hop.apply();
-            if (meta.tagging == TAGGING_ADD && hdr.ethernet.ether_type != ETHER_TYPE_VLAN) {
-                hdr.vlan.pcp = 0;
-                hdr.vlan.dei = 0;
-                hdr.vlan.ether_type = hdr.ethernet.ether_type;
-                hdr.ethernet.ether_type = ETHER_TYPE_VLAN;
-            } else if (meta.tagging == TAGGING_REMOVE && hdr.vlan.isValid()) {
-                hdr.ethernet.ether_type = hdr.vlan.ether_type;
-                hdr.vlan.setInvalid();
+            if (meta.tagging != 0) {
+                if (meta.tagging == TAGGING_ADD && hdr.ethernet.ether_type != ETHER_TYPE_VLAN) {
+                    hdr.vlan.pcp = 0;
+                    hdr.vlan.dei = 0;
+                    hdr.vlan.ether_type = hdr.ethernet.ether_type;
+                    hdr.ethernet.ether_type = ETHER_TYPE_VLAN;
+                } else if (meta.tagging == TAGGING_REMOVE && hdr.vlan.isValid()) {
+                    hdr.ethernet.ether_type = hdr.vlan.ether_type;
+                    hdr.vlan.setInvalid();
+                }
             }
         }
     }

@@ -17,48 +17,45 @@ const int<64> U_ONE_Q40 = 64s0x10000000000;
 const int<64> DU_MAX_Q40 = 64s0x40000000000;
 const int<64> Z_ONE_Q16 = 64s0x10000;
 
-// A packet of `len_bytes` left, `backlog_bytes` stay behind it (RFC 8033 4.3, averaging the reciprocal of the rate).
-control LawDeparture(
+// A packet of `len_bytes`, at most 2^32 - 1, left; `backlog_bytes` stay behind it (RFC 8033 4.3, averaging the reciprocal
+// of the rate). begins, ends: LawDepartureTime must follow.
+control LawDepartureCount(
+    inout law_rate_t r,
+    in bit<5> dq_shift,
+    in bit<32> len_bytes,
+    in bit<64> backlog_bytes,
+    out bool begins,
+    out bool ends)
+{
+    apply {
+        r.dq_count_bytes = r.dq_on == 1 ? r.dq_count_bytes |+| len_bytes : r.dq_count_bytes; // 2
+        begins = r.dq_on == 0 && backlog_bytes >= 64w1 << dq_shift; // 1
+        ends = r.dq_on == 1 && r.dq_count_bytes >= 32w1 << dq_shift; // 3
+        r.dq_on = begins || (r.dq_on == 1 && backlog_bytes != 0) ? 1w1 : 0; // 1, 4
+    }
+}
+
+// Begins to measure the time for 2^dq_shift bytes, or ends it.
+control LawDepartureTime(
     inout law_rate_t r,
     in bit<5> dq_shift,
     in bit<4> dq_weight_shift,
     in bit<64> now_us,
-    in bit<64> len_bytes,
-    in bit<64> backlog_bytes)
+    in bool ends)
 {
     apply {
-        bit<64> chunk_bytes = 64w1 << dq_shift;
-        if (r.dq_on == 0) { // 1
-            if (backlog_bytes >= chunk_bytes) {
-                r.dq_on = 1;
-                r.dq_start_us = now_us;
-                r.dq_count_bytes = 0;
-            }
-        } else {
-            bit<64> count_bytes = (bit<64>)r.dq_count_bytes + min_u64(len_bytes, BYTES_MAX); // 2
-            count_bytes = min_u64(count_bytes, BYTES_MAX);
-            if (count_bytes >= chunk_bytes) { // 3; a clock gone back is a huge difference and saturates as well
-                bit<64> fresh_q8_us = min_u64(now_us - r.dq_start_us, TAU_MAX_US) << 8;
-                bit<64> mean_q8_us = (bit<64>)r.dq_time_q8_us;
-                if (mean_q8_us == 0) {
-                    mean_q8_us = fresh_q8_us;
-                } else {
-                    mean_q8_us = mean_q8_us - (mean_q8_us >> dq_weight_shift) + (fresh_q8_us >> dq_weight_shift);
-                }
-                if (mean_q8_us == 0) {
-                    mean_q8_us = 1;
-                }
-                r.dq_time_q8_us = (bit<32>)mean_q8_us;
-                count_bytes = count_bytes - chunk_bytes;
-                if (count_bytes >= chunk_bytes) {
-                    count_bytes = 0;
-                }
-                r.dq_start_us = now_us;
-            }
-            r.dq_count_bytes = (bit<32>)count_bytes;
-            if (backlog_bytes == 0) { // 4
-                r.dq_on = 0;
-            }
+        if (ends) { // 3; a clock gone back is a huge difference and saturates as well
+            bit<64> elapsed_us = now_us - r.dq_start_us;
+            bit<32> fresh_q8_us = (bit<32>)((elapsed_us > TAU_MAX_US ? TAU_MAX_US : elapsed_us) << 8);
+            r.dq_time_q8_us = r.dq_time_q8_us == 0 ? fresh_q8_us
+                : r.dq_time_q8_us - (r.dq_time_q8_us >> dq_weight_shift) + (fresh_q8_us >> dq_weight_shift);
+            r.dq_time_q8_us = r.dq_time_q8_us == 0 ? 1 : r.dq_time_q8_us;
+            r.dq_count_bytes = r.dq_count_bytes - (32w1 << dq_shift);
+            r.dq_count_bytes = r.dq_count_bytes >= 32w1 << dq_shift ? 0 : r.dq_count_bytes;
+            r.dq_start_us = now_us;
+        } else { // 1
+            r.dq_start_us = now_us;
+            r.dq_count_bytes = 0;
         }
     }
 }
@@ -66,9 +63,9 @@ control LawDeparture(
 // Cao Eq. 1: the delay in us that a packet arriving now will see; 0 while the rate is unknown.
 control LawTau(in bit<32> dq_time_q8_us, in bit<5> dq_shift, in bit<64> backlog_bytes, out bit<32> tau_us) {
     apply {
-        bit<64> product = min_u64(backlog_bytes, BYTES_MAX) * (bit<64>)dq_time_q8_us;
-        bit<8> shift = (bit<8>)dq_shift + 8;
-        tau_us = (bit<32>)min_u64(product >> shift, TAU_MAX_US);
+        bit<64> product = (backlog_bytes > BYTES_MAX ? BYTES_MAX : backlog_bytes) * (bit<64>)dq_time_q8_us;
+        bit<64> delay_us = product >> ((bit<8>)dq_shift + 8);
+        tau_us = (bit<32>)(delay_us > TAU_MAX_US ? TAU_MAX_US : delay_us);
     }
 }
 
@@ -185,21 +182,20 @@ control LawUpdate(
     }
 }
 
-// A packet of `len_bytes` arrives that `f` counts. `size`: what its flow has sent of late beside the others.
-// `share_mean_q6`: of the counters over the packets that have arrived.
+// A packet of `len_bytes`, at most 2^32 - 1, arrives that `f` counts, while `share_least_q16` is not 0 (step 1). `size`:
+// what its flow has sent of late beside the others. `share_mean_q6`: of the counters over the packets that have arrived.
 control LawArrival(
     inout law_flow_t f,
     inout bit<64> share_mean_q6,
     in bit<20> share_least_q16,
     in bit<5> share_shift,
     in bit<64> now_us,
-    in bit<64> len_bytes,
+    in bit<32> len_bytes,
     out law_size_t size)
 {
     apply {
-        size = law_size_t.SMALL;
-        if (share_least_q16 != 0) { // 1
-            bit<64> elapsed_us = now_us - f.flow_last_us; // 2
+        bit<64> elapsed_us = now_us - f.flow_last_us; // 2
+        if (elapsed_us >> share_shift != 0) {
             bit<64> halvings = elapsed_us >> share_shift;
             if (elapsed_us[63:63] == 1) {
                 f.flow_last_us = now_us;
@@ -210,17 +206,12 @@ control LawArrival(
                 f.flow_bytes = f.flow_bytes >> (bit<8>)halvings;
                 f.flow_last_us = f.flow_last_us + (halvings << share_shift);
             }
-            bool nothing = f.flow_bytes == 0;
-            bit<64> bytes = (bit<64>)f.flow_bytes + min_u64(len_bytes, BYTES_MAX); // 3
-            bytes = min_u64(bytes, BYTES_MAX);
-            f.flow_bytes = (bit<32>)bytes;
-            share_mean_q6 = share_mean_q6 - (share_mean_q6 >> 6) + bytes; // 4
-            if (nothing) { // 5
-                size = law_size_t.NEW;
-            } else if ((bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6) {
-                size = law_size_t.LARGE;
-            }
         }
+        bool nothing = f.flow_bytes == 0;
+        f.flow_bytes = f.flow_bytes |+| len_bytes; // 3
+        share_mean_q6 = share_mean_q6 - (share_mean_q6 >> 6) + (bit<64>)f.flow_bytes; // 4
+        bool is_large = ((bit<64>)f.flow_bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6; // 5
+        size = nothing ? law_size_t.NEW : (is_large ? law_size_t.LARGE : law_size_t.SMALL);
     }
 }
 
@@ -241,72 +232,59 @@ control LawDecide(
     out law_verdict_t verdict)
 {
     apply {
+        bit<64> over_q32 = 0;
         verdict = law_verdict_t.PASS;
         // The first packet of its flow, on a queue that is not so long that this does not count.
         bool spared = size == law_size_t.NEW && p.share_least_q16 != 0 && tau_us < (bit<32>)p.ecn_drop_us;
-        bit<64> over_q32 = 0; // 1
-        if (spared || (p.delay_guard_bytes != 0
-            && backlog_bytes < (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes)) {
-            over_q32 = 0;
-        } else if (p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) {
-            over_q32 = P_ONE_Q32;
-        } else if ((p.share_least_q16 == 0 || size == law_size_t.LARGE)
-            && p.delay_bound_us != 0 && tau_us > (bit<32>)p.delay_bound_us) {
-            over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us;
-            over_q32 = min_u64(over_q32 >> 8, P_ONE_Q32);
-        }
-        if (u_q40 == 0 && over_q32 == 0) { // 2
-            sum_q32 = 0;
-        } else if (backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // 3
-            bit<64> u_q32 = u_q40 >> 8;
-            bit<64> marks_q32 = u_q32; // 4, RFC 8033 5.1
-            if (p.ecn_weight_shift != 0) {
-                marks_q32 = u_ecn_q40 >> 8;
+        if (((p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) // 1
+                || (p.delay_bound_us != 0 && tau_us > (bit<32>)p.delay_bound_us))
+            && !spared && (p.delay_guard_bytes == 0
+                || backlog_bytes >= (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes))
+        {
+            if (p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) {
+                over_q32 = P_ONE_Q32;
+            } else if (p.share_least_q16 == 0 || size == law_size_t.LARGE) {
+                over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us;
+                over_q32 = min_u64(over_q32 >> 8, P_ONE_Q32);
             }
-            bool mark = ect == 1 && p.ecn_bound_q32 != 0 && marks_q32 <= (bit<64>)p.ecn_bound_q32
-                && (p.ecn_drop_us == 0 || tau_us < (bit<32>)p.ecn_drop_us);
-            bool held = !mark && tau_us < (bit<32>)p.min_delay_us;
-            if (mark) {
+        }
+        sum_q32 = u_q40 == 0 && over_q32 == 0 ? 0 : sum_q32; // 2
+        if ((u_q40 != 0 || over_q32 != 0) && backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // 3
+            bit<64> u_q32 = u_q40 >> 8;
+            bit<64> marks_q32 = (p.ecn_weight_shift != 0 ? u_ecn_q40 : u_q40) >> 8; // 4, RFC 8033 5.1
+            bool mark = false;
+            if (ect == 1 && p.ecn_bound_q32 != 0 && marks_q32 <= (bit<64>)p.ecn_bound_q32
+                && (p.ecn_drop_us == 0 || tau_us < (bit<32>)p.ecn_drop_us))
+            {
+                mark = true;
                 over_q32 = 0;
                 u_q32 = marks_q32;
             }
-
-            bit<64> first_q32 = u_q32; // 5
-            bit<64> second_q32 = P_ONE_Q32;
-            if (p.squared == 1 && p.space_most_q16 == 0 && over_q32 == 0) {
-                second_q32 = u_q32;
-            } else {
-                if (p.squared == 1) {
-                    first_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
+            bool held = !mark && tau_us < (bit<32>)p.min_delay_us;
+            if (!held || over_q32 != 0) {
+                // Without spacing two random numbers stand for the square.
+                bool by_two = p.squared == 1 && p.space_most_q16 == 0 && over_q32 == 0; // 5
+                bool hit = false;
+                if (p.squared == 1 && !by_two) {
+                    u_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
                 }
-                if (held) {
-                    first_q32 = 0;
-                }
-                first_q32 = min_u64(first_q32 + over_q32, P_ONE_Q32);
-            }
-
-            bool hit = (bit<64>)rand_a < first_q32 && (bit<64>)rand_b < second_q32; // 6
-            if (p.share_least_q16 != 0 && p.space_most_q16 != 0) {
-                hit = size == law_size_t.LARGE;
-            }
-            if (held && over_q32 == 0) {
-                hit = false;
-            } else if (p.space_most_q16 != 0) { // 7, RFC 8033 5.4
-                sum_q32 = sum_q32 + first_q32;
-                if ((first_q32 == P_ONE_Q32 && !spared) || sum_q32 >= (bit<64>)p.space_most_q16 << 16) {
-                    hit = true;
-                } else if (sum_q32 < (bit<64>)p.space_least_q16 << 16) {
-                    hit = false;
-                }
-                if (hit) {
-                    sum_q32 = 0;
-                }
-            }
-            if (hit) { // 8
-                if (mark) {
-                    verdict = law_verdict_t.MARK;
+                bit<64> p_q32 = (held ? 0 : u_q32) + over_q32;
+                p_q32 = p_q32 > P_ONE_Q32 ? P_ONE_Q32 : p_q32;
+                if (p.space_most_q16 == 0) { // 6
+                    hit = (bit<64>)rand_a < p_q32 && (!by_two || (bit<64>)rand_b < u_q32);
                 } else {
-                    verdict = law_verdict_t.DROP;
+                    bool drawn = (p.share_least_q16 != 0 && size == law_size_t.LARGE)
+                        || (p.share_least_q16 == 0 && (bit<64>)rand_a < p_q32);
+                    sum_q32 = sum_q32 + p_q32; // 7, RFC 8033 5.4
+                    if ((p_q32 == P_ONE_Q32 && !spared) || sum_q32 >= (bit<64>)p.space_most_q16 << 16
+                        || (drawn && sum_q32 >= (bit<64>)p.space_least_q16 << 16))
+                    {
+                        hit = true;
+                        sum_q32 = 0;
+                    }
+                }
+                if (hit) { // 8
+                    verdict = mark ? law_verdict_t.MARK : law_verdict_t.DROP;
                 }
             }
         }

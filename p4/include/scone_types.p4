@@ -6,7 +6,6 @@
 
 // Either version without its most significant bit, which is the least significant bit of the signal.
 const bit<31> SCONE_VERSION = 0x6f7dc0fd;
-const bit<16> UDP_BYTES = 8;
 // UDP header and SCONE packet up to the length of the destination connection ID.
 const bit<16> SCONE_HEAD_BYTES = 14;
 // The least length: that head, the length of the source connection ID, and a byte of another packet.

@@ -5,7 +5,7 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "../include/headers.p4"
+#include "../include/ethernet.p4"
 #include "../include/flow_bands.p4"
 
 const bit<16> ETHER_TYPE_PROBE = 0x88b6; // IEEE 802: for local experiments

@@ -4,7 +4,7 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "../include/headers.p4"
+#include "../include/ethernet.p4"
 #include "../include/aqm_types.p4"
 #include "../include/icn_types.p4"
 

@@ -5,7 +5,7 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "../include/headers.p4"
+#include "../include/ethernet.p4"
 #include "../include/coupled.p4"
 #include "../include/law.p4"
 
@@ -110,7 +110,8 @@ control ProbeIngress(
     inout standard_metadata_t standard_metadata)
 {
     LawUpdate() update;
-    LawDeparture() departure;
+    LawDepartureCount() departure_count;
+    LawDepartureTime() departure_time;
     LawTau() tau;
     LawDecide() decide;
     LawArrival() arrival;
@@ -151,8 +152,13 @@ control ProbeIngress(
             r.dq_count_bytes = hdr.probe.dq_count_bytes;
             r.dq_start_us = hdr.probe.dq_start_us;
             r.dq_on = (bit<1>)hdr.probe.dq_on;
-            departure.apply(r, p.dq_shift, p.dq_weight_shift, hdr.probe.in_now_us,
-                hdr.probe.in_len_bytes, hdr.probe.in_backlog_bytes);
+            bool begins;
+            bool ends;
+            departure_count.apply(r, p.dq_shift, (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX),
+                hdr.probe.in_backlog_bytes, begins, ends);
+            if (begins || ends) {
+                departure_time.apply(r, p.dq_shift, p.dq_weight_shift, hdr.probe.in_now_us, ends);
+            }
             hdr.probe.dq_time_q8_us = r.dq_time_q8_us;
             hdr.probe.dq_count_bytes = r.dq_count_bytes;
             hdr.probe.dq_start_us = r.dq_start_us;
@@ -171,8 +177,11 @@ control ProbeIngress(
             law_size_t size;
             f.flow_bytes = hdr.probe.flow_bytes;
             f.flow_last_us = hdr.probe.flow_last_us;
-            arrival.apply(f, hdr.probe.share_mean_q6, p.share_least_q16, p.share_shift, hdr.probe.in_now_us,
-                hdr.probe.in_len_bytes, size);
+            size = law_size_t.SMALL;
+            if (p.share_least_q16 != 0) {
+                arrival.apply(f, hdr.probe.share_mean_q6, p.share_least_q16, p.share_shift, hdr.probe.in_now_us,
+                    (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX), size);
+            }
             hdr.probe.flow_bytes = f.flow_bytes;
             hdr.probe.flow_last_us = f.flow_last_us;
             hdr.probe.size = (bit<8>)(bit<2>)size;

@@ -155,10 +155,11 @@ def test_flows_are_told_by_addresses_protocol_and_ports(switch):
         pytest.skip("stock BMv2 gives no registers over P4Runtime")
     gains = profile("tuned").with_changes({"share_least": 1.0, "share_shift": 24})
 
-    def counted() -> list[int]:
+    def counted() -> list[list[int]]:
         """Each counter with the time it is of: what it holds may have been halved, and be the same as before."""
-        cells = switch.client.read(RegisterEntry("law_flows"))
-        return [cell.value for cell in sorted(cells, key=lambda cell: cell.index)]
+        registers = [switch.client.read(RegisterEntry(name)) for name in ("law_flows", "law_flows_last_us")]
+        found = [[cell.value for cell in sorted(cells, key=lambda cell: cell.index)] for cells in registers]
+        return [list(both) for both in zip(*found, strict=True)]
 
     def places(packets: list[Packet]) -> list[int]:
         found, before = [], counted()

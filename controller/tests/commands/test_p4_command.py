@@ -40,7 +40,7 @@ def weir(*words: str) -> int:
     return main(list(words))
 
 
-@pytest.mark.parametrize("command", ["deploy", "show", "digests"])
+@pytest.mark.parametrize("command", ["deploy", "load", "show", "digests"])
 def test_help_teaches_by_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         call(command, "--help")

@@ -14,7 +14,18 @@ from pathlib import Path
 from rich.console import Console
 
 from ..gains import GainError
-from ..options.arguments import DONE, EXIT_STATUS, FAILED, WRONG_CALL, Subcommand, complain, count, seconds, status_of
+from ..options.arguments import (
+    DONE,
+    EXIT_STATUS,
+    FAILED,
+    WRONG_CALL,
+    Subcommand,
+    complain,
+    count,
+    seconds,
+    status_of,
+    whole,
+)
 from ..options.devices import add_p4_options, p4_options
 from ..p4runtime.client import Client
 from ..p4runtime.connection import parse_address
@@ -23,9 +34,9 @@ from ..p4runtime.values import P4RuntimeError
 from ..programs import PID_DELAY, PROGRAMS
 from ..settings import SettingsError
 from ..switch import config as configuration
-from ..switch import digests, show
-from ..switch.deploy import KINDS, deploy
-from ..switch.program import UnreadableProgram
+from ..switch import digests, runtime_json, show, trace
+from ..switch.deploy import KINDS, deploy, set_program
+from ..switch.program import UnreadableProgram, precompiled
 from ..text import printable
 
 DEPLOY_EXAMPLE = """\
@@ -88,6 +99,16 @@ Reading takes part in no election of controllers.
 {EXIT_STATUS}
 """
 
+LOAD_EXAMPLE = f"""\
+examples:
+  weir p4 load s1-runtime.json --p4 127.0.0.1:50051    a runtime file of p4lang's tutorials
+  weir p4 load pod-topo/s1-runtime.json --dry-run      check the file, write nothing
+The program takes the place of the present one and its entries. Paths in the file are relative to the working folder,
+else to the file's own.
+
+{EXIT_STATUS}
+"""
+
 DIGESTS_EXAMPLE = f"""\
 examples:
   weir p4 digests                                  the law's, of each port as it comes, as lines for people
@@ -96,6 +117,18 @@ examples:
 Digests go to the controller in charge alone: this command takes charge where nobody is, and ends when another takes it.
 `weir watch` reads the same of each port's law and excludes nobody. A port sends a digest every digest_interval_us, with
 the first packet after it.
+
+{EXIT_STATUS}
+"""
+
+TRACE_EXAMPLE = f"""\
+examples:
+  weir-switch --p4 router.p4 -i 1@veth0 -i 2@veth1 --trace trace.jsonl
+  weir p4 trace trace.jsonl --packet 3        the path of the third packet received
+  weir p4 trace trace.jsonl --dropped --follow    packets that are dropped, as they come
+  weir-switch --p4 router.p4 -i 1@veth0 --trace - | weir p4 trace --table ipv4_lpm
+Each packet is a tree: parser states, tables with keys and entries, actions, copies, the ports that it leaves by, the
+reason of a drop. Of random choices and action selectors the possible outcomes are listed.
 
 {EXIT_STATUS}
 """
@@ -122,7 +155,7 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = switch.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Subcommand)
 
-    def command(name: str, help_text: str, example: str) -> argparse.ArgumentParser:
+    def command(name: str, help_text: str, example: str, has_device: bool = True) -> argparse.ArgumentParser:
         made = commands.add_parser(
             name,
             help=help_text,
@@ -130,6 +163,8 @@ def parser() -> argparse.ArgumentParser:
             epilog=example,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        if not has_device:
+            return made
         device = made.add_argument_group("the switch")
         device.add_argument(
             "--p4",
@@ -155,6 +190,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--dry-run", action="store_true", help="print what would be written, write nothing")
     made.add_argument("--json", action="store_true", help="print what was done as one JSON document")
 
+    made = command("load", "push the program and the entries of a runtime file of p4lang's tutorials", LOAD_EXAMPLE)
+    made.add_argument("file", type=Path, metavar="FILE.json", help="the runtime file")
+    made.add_argument("--dry-run", action="store_true", help="check the file and its program's P4Info, write nothing")
+
     made = command("show", "print tables, groups, counters and registers of a switch", SHOW_EXAMPLE)
     part = made.add_mutually_exclusive_group()
     part.add_argument("--table", metavar="NAME", help="only this table")
@@ -175,6 +214,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--jsonl", action="store_true", help="one JSON document a line")
     made.add_argument("--count", type=count, metavar="N", help="end after N records")
     made.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
+
+    made = command("trace", "print the paths of packets that weir-switch traced", TRACE_EXAMPLE, has_device=False)
+    made.add_argument("file", nargs="?", default="-", metavar="FILE", help="the trace (default: standard input)")
+    made.add_argument("--packet", type=count, metavar="N", help="only the Nth packet received")
+    made.add_argument("--port", type=whole(0, 511), metavar="P", help="only packets received or sent on this port")
+    made.add_argument("--table", metavar="NAME", help="only packets to which this table was applied")
+    made.add_argument("--dropped", action="store_true", help="only packets that were dropped, or a copy of which was")
+    made.add_argument("--follow", action="store_true", help="go on with lines that are added to FILE")
     return switch
 
 
@@ -192,7 +239,7 @@ def _deploy(args: argparse.Namespace) -> None:
             "nothing; "
             "give --empty if that is meant"
         )
-    precompiled = (args.p4info, args.device_config) if args.p4info else None
+    files = (args.p4info, args.device_config) if args.p4info else None
     with _connect(args) as device:
         if not args.dry_run or args.switch == "auto":
             device.become_primary()
@@ -201,7 +248,7 @@ def _deploy(args: argparse.Namespace) -> None:
             wanted,
             switch=args.switch,
             main=args.program,
-            precompiled=precompiled,
+            precompiled=files,
             dry_run=args.dry_run,
             tell=(lambda _: None) if args.json else print,
         )
@@ -211,6 +258,22 @@ def _deploy(args: argparse.Namespace) -> None:
     done = "would be made" if args.dry_run else "made"
     pushed = ("would be pushed, " if args.dry_run else "pushed, ") if report.program_pushed else "is there already, "
     print(f"device {report.device_id} ({report.switch}): program {pushed}{len(report.updates)} changes {done}")
+
+
+def _load(args: argparse.Namespace) -> None:
+    wanted = runtime_json.load(args.file)
+    program = precompiled(wanted.p4info, wanted.device_config)
+    if program.p4info is None:
+        raise WrongCall(f"{wanted.p4info}: must be a P4Info")
+    updates = runtime_json.updates(wanted, program.p4info)
+    if not args.dry_run:
+        with _connect(args) as device:
+            device.become_primary()
+            set_program(device, program, "bmv2")
+            device.write(updates)
+    counts = f"{len(wanted.tables)} table entries, {len(wanted.groups)} multicast groups"
+    done = "would be loaded" if args.dry_run else "loaded"
+    print(f"device {args.device_id}: program, {counts} and {len(wanted.sessions)} clone sessions {done}")
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -244,13 +307,28 @@ def _digests(args: argparse.Namespace) -> None:
                     return
 
 
+def _trace(args: argparse.Namespace) -> None:
+    def tell(text: str) -> None:
+        print(f"weir p4 trace: {text}", file=sys.stderr, flush=True)
+
+    for packet in trace.packets(trace.read(args.file, args.follow), tell):
+        if args.packet is not None and packet.number != args.packet:
+            continue
+        if trace.is_wanted(packet, args.port, args.table, args.dropped):
+            print(printable("\n".join(trace.tree(packet).lines()), lines=True), flush=True)
+        if args.packet is not None:
+            return
+    if args.packet is not None:
+        raise trace.TraceError(f"packet {args.packet} is not in the trace")
+
+
 def describe_record(digest: str, record: object) -> str:
     """A record of a digest as a line for people, in the words of the program that has such a digest."""
     program = next((program for program in PROGRAMS if program.digest == digest), PID_DELAY)
     return program.describe_record(digest, record)
 
 
-COMMANDS = {"deploy": _deploy, "show": _show, "digests": _digests}
+COMMANDS = {"deploy": _deploy, "load": _load, "show": _show, "digests": _digests, "trace": _trace}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -265,7 +343,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except (WrongCall, UnreadableProgram, SettingsError, configuration.ConfigError, GainError) as error:
         said, status = str(error), WRONG_CALL
-    except (P4RuntimeError, DescriptorError) as error:
+    except (P4RuntimeError, DescriptorError, trace.TraceError) as error:
         said, status = str(error), FAILED
     except OSError as error:
         said, status = f"{error.filename or 'standard output'}: {error.strerror}", status_of(error)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from weirlab import paths
-from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, open_lab, own_processor
+from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, folders_in_tmp, open_lab, own_processor
 
 pytestmark = pytest.mark.lab
 
@@ -111,6 +111,23 @@ def test_several_labs_at_once(exact, tmp_path):
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda i: exact.run(shell(f"sleep 3; echo {i}", tmp_path / str(i))), range(4)))
     assert [result.stdout for result in results] == [f"{i}\n".encode() for i in range(4)]
+
+
+def test_programs_and_libraries_of_a_job_below_tmp_are_found(exact, tmp_path):
+    program = tmp_path / "bmv2" / "bin" / "simple_switch_grpc"
+    (tmp_path / "bmv2" / "share").mkdir(parents=True)
+    (tmp_path / "bmv2" / "share" / "text").write_text("seen\n")
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nexec cat "$(dirname "$0")/../share/text"\n')
+    program.chmod(0o755)
+    environment = {"PATH": f"/usr/bin:/bin:{program.parent}"}
+    result = exact.run(shell("simple_switch_grpc", tmp_path / "run", environment=environment))
+    assert result.stdout == b"seen\n", result.stderr
+
+
+def test_folders_of_variables_are_those_below_tmp():
+    variables = {"PATH": "/usr/bin:/tmp/a/bin:/tmp/bin:/tmp/b/tools", "LD_LIBRARY_PATH": "/tmp/a/lib:/opt/lib:"}
+    assert folders_in_tmp(variables) == [Path("/tmp/a"), Path("/tmp/bin"), Path("/tmp/b/tools")]
 
 
 def test_a_working_folder_below_tmp_is_seen(exact, tmp_path):

@@ -50,6 +50,13 @@ def test_one_run_is_watched():
     assert runs("--only", "none", "--seeds", "1") == [("none", 1)]
 
 
+def test_the_time_of_bmv2_is_printed_before_a_run(capsys):
+    assert runs("--switch", "bmv2", "--seconds", "30") == [("all", 1)]
+    assert "runs: 1, each ended after 47 min" in capsys.readouterr().err
+    runs()
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("words", [("--seeds", "2"), ("--only", "all", "--only", "none")])
 def test_several_runs_are_not_watched(words):
     with pytest.raises(ScenarioError, match="--watch shows one run"):

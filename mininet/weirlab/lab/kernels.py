@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,14 @@ def bmv2_environment() -> dict[str, str]:
         "PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path)),
         **({"LD_LIBRARY_PATH": libraries} if libraries else {}),
     }
+
+
+def folders_in_tmp(environment: Mapping[str, str]) -> list[Path]:
+    """Folders below /tmp, which a lab hides, of a job's variables for programs and libraries. Of a folder
+    `bin` or `lib` the one above it: programs find their other files from there."""
+    named = [Path(each) for key in ("PATH", "LD_LIBRARY_PATH") for each in environment.get(key, "").split(":") if each]
+    whole = [each.parent if each.name in ("bin", "lib") and len(each.parts) > 3 else each for each in named]
+    return [each for each in dict.fromkeys(whole) if each.parts[:2] == ("/", "tmp") and len(each.parts) > 2]
 
 
 def _another_installation() -> dict[str, str]:
@@ -322,6 +330,7 @@ class UmlLab(Lab):
         variables = _variables(job, self.name, "/run/out")
         places = [paths.clone(), cache, job.directory.resolve()]
         places += [Path(folder) for folder in paths.import_path().split(":") if not _within(folder, paths.clone())]
+        places += folders_in_tmp(job.environment)
         keep = [str(path) for path in dict.fromkeys(places) if path.exists()]
         lines = [
             f"keep=({shlex.join(keep)})",

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,10 @@ VALUES: dict[str, Rule] = {
 
 def find(name: str) -> str | None:
     """A program's path: on PATH, or built by this clone."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{paths.build() / 'bin'}")
+    folders = [os.environ.get("PATH", os.defpath)]
+    with suppress(paths.NoCloneError):
+        folders.append(str(paths.build() / "bin"))
+    return shutil.which(name, path=":".join(folders))
 
 
 def choose(switch: str) -> tuple[str, str]:
@@ -241,9 +245,10 @@ def choose(switch: str) -> tuple[str, str]:
     for kind in TARGETS if switch == "auto" else [switch]:
         if program := find(TARGETS[kind]):
             return kind, program
+    hidden = "; a lab hides /run" if os.environ.get("WEIR_LAB") else ""
     missing = {
         "embedded": "weir-switch is not built: ./run switch --help builds it",
-        "bmv2": "simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server, or choose embedded",
+        "bmv2": "simple_switch_grpc is not on PATH: install BMv2 and its P4Runtime server, or choose embedded" + hidden,
     }
     raise NetError("; ".join(missing.values()) if switch == "auto" else missing[switch])
 
@@ -295,13 +300,15 @@ class P4Node:
         seed: int | None = None,
         log: str | os.PathLike | None = None,
         management: str = "",
+        found: tuple[str, str] | None = None,
     ) -> None:
         """`program` is P4 source: that of `config`, or, without `config`, of a switch that a controller of your own
         configures. `config` is a file for `weir p4 deploy`, `deploy` more words for it. `log` takes what the target
         says (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random
         numbers. `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same.
-        `management` is an interface that is no port, by which a controller elsewhere reaches `grpc`."""
-        self.kind, self.program = choose(switch)
+        `management` is an interface that is no port, by which a controller elsewhere reaches `grpc`. `found` has kind
+        and program in the place of `switch`."""
+        self.kind, self.program = found or choose(switch)
         started_with = Path(program) if program is not None and config is None else None
         if program is not None and config is not None:
             deploy = ("--program", os.fspath(program), *deploy)
@@ -328,7 +335,7 @@ class P4Node:
     def start(self, _controllers: Any = None) -> None:
         ports = {port: intf.name for port, intf in self.intfs.items() if intf.name not in ("lo", self.management)}
         target = Target(ports=ports, **self.options)
-        argv = getattr(target, self.kind)(self.program)
+        argv = self.command_line(target)
         after = target.bmv2_queue_commands() if self.kind == "bmv2" else []
         if after and not find(BMV2_CLI):
             raise NetError(f"switch {self.name}: {BMV2_CLI} is not on PATH; BMv2's queues can't be set without it")
@@ -350,14 +357,20 @@ class P4Node:
             self.kill()
             raise
 
+    def command_line(self, target: Target) -> list[str]:
+        """Command that starts the target."""
+        made: list[str] = getattr(target, self.kind)(self.program)
+        return made
+
     def prepare_interfaces(self) -> None:
         """Offloads off at both ends of each link: a switch in user space would get packets without checksums, and
         several in one. No IPv6 of the switch's own, which would mix its packets with those it forwards. All up, which
         Mininet leaves to the switch."""
         lines = "".join(f"link set {name} up\n" for name in ("lo", *(intf.name for intf in self.intfs.values())))
         with in_namespace(self.namespace_path()):
-            with open("/proc/sys/net/ipv6/conf/all/disable_ipv6", "w") as file:
-                file.write("1")
+            for name in self.without_ipv6():
+                with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as file:
+                    file.write("1")
             done = subprocess.run(["ip", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise NetError(f"switch {self.name}: its interfaces can't be brought up: {done.stderr.strip()}")
@@ -367,6 +380,10 @@ class P4Node:
             for end in (intf.link.intf1, intf.link.intf2):
                 with in_namespace(namespace_of(end.node)):
                     offloads_off(end.name)
+
+    def without_ipv6(self) -> list[str]:
+        """Interfaces of the node's namespace on which its kernel shall not speak IPv6."""
+        return ["all"]
 
     def wait_ready(self) -> None:
         """Wait until the P4Runtime server takes connections."""

@@ -53,6 +53,13 @@ def gather_samples(folder: Path, topology: Topology, spec: dict[str, Any]) -> No
             part.unlink()
 
 
+def wall_limit_s(run: Run) -> float:
+    """Real time after which a run is ended, in seconds."""
+    expected_s: float = topology_of(run.spec["topology"]).keeping.expected_s(run.spec)
+    virtual_s: float = run.spec["duration_s"]
+    return max(WALL_LIMIT_FLOOR_S, virtual_s * WALL_LIMIT_PER_VIRTUAL, expected_s * WALL_LIMIT_TIMES)
+
+
 def run_driver(folder: Path, run: Run) -> LabResult:
     """Run one run in an exact lab; what its programs write is in `folder`, where its spec.json must be already.
 
@@ -64,11 +71,7 @@ def run_driver(folder: Path, run: Run) -> LabResult:
             command=["python", "-m", topology.driver],
             folder=folder,
             seed=run.seed,
-            wall_limit_s=max(
-                WALL_LIMIT_FLOOR_S,
-                duration_s * WALL_LIMIT_PER_VIRTUAL,
-                topology.keeping.expected_s(run.spec) * WALL_LIMIT_TIMES,
-            ),
+            wall_limit_s=wall_limit_s(run),
             virtual_limit_s=duration_s + VIRTUAL_MARGIN_S,
             environment=topology.environment(run.spec),
         )

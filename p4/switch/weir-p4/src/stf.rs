@@ -52,10 +52,31 @@ struct Runner {
     notes: Notes,
 }
 
+/// A trace of scripts, one after the other.
+#[derive(Debug, Default)]
+pub struct ScriptTrace {
+    /// Its lines, without their ends.
+    pub lines: Vec<String>,
+    /// Packets and passes so far.
+    pub numbers: (u64, u64),
+}
+
 /// Runs one script against a fresh switch.
 pub fn run(program: Arc<Program>, script: &str) -> Outcome {
+    run_with(program, script, None)
+}
+
+/// As [`run`], with a trace of the script's packets.
+pub fn run_with(program: Arc<Program>, script: &str, mut trace: Option<&mut ScriptTrace>) -> Outcome {
+    let mut switch = match trace {
+        Some(_) => Switch::traced(program.clone(), 1),
+        None => Switch::new(program.clone(), 1),
+    };
+    if let Some(trace) = &trace {
+        switch.resume_trace(trace.numbers);
+    }
     let mut r = Runner {
-        switch: Switch::new(program.clone(), 1),
+        switch,
         p: program,
         now_us: 1_000_000,
         nodes: Vec::new(),
@@ -66,18 +87,12 @@ pub fn run(program: Arc<Program>, script: &str) -> Outcome {
         ports: BTreeSet::new(),
         notes: Notes::default(),
     };
-    for (n, line) in script.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or("").trim();
-        if line.is_empty() {
-            continue;
-        }
-        match r.line(line) {
-            Ok(()) => {}
-            Err(Stop::Fail(m)) => return Outcome::Failed(format!("line {}: {m}", n + 1)),
-            Err(Stop::Unsupported(m)) => return Outcome::Unsupported(format!("line {}: {m}", n + 1)),
-        }
+    let outcome = r.script(script);
+    if let Some(trace) = &mut trace {
+        trace.lines.append(&mut r.switch.take_trace());
+        trace.numbers = r.switch.trace_numbers();
     }
-    r.compare()
+    outcome
 }
 
 fn number(text: &str) -> Run<BigUint> {
@@ -134,6 +149,21 @@ fn pattern(text: &str) -> Run<(BigUint, BigUint)> {
 }
 
 impl Runner {
+    fn script(&mut self, script: &str) -> Outcome {
+        for (n, line) in script.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or("").trim();
+            if line.is_empty() {
+                continue;
+            }
+            match self.line(line) {
+                Ok(()) => {}
+                Err(Stop::Fail(m)) => return Outcome::Failed(format!("line {}: {m}", n + 1)),
+                Err(Stop::Unsupported(m)) => return Outcome::Unsupported(format!("line {}: {m}", n + 1)),
+            }
+        }
+        self.compare()
+    }
+
     fn line(&mut self, line: &str) -> Run<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let args = &words[1..];

@@ -10,10 +10,11 @@ use weir_p4::p4info::Format;
 use weir_switch::bmv2_options::{JSON_VERSION, Role};
 use weir_switch::device::{Config, Device};
 use weir_switch::options::{Level, Options};
-use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
+use weir_switch::p4runtime::{self, Access, Audit, Control, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
-use weir_switch::{files, handle, links, queues, statistics, system};
+use weir_switch::trace::TraceWriter;
+use weir_switch::{files, handle, links, queues, statistics, system, thrift};
 
 /// Version, with the commit of the sources where the build names it.
 const VERSION: &str = match option_env!("WEIR_BUILD") {
@@ -220,11 +221,17 @@ fn run(options: &Options) -> Result<(), Failure> {
     let mut ports =
         Ports::open(&options.interface, options.receive_bytes(), options.pcap.as_deref(), clock.epoch_ns())?;
     let listening = server.map(p4runtime::listen).transpose()?;
+    let thrift = options.thrift_port.map(thrift::listen).transpose()?;
     // While this is the only thread. Files opened from here on belong to that user.
     match &options.user {
         Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
         None => system::give_up_capabilities()?,
     }
+    let trace = options.trace.as_ref().map(|path| TraceWriter::start(path, options.trace_mib << 20)).transpose()?;
+    let trace = trace.map(|(sender, writer)| {
+        device.trace_to(sender);
+        writer
+    });
     let audit = options.audit.as_ref().map(|path| Audit::open(path, options.audit_mib << 20)).transpose()?;
     ports.recheck(&mut device, clock.now_ns());
     if let Some(path) = &options.stats_json {
@@ -237,9 +244,18 @@ fn run(options: &Options) -> Result<(), Failure> {
     let (handle, jobs) = handle::channel().map_err(|e| format!("eventfd: {e}"))?;
     let reader = limits.reader(handle.clone()).map_err(|e| format!("a thread for --queues: {e}"))?;
     let audit = audit.unwrap_or_else(Audit::none);
-    let serve = |l: p4runtime::Listening| l.serve(handle, device.subscribe(), initial, audit);
+    let limits = (options.device_id, options.cpu_port, options.max_state_bytes());
+    let control = Control::new(limits, handle, initial, audit)?;
+    let serve = |l: p4runtime::Listening| l.serve_state(&control, device.subscribe());
     let running = listening.map(serve).transpose()?;
-    let listening = running.as_ref().map_or(String::new(), |r| format!(", P4Runtime on {}", r.addr));
+    let facts = thrift::Switch { ports: options.interface.clone() };
+    let thrift = thrift.map(|l| l.serve(control.clone(), facts)).transpose()?;
+    drop(control);
+    let addresses = [
+        running.as_ref().map(|r| format!(", P4Runtime on {}", r.addr)),
+        thrift.as_ref().map(|r| format!(", Thrift on {}", r.addr)),
+    ];
+    let listening: String = addresses.into_iter().flatten().collect();
     print(format!("ready: {} ports{listening}\n", options.interface.len()).as_bytes())?;
     let mut packets = Loop {
         device: &mut device,
@@ -254,6 +270,9 @@ fn run(options: &Options) -> Result<(), Failure> {
     let result = result.and(packets.write_stats());
     // Before the server: calls that wait for the packet thread end with it, and so does the server.
     drop(jobs);
+    drop(thrift);
     drop(running);
+    device.end_trace();
+    trace.into_iter().for_each(TraceWriter::finish);
     Ok(result?)
 }

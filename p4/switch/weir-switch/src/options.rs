@@ -182,6 +182,16 @@ pub struct Options {
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
     pub pcap: Option<PathBuf>,
 
+    /// Write the path of each packet through the program to FILE (- for standard output), as lines of JSON; packets take
+    /// several times as long. `weir p4 trace FILE` prints it
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+
+    /// Size at which the file of --trace becomes FILE.1, in place of the one before
+    #[arg(long, value_name = "MIB", default_value_t = 64, requires = "trace",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub trace_mib: u64,
+
     /// Write the counters of ports and queues, and drops by reason, to FILE at the end and on SIGUSR1
     #[arg(long, value_name = "FILE")]
     pub stats_json: Option<PathBuf>,
@@ -198,7 +208,8 @@ pub struct Options {
     #[arg(short = 'L', long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<Level>,
 
-    /// Port on 127.0.0.1 for simple_switch_CLI [by BMv2's names: 9090]
+    /// Serve BMv2's Thrift methods, for simple_switch_CLI, on this port of 127.0.0.1 (0: a free one)
+    /// [by BMv2's names: 9090]
     #[arg(long, value_name = "PORT")]
     pub thrift_port: Option<u16>,
 

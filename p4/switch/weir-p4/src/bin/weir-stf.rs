@@ -6,15 +6,17 @@ mod progress;
 #[path = "common/version.rs"]
 mod version;
 use progress::progress;
+use std::fs::File;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use version::VERSION;
-use weir_p4::stf::{Outcome, run};
+use weir_p4::stf::{Outcome, ScriptTrace, run_with};
 use weir_p4::syntax::options::Options;
 
-const USAGE: &str = "usage: weir-stf [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... [-q] [--p4 FILE] PATH...
+const USAGE: &str = "usage: weir-stf [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... [-q] [--p4 FILE] [--trace FILE] PATH...
 
 Runs tests of P4 programs: for each pair NAME.p4 and NAME.stf it compiles the program for the embedded switch, sends
 in the packets of the script and compares what comes out. Exits with 0 when nothing failed.
@@ -25,6 +27,8 @@ in the packets of the script and compares what comes out. Exits with 0 when noth
   -I FOLDER  another folder to look for included files in
   -D NAME[=VALUE], -U NAME
              defines a macro, as 1 or as the value; takes a definition back
+  --trace FILE
+             write the path of each packet to FILE, as `weir-switch --trace` does; `weir p4 trace FILE` prints it
   -q         print only what did not pass, and the totals
   --version  print the version
 
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
 
 fn work() -> Result<bool, String> {
     let (mut options, mut quiet, mut paths, mut program) = (Options::default(), false, Vec::new(), None);
+    let mut trace: Option<Trace> = None;
     let mut args = std::env::args().skip(1);
     while let Some(a) = args.next() {
         if options.take(&a, &mut args)? {
@@ -70,6 +75,7 @@ fn work() -> Result<bool, String> {
         }
         match a.as_str() {
             "-q" => quiet = true,
+            "--trace" => trace = Some(Trace::create(args.next().ok_or("--trace needs a file")?)?),
             "--p4" => {
                 let file = PathBuf::from(args.next().ok_or("--p4 needs a file")?);
                 if !file.is_file() {
@@ -114,8 +120,10 @@ fn work() -> Result<bool, String> {
         let name = s.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         progress(&format!("{} of {}: {name}", i + 1, scripts.len()));
         let source = program.clone().unwrap_or_else(|| s.with_extension("p4"));
-        let outcome = one(&source, s, &options);
+        let before = trace.as_ref().map_or(0, |t| t.script.numbers.0);
+        let outcome = one(&source, s, &options, trace.as_mut().map(|t| &mut t.script));
         progress("");
+        let packets = trace.as_mut().map_or(Ok(String::new()), |t| t.write(before))?;
         match outcome {
             Outcome::Passed => {
                 passed += 1;
@@ -125,7 +133,7 @@ fn work() -> Result<bool, String> {
             }
             Outcome::Failed(why) => {
                 failed += 1;
-                println!("FAILED       {name}: {why}");
+                println!("FAILED       {name}: {why}{packets}");
             }
             Outcome::Unsupported(why) => {
                 unsupported += 1;
@@ -144,6 +152,34 @@ fn work() -> Result<bool, String> {
     }
     println!("{passed} passed, {failed} failed, {unsupported} unsupported of {}", scripts.len());
     Ok(failed == 0)
+}
+
+/// The file for a trace.
+struct Trace {
+    name: String,
+    file: File,
+    script: ScriptTrace,
+}
+
+impl Trace {
+    fn create(name: String) -> Result<Trace, String> {
+        let file = File::create(&name).map_err(|e| format!("--trace {name}: {e}"))?;
+        Ok(Trace { name, file, script: ScriptTrace::default() })
+    }
+
+    /// Writes a script's lines; gives its packets, for its message.
+    fn write(&mut self, before: u64) -> Result<String, String> {
+        let mut text = self.script.lines.join("\n");
+        self.script.lines.clear();
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        self.file.write_all(text.as_bytes()).map_err(|e| format!("--trace {}: {e}", self.name))?;
+        Ok(match self.script.numbers.0 {
+            last if last == before => String::new(),
+            last => format!(" (packets {} to {last} of {})", before + 1, self.name),
+        })
+    }
 }
 
 fn file_name(p: &Path) -> String {
@@ -185,7 +221,7 @@ fn find(p: &Path, any: bool, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf
     Ok(())
 }
 
-fn one(source: &Path, script: &Path, options: &Options) -> Outcome {
+fn one(source: &Path, script: &Path, options: &Options, trace: Option<&mut ScriptTrace>) -> Outcome {
     let read = |p: &Path| std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()));
     let (program, stf) = match (read(source), read(script)) {
         (Ok(p), Ok(s)) => (p, s),
@@ -193,13 +229,13 @@ fn one(source: &Path, script: &Path, options: &Options) -> Outcome {
     };
     if weir_p4::bmv2::is_json(&program) {
         return match weir_p4::bmv2::load(&program) {
-            Ok(loaded) => run(Arc::new(loaded.program), &stf),
+            Ok(loaded) => run_with(Arc::new(loaded.program), &stf, trace),
             Err(e) if e.message.starts_with("unsupported") => Outcome::Unsupported(e.to_string()),
             Err(e) => Outcome::Failed(format!("does not load: {e}")),
         };
     }
     let whole = || match weir_p4::compile_with(&source.display().to_string(), &program, options) {
-        Ok(p) => run(Arc::new(p), &stf),
+        Ok(p) => run_with(Arc::new(p), &stf, trace),
         Err(d) => {
             let first = d.list.iter().find(|d| !d.warning);
             let text = first.map_or(String::new(), |f| {

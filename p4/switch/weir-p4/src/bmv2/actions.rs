@@ -6,8 +6,10 @@ use super::layout::*;
 use super::tree::{Item, Res};
 use crate::bytecode::ir::{Address, Block, Expression, Fields, Statement};
 use crate::bytecode::operators::{HashAlgorithm, Operator, Slot};
+use crate::bytecode::trace_points::{SourceMap, SourcePlace};
 use crate::value::Val;
 use num_traits::ToPrimitive;
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 /// Fields and algorithm of a hash or checksum.
@@ -30,6 +32,8 @@ pub(super) struct Names {
     /// By the number of the learn list: the digest's index and data.
     pub digests: HashMap<u64, (usize, Fields)>,
     pub field_lists: HashSet<u64>,
+    /// Places in the source for traces.
+    pub source: RefCell<SourceMap>,
 }
 
 /// A parameter of an action: name, slot, width.
@@ -44,6 +48,20 @@ pub(super) struct Action {
 }
 
 impl Names {
+    /// The number of an object's place in the source, if the document has it.
+    pub fn place(&self, item: &Item) -> Option<usize> {
+        let info = item.opt("source_info")?;
+        let text = |key| info.opt(key).and_then(|x| x.text().ok());
+        let line = info.opt("line")?.number().ok()?;
+        let place = SourcePlace::new(text("filename")?, line as u32, text("source_fragment").unwrap_or_default());
+        Some(self.source.borrow_mut().place(place))
+    }
+
+    /// Code that notes the place for traces.
+    pub fn mark(&self, env: &mut Env, item: &Item) {
+        env.code.extend(self.place(item).map(Statement::Mark));
+    }
+
     pub fn env<'e>(&'e self, params: &'e [(Slot, u32)], in_parser: bool) -> Env<'e> {
         Env { layout: &self.layout, registers: &self.registers, params, in_parser, code: Block::new() }
     }
@@ -69,6 +87,7 @@ impl Names {
     pub fn primitive(&self, env: &mut Env, item: &Item) -> Res<()> {
         let op = item.get("op")?;
         let params = item.get("parameters")?;
+        self.mark(env, item);
         match op.text()? {
             "assign" | "modify_field" => {
                 let [to, from] = params.exactly()?;
@@ -334,6 +353,10 @@ impl Names {
                     let slots: Vec<(Slot, u32)> = params.iter().map(|(_, s, w)| (*s, *w)).collect();
                     let code = self.body(&item, &slots, procs)?;
                     procs.push(code);
+                    if let Some(place) = self.place(&item) {
+                        let named = (item.name()?.to_string(), place);
+                        self.source.borrow_mut().actions.insert(procs.len() - 1, named);
+                    }
                     let action = Action { name: item.name()?.into(), params, body: procs.len() - 1 };
                     known.insert(key, action.clone());
                     action

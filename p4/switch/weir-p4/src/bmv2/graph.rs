@@ -112,10 +112,8 @@ impl Structure<'_, '_> {
                 Branch::Always(_) => {}
                 Branch::If(c, a, b) => {
                     let (a, b) = (self.way(*a, meet, depth)?, self.way(*b, meet, depth)?);
-                    match (a.is_empty(), b.is_empty()) {
-                        (true, true) => {}
-                        (true, false) => out.push(Statement::If(Expression::Not(Box::new(c.clone())), b, a)),
-                        _ => out.push(Statement::If(c.clone(), a, b)),
+                    if !(a.is_empty() && b.is_empty()) {
+                        out.push(Statement::If(c.clone(), a, b));
                     }
                 }
                 Branch::Switch(e, ways, rest) => out.extend(self.switch(e, ways, *rest, meet, depth)?),

@@ -121,6 +121,7 @@ fn document(root: &Item) -> Res<Loaded> {
     };
     (program.verify, program.ingress, program.egress) = (add(verify), add(ingress), add(egress));
     (program.compute, program.deparser) = (add(updated), add(deparser));
+    program.source = names.source.into_inner();
     finish(root, names.layout, program)
 }
 

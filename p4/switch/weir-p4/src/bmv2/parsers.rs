@@ -57,9 +57,13 @@ impl Parsers<'_> {
             },
         };
         let mut parser = Parser { states: Vec::new(), start: start.unwrap_or(list.len()) };
-        for s in &list {
+        for (i, s) in list.iter().enumerate() {
+            if let Some(place) = self.names.place(s) {
+                self.names.source.borrow_mut().states.insert((0, i), place);
+            }
             let mut env = self.names.env(&[], true);
             for op in s.items("parser_ops")? {
+                self.names.mark(&mut env, &op);
                 self.operation(&mut env, &op)?;
             }
             let next = self.transitions(&mut env, s, &states)?;

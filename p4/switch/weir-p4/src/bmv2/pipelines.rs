@@ -72,6 +72,7 @@ impl Pipelines<'_> {
         for c in &conditionals {
             let mut env = self.names.env(&[], false);
             let e = env.truth(&c.get("expression")?)?;
+            self.names.mark(&mut env, c);
             let branch = Branch::If(e, next(c, "true_next")?, next(c, "false_next")?);
             steps.push(Step { code: env.code, branch });
         }
@@ -241,6 +242,9 @@ impl Pipelines<'_> {
             action_run: self.names.layout.alloc(1),
             name,
         };
+        if let Some(place) = self.names.place(item) {
+            self.names.source.borrow_mut().tables.insert(table.name.clone(), place);
+        }
         let mut state = TableState::new(&table);
         for (e, at) in table.entries.iter().zip(item.items("entries")?) {
             let call = EntryAction::Call(e.action.clone());

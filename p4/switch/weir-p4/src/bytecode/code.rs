@@ -3,6 +3,7 @@
 //! [`crate::bytecode::lower`]. A slot of the program is the cell of the same number; temporaries and constants follow.
 //! A slot that may hold more than 64 bits has its value in a second, wide frame instead.
 use crate::bytecode::operators::{HashAlgorithm, Operator};
+use crate::bytecode::trace_points::TracePoint;
 use crate::value::Val;
 
 /// A cell of the frame.
@@ -295,6 +296,14 @@ pub enum Instruction {
     Apply {
         table: u32,
     },
+    /// The same, with an event for the trace.
+    ApplyTraced {
+        table: u32,
+    },
+    /// An event for the trace.
+    Trace {
+        point: u32,
+    },
     Extract {
         header: u32,
         size: Cell,
@@ -462,7 +471,7 @@ pub struct HeaderCode {
     /// Offset, width.
     pub fields: Vec<(u32, u32)>,
     pub varbit: Option<usize>,
-    /// Used from a byte boundary on, when there is no varbit.
+    /// Used from a byte boundary on, for the fields before a varbit if that is the last one.
     pub reads: Vec<FieldIn>,
     pub writes: Vec<FieldOut>,
     pub siblings: Vec<u32>,
@@ -631,8 +640,13 @@ pub struct Code {
     pub sets: Vec<(usize, Vec<Source>)>,
     /// Table of each direct meter.
     pub meter_tables: Vec<Option<usize>>,
+    /// Events of traced code.
+    pub points: Vec<TracePoint>,
     /// Numbers of the errors that the machine itself raises.
     pub errors: Errors,
+    /// Statements, by the first instruction of each.
+    #[cfg(test)]
+    pub marks: Vec<(Pc, crate::bytecode::marks::Mark)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -154,4 +154,6 @@ pub enum Statement {
     /// Condition, where it stands, `assert` or `assume`.
     Assert(Expression, String),
     Log(String, Vec<(Expression, u32, bool)>),
+    /// Number of the place in the source of the next statement, for traces.
+    Mark(usize),
 }

@@ -17,14 +17,15 @@ pub fn layout(t: &Table) -> (Vec<KeyField>, usize) {
     for (i, k) in keys.iter().enumerate() {
         let (width, n) = (k.width, (k.width.max(1) as usize).div_ceil(64));
         if Some(i) == lpm {
-            fields.push(KeyField { word: 0, words: n, shift: 64 * n as u32 - width, width });
-        } else if share && width <= free {
+            fields.push(KeyField { word: 0, words: n, shift: (64 * n as u32 - width).min(63), width });
+        } else if share && words > 0 && width <= free {
             free -= width;
-            fields.push(KeyField { word: words - 1, words: 1, shift: free, width });
+            fields.push(KeyField { word: words - 1, words: 1, shift: free.min(63), width });
         } else {
             // The first of those that share a word lies to the left of the others.
             free = if n == 1 && share { 64 - width } else { 0 };
-            fields.push(KeyField { word: words, words: n, shift: free, width });
+            // A key of no bits is always zero, and lies anywhere.
+            fields.push(KeyField { word: words, words: n, shift: free.min(63), width });
             words += n;
         }
     }

@@ -7,8 +7,11 @@ pub(crate) mod cost;
 pub(crate) mod ir;
 pub(crate) mod keys;
 pub(crate) mod lower;
+#[cfg(test)]
+pub(crate) mod marks;
 pub(crate) mod operators;
 pub mod program;
+pub(crate) mod trace_points;
 mod widths;
 
 pub use call_depth::CALL_DEPTH;

@@ -3,6 +3,7 @@
 use crate::bytecode::code::Code;
 use crate::bytecode::ir::{Block, Expression, Parser};
 use crate::bytecode::operators::{HashAlgorithm, Slot};
+use crate::bytecode::trace_points::SourceMap;
 use crate::p4info::P4Info;
 use crate::value::Val;
 use std::sync::Arc;
@@ -275,6 +276,8 @@ pub struct Program {
     pub info: Arc<P4Info>,
     /// Warnings of the compiler, one block each as [`crate::syntax::diagnostics::Diagnostics`] renders it.
     pub warnings: String,
+    /// Names and places for traces.
+    pub(crate) source: SourceMap,
     /// Executable code.
     pub(crate) code: Option<Arc<Code>>,
 }

@@ -178,7 +178,8 @@ impl Widths {
             | Statement::Exit
             | Statement::Break
             | Statement::Continue
-            | Statement::Apply(_) => {}
+            | Statement::Apply(_)
+            | Statement::Mark(_) => {}
             Statement::If(c, yes, no) => {
                 self.uses(c);
                 self.block(p, yes);

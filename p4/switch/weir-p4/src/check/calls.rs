@@ -207,6 +207,7 @@ impl Context<'_> {
                 match v {
                     ArgumentValue::In(v, s) => {
                         if matches!(p.ty, Ty::Extern(..)) {
+                            context.bind_extern(p, v, *s)?;
                             continue;
                         }
                         let v = context.coerce(v.clone(), &p.ty, *s)?;
@@ -267,13 +268,9 @@ impl Context<'_> {
                 return self.err(p.ty.span, format!("a parameter of type {ty} cannot have a direction"));
             }
             if let Ty::Extern(e, _) = &ty {
-                let obj = match e.name.as_str() {
-                    "packet_in" => ExternObject::PacketIn,
-                    "packet_out" => ExternObject::PacketOut,
-                    n => return self.unsupported(p.ty.span, &format!("a parameter of extern type `{n}`")),
-                };
+                let (obj, slot) = self.extern_parameter(&e.name.clone(), p.ty.span)?;
                 self.declare(&p.name, TypedValue { ty: ty.clone(), kind: ValueKind::Extern(obj) })?;
-                out.push(BoundParam { name: p.name.text.clone(), dir: p.dir, ty, slot: 0, default: None });
+                out.push(BoundParam { name: p.name.text.clone(), dir: p.dir, ty, slot, default: None });
                 continue;
             }
             let slot = self.alloc_ty(&ty, p.name.span)?;
@@ -425,6 +422,8 @@ impl Context<'_> {
                 }
             }
             let body = self.body(Where::Action, None, f.body.as_deref().unwrap_or(&[]))?;
+            let place = self.program.source.span(self.diagnostics, f.name.span);
+            self.program.source.actions.insert(body, (self.full_name(&f.name.text, annos), place));
             Ok(Callee { params, body, ret: None, is_parser: false })
         })();
         self.scopes.pop();
@@ -433,6 +432,11 @@ impl Context<'_> {
         let full_name = self.full_name(&f.name.text, annos);
         match self.action_names.insert(full_name.clone(), f.name.span) {
             Some(at) if at != f.name.span => {
+                if let Some(other) = self.same_empty_action(&full_name, f) {
+                    self.action_names.insert(full_name, at);
+                    let value = TypedValue { ty: Ty::Object("an action"), kind: ValueKind::Action(other) };
+                    return self.declare(&f.name, value);
+                }
                 let m = format!("two actions are named `{full_name}` for controllers");
                 let help = format!("the other is on line {}; rename one with @name", at.line);
                 return self.err_help(f.name.span, m, help);
@@ -443,6 +447,14 @@ impl Context<'_> {
         self.actions.push(ActionInstance { name: f.name.text.clone(), full_name, callee, decl, annos });
         let n = self.actions.len() - 1;
         self.declare(&f.name, TypedValue { ty: Ty::Object("an action"), kind: ValueKind::Action(n) })
+    }
+
+    /// An action of that name for controllers, if neither has parameters or statements: p4c's own dumps of programs
+    /// declare `NoAction` once for each table.
+    fn same_empty_action(&self, full_name: &str, f: &FuncDecl) -> Option<usize> {
+        let is_empty = |f: &FuncDecl| f.params.is_empty() && f.body.as_ref().is_none_or(Vec::is_empty);
+        let other = self.actions.iter().position(|a| a.full_name == full_name)?;
+        (is_empty(f) && is_empty(&self.actions[other].decl)).then_some(other)
     }
 
     pub fn full_name(&self, name: &str, annos: &[Annotation]) -> String {

@@ -44,6 +44,8 @@ pub(crate) struct Context<'a> {
     pub action_names: HashMap<String, Span>,
     pub main: Option<(Ty, Vec<TypedValue>, Span)>,
     pub notes: Notes,
+    /// Arguments of extern parameters, in the order of their numbers.
+    pub extern_arguments: Vec<Option<usize>>,
     /// Names whose declarations have errors: their uses are no errors of their own.
     pub failed: HashSet<String>,
     /// Steps taken so far.
@@ -77,6 +79,7 @@ impl<'a> Context<'a> {
             action_names: HashMap::new(),
             main: None,
             notes: Notes::default(),
+            extern_arguments: Vec::new(),
             failed: HashSet::new(),
             steps: 0,
             steps_reported: false,
@@ -147,6 +150,12 @@ impl<'a> Context<'a> {
     pub fn emit(&mut self, s: Statement) {
         self.steps = self.steps.saturating_add(1);
         self.code.push(s);
+    }
+
+    /// Notes the place of the next statement for traces.
+    pub fn mark(&mut self, span: Span) {
+        let place = self.program.source.span(self.diagnostics, span);
+        self.code.push(Statement::Mark(place));
     }
 
     /// Runs `f` with statements collected apart.

@@ -44,6 +44,7 @@ pub fn compile(decls: &[Decl], diagnostics: &mut Diagnostics) -> Option<Program>
         return None;
     };
     context.build_main(&ty, args, span).ok()?;
+    context.resolve_extern_parameters();
     let depth = context.program.call_depth();
     if depth > CALL_DEPTH {
         let m = format!(

@@ -87,10 +87,7 @@ impl<'a> Context<'a> {
                 Ty::Var(self.vars.len() - 1)
             }
             TypeKind::Bit(None) => Ty::Bit(1),
-            TypeKind::Bit(Some(e)) => match self.width(e, 0)? {
-                0 => return self.unsupported(t.span, "values of no bits (bit<0>)"),
-                w => Ty::Bit(w),
-            },
+            TypeKind::Bit(Some(e)) => Ty::Bit(self.width(e, 0)?),
             TypeKind::Int(e) => Ty::SInt(self.width(e, 1)?),
             TypeKind::Varbit(e) => Ty::Varbit(self.width(e, 0)?),
             TypeKind::Tuple(ts) => {

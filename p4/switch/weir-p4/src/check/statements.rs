@@ -46,10 +46,12 @@ impl Context<'_> {
                 self.assign(&lv, v, r.span)
             }
             StmtKind::Call(e) => {
+                self.mark(e.span);
                 self.expr(e, None)?;
                 Ok(())
             }
             StmtKind::If(c, yes, no) => {
+                self.mark(c.span);
                 let cond = self.truth(c)?;
                 let yes = self.inner(yes);
                 let no = match no {
@@ -62,6 +64,7 @@ impl Context<'_> {
                     ValueKind::Bool(false) => self.emit(Statement::Group(no)),
                     _ => {
                         let e = self.scalar(&cond, c.span)?;
+                        self.mark(c.span);
                         self.emit(Statement::If(e, yes, no));
                     }
                 }
@@ -88,6 +91,7 @@ impl Context<'_> {
                 if matches!(self.place, Where::Parser | Where::Function) {
                     return self.err(s.span, "`exit` is only allowed in controls and actions");
                 }
+                self.mark(s.span);
                 self.emit(Statement::Exit);
                 Ok(())
             }
@@ -124,6 +128,7 @@ impl Context<'_> {
     fn for_in(&mut self, ty: &Type, name: &Name, coll: &Expr, body: &Stmt) -> Checked<()> {
         self.scoped(|context| {
             let ty = context.ty(ty)?;
+            context.diagnostics.warn(name.span, "p4c for BMv2 refuses `for` loops with `in`");
             let place = Place::at(context.alloc_ty(&ty, name.span)?);
             context.declare(name, TypedValue { ty: ty.clone(), kind: ValueKind::Place(place.clone()) })?;
             if let ExprKind::Range(from, to) = &coll.kind {
@@ -216,6 +221,7 @@ impl Context<'_> {
             let help = "use `if`, or move it to the control's `apply` block: BMv2 has none in actions either";
             return self.err_help(e.span, "unsupported: a `switch` statement in an action", help);
         }
+        self.mark(e.span);
         let v = self.expr(e, None)?;
         let on_table = match v.ty {
             Ty::ActionRun(t) => Some(t),

@@ -9,6 +9,7 @@ mod meter;
 pub mod packet;
 mod state;
 mod table;
+pub(crate) mod trace;
 
 pub use change::ChangeError;
 pub use interpreter::DigestData;
@@ -16,3 +17,4 @@ pub use memory::ArrayBytes;
 pub use meter::MeterCell;
 pub use state::{Member, Mirror, ProfileState, Replicas, State};
 pub use table::{EntryAction, EntryId, EntryState, TableState, place_of};
+pub use trace::{Origin, TRACE_VERSION};

@@ -528,6 +528,11 @@ impl TableState {
     pub(crate) fn at(&mut self, place: u32) -> Option<&mut EntryState> {
         self.entries[place as usize].as_mut()
     }
+
+    /// The entry of a place, with its number.
+    pub(crate) fn numbered(&self, place: u32) -> Option<(EntryId, &EntryState)> {
+        Some((self.id(place), self.entries[place as usize].as_ref()?))
+    }
 }
 
 fn prefix_mask(n: u32, width: u32) -> Val {

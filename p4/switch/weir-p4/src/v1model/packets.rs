@@ -3,6 +3,7 @@
 use crate::bytecode::operators::Slot;
 use crate::exec::interpreter::{DigestData, Effects};
 use crate::exec::packet::Packet;
+use crate::exec::trace::Origin;
 use crate::value::Val;
 
 /// The egress_spec that drops, as simple_switch's default.
@@ -26,6 +27,20 @@ pub enum InstanceType {
     Resubmitted = 6,
 }
 
+impl InstanceType {
+    /// Name in traces, as P4Runtime and v1model's documents write it.
+    pub(super) fn name(kind: u64) -> &'static str {
+        match kind {
+            1 => "ingress_clone",
+            2 => "egress_clone",
+            4 => "recirculated",
+            5 => "replicated",
+            6 => "resubmitted",
+            _ => "normal",
+        }
+    }
+}
+
 /// A packet on its way into the parser.
 #[derive(Clone, Debug)]
 pub struct Arriving {
@@ -37,12 +52,14 @@ pub struct Arriving {
     pub kind: InstanceType,
     /// User metadata kept from the last round.
     pub(super) kept: Vec<(Slot, Val)>,
+    /// Its pass in a trace.
+    pub(super) origin: Origin,
 }
 
 impl Arriving {
     /// A packet from outside.
     pub fn new(packet: Packet, port: u32) -> Arriving {
-        Arriving { packet, port, kind: InstanceType::Normal, kept: Vec::new() }
+        Arriving { packet, port, kind: InstanceType::Normal, kept: Vec::new(), origin: Origin::default() }
     }
 }
 
@@ -82,6 +99,8 @@ pub(super) struct Carried {
     pub(super) ingress_port: u32,
     /// Change of the length by headers added and removed.
     pub(super) grown_bytes: i64,
+    /// Its pass in a trace.
+    pub(super) origin: Origin,
 }
 
 /// A packet that leaves the switch.

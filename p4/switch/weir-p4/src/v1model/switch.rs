@@ -25,10 +25,10 @@ pub struct Switch {
     pub drop_port: u32,
     code: Arc<Code>,
     frame: Vec<u64>,
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
     /// First slot of a packet's state between blocks and how many there are: the three structs lie next to each other.
     /// The same in the wide frame.
-    slots: Range<usize>,
+    pub(super) slots: Range<usize>,
     wide: Range<usize>,
     /// Buffers to use again.
     packets: Vec<Packet>,
@@ -45,9 +45,13 @@ const MAX_IDLE: usize = 1024;
 impl Switch {
     /// A switch with the program's initial state; `seed` starts `random`.
     pub fn new(program: Arc<Program>, seed: u64) -> Switch {
-        let state = State::new(&program, seed);
         // A program that was not compiled is a test's own.
-        let code = program.code.clone().or_else(|| lower(&program).map(Arc::new)).unwrap_or_default();
+        let code = program.code.clone().or_else(|| lower(&program).map(Arc::new));
+        Switch::with_code(program, seed, code)
+    }
+
+    pub(super) fn with_code(program: Arc<Program>, seed: u64, code: Option<Arc<Code>>) -> Switch {
+        let (state, code) = (State::new(&program, seed), code.unwrap_or_default());
         let slots = program.headers.0..program.std.0 + program.std.1;
         let wide_before = |end: usize| code.wide_of[..end].iter().filter(|w| **w != NARROW).count();
         let wide = wide_before(slots.start)..wide_before(slots.end);
@@ -160,6 +164,15 @@ impl Switch {
 
     /// Parser, checksum verification and ingress.
     pub fn ingress(&mut self, a: Arriving, now_us: u64, notes: &mut Notes, out: &mut IngressOut) {
+        if !self.scratch.tracer.on {
+            return self.run_ingress(a, now_us, notes, out);
+        }
+        self.begin_ingress(&a, now_us);
+        self.run_ingress(a, now_us, notes, out);
+        self.scratch.tracer.end();
+    }
+
+    fn run_ingress(&mut self, a: Arriving, now_us: u64, notes: &mut Notes, out: &mut IngressOut) {
         let p = self.program.clone();
         let length = a.packet.len() as u32;
         self.frame[self.slots.clone()].fill(0);
@@ -181,6 +194,7 @@ impl Switch {
         let fine = parsed.is_some_and(|error| {
             m.payload = &a.packet[read..];
             n[s.parser_error] = u64::from(error);
+            m.trace_parser_error(error);
             let fine = m.control(n, p.verify);
             n[s.checksum_error] = u64::from(m.checksum_error);
             fine && m.control(n, p.ingress)
@@ -189,6 +203,7 @@ impl Switch {
         notes.take(&mut effects);
         if !fine {
             notes.ingress_drops += 1;
+            self.trace_drop(|_| notes.faults.last().cloned().unwrap_or_default());
             self.recycle(a.packet);
             return;
         }
@@ -204,7 +219,7 @@ impl Switch {
             carried,
         };
         if let Some((session, list)) = effects.clone
-            && let Some(mirror) = self.state.mirrors.get(&session).cloned()
+            && let Some(mirror) = self.session(session)
         {
             let kept = self.kept(list);
             let now = self.carry(Packet::default(), a.port);
@@ -212,9 +227,11 @@ impl Switch {
             self.clear(self.slots.clone());
             self.frame[s.ingress_port] = u64::from(a.port & 0x1ff);
             let n = &mut self.frame;
+            self.scratch.tracer.is_muted = true;
             let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, input);
             let parsed = m.parse(n);
             let at = m.at / 8;
+            self.scratch.tracer.is_muted = false;
             if parsed.is_some() {
                 let payload = self.packet(&a.packet[at..]);
                 self.reset_metadata(kept, InstanceType::IngressClone);
@@ -226,13 +243,15 @@ impl Switch {
         }
         if let Some(list) = effects.resubmit {
             let kept = self.kept(list);
-            out.again = Some(Arriving { packet: a.packet, port: a.port, kind: InstanceType::Resubmitted, kept });
+            let kind = InstanceType::Resubmitted;
+            out.again = Some(Arriving { packet: a.packet, port: a.port, kind, kept, origin: self.again(kind) });
             return;
         }
         let group = self.frame[s.mcast_grp] as u32;
         let port = self.frame[s.egress_spec] as u32;
         if group == 0 && port == self.drop_port {
             notes.ingress_drops += 1;
+            self.trace_drop(|s| format!("egress_spec is the drop port {} at the end of ingress", s.drop_port));
             self.recycle(a.packet);
             return;
         }
@@ -245,7 +264,7 @@ impl Switch {
         match group {
             0 => {
                 c.truncate = effects.truncate;
-                out.queued.push(make(port, priority, c));
+                self.push(make(port, priority, c), &mut out.queued);
             }
             // As in BMv2 the copies are whole.
             g => self.replicate(make(0, priority, c), g, &mut out.queued),
@@ -256,11 +275,14 @@ impl Switch {
     fn replicate(&mut self, q: Queued, group: u32, out: &mut Vec<Queued>) {
         let rid_at = self.program.std_fields.egress_rid - self.slots.start;
         let replicas = self.state.groups.get(&group).cloned().unwrap_or_default();
+        if replicas.iter().all(|(_, ports)| ports.is_empty()) {
+            self.trace_drop(|_| format!("multicast group {group} has no ports"));
+        }
         for (rid, ports) in replicas {
             for port in ports {
                 let mut carried = self.copy(&q.carried);
                 carried.frame[rid_at] = u64::from(rid & 0xffff);
-                out.push(Queued { port, carried, ..q });
+                self.push(Queued { port, carried, ..q }, out);
             }
         }
         self.free(q.carried);
@@ -274,13 +296,27 @@ impl Switch {
             self.replicate(Queued { carried, ..q }, group, out);
         }
         match m.port {
-            Some(port) => out.push(Queued { port, ..q }),
-            None => self.free(q.carried),
+            Some(port) => self.push(Queued { port, ..q }, out),
+            None => {
+                if m.group.is_none() {
+                    self.trace_drop(|_| "the clone's session has no port".into());
+                }
+                self.free(q.carried);
+            }
         }
     }
 
     /// Egress, checksum update and deparser for a packet that left its queue.
-    pub fn egress(&mut self, mut q: Queued, now_us: u64, notes: &mut Notes, out: &mut EgressOut) {
+    pub fn egress(&mut self, q: Queued, now_us: u64, notes: &mut Notes, out: &mut EgressOut) {
+        if !self.scratch.tracer.on {
+            return self.run_egress(q, now_us, notes, out);
+        }
+        self.begin_egress(&q, now_us);
+        self.run_egress(q, now_us, notes, out);
+        self.scratch.tracer.end();
+    }
+
+    fn run_egress(&mut self, mut q: Queued, now_us: u64, notes: &mut Notes, out: &mut EgressOut) {
         let p = self.program.clone();
         let s = &p.std_fields;
         self.restore(&q.carried);
@@ -305,7 +341,7 @@ impl Switch {
         let mut effects = std::mem::take(&mut m.effects);
         let dropped = n[s.egress_spec] as u32 == self.drop_port;
         if let Some((session, list)) = effects.clone.take()
-            && let Some(mirror) = self.state.mirrors.get(&session).cloned()
+            && let Some(mirror) = self.session(session)
         {
             let kept = self.kept(list);
             let now = self.carry(Packet::default(), q.carried.ingress_port);
@@ -330,6 +366,10 @@ impl Switch {
         notes.take(&mut effects);
         if !fine || dropped {
             notes.egress_drops += 1;
+            self.trace_drop(|s| match fine {
+                true => format!("egress_spec is the drop port {} at the end of egress", s.drop_port),
+                false => notes.faults.last().cloned().unwrap_or_default(),
+            });
             return self.discard(q);
         }
         let mut packet = std::mem::take(&mut q.carried.payload);
@@ -343,12 +383,14 @@ impl Switch {
         if let Some(list) = effects.recirculate {
             // As in BMv2 it is whole again, in spite of `truncate`.
             let kept = self.kept(list);
-            out.again = Some(Arriving { packet, port: ingress_port, kind: InstanceType::Recirculated, kept });
+            let kind = InstanceType::Recirculated;
+            out.again = Some(Arriving { packet, port: ingress_port, kind, kept, origin: self.again(kind) });
             return;
         }
         if let Some(n) = cut {
             packet.truncate(n);
         }
+        self.scratch.tracer.sent(port, packet.len());
         out.sent = Some(Sent { port, packet });
     }
 

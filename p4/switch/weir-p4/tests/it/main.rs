@@ -19,4 +19,5 @@ mod p4info;
 mod package;
 mod programs;
 mod stf;
+mod trace;
 mod weir_stf;

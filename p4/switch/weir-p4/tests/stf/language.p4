@@ -17,7 +17,7 @@ enum bit<8> Op { ADD = 1, SUB = 2, SAT = 3, MUL = 4, SHL = 5, WIDE = 6, STACK = 
 typedef bit<16> word_t;
 const word_t ONE = 1;
 
-T larger<T>(in T a, in T b) { if (a > b) { return a; } return b; }
+T chosen<T>(in bool first, in T a, in T b) { if (first) { return a; } return b; }
 word_t swap_sum(inout word_t a, inout word_t b) { word_t t = a; a = b; b = t; return a + b; }
 
 parser Items(packet_in b, out item_t[4] items) {
@@ -96,7 +96,7 @@ control I(inout headers_t h, inout meta_t m, inout standard_metadata_t sm) {
             11: {
                 pair_t<int<8>> p = { x = (int<8>)(bit<8>)h.o.a, y = (int<8>)(bit<8>)h.o.b };
                 h.o.r = p.x < p.y ? 16w1 : 0;
-                h.o.a = larger(h.o.a, h.o.b) + swap_sum(h.o.a, h.o.b);
+                h.o.a = chosen(h.o.a > h.o.b, h.o.a, h.o.b) + swap_sum(h.o.a, h.o.b);
             }
             12: { t.apply(); }
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch as a pure thing: frames and time in, frames and events out. No sockets, no clock.
-use crate::traffic_manager::{Count, NS_PER_S, TrafficManager};
+use crate::trace::TraceSender;
+use crate::traffic_manager::{Count, NS_PER_S, Refused, TrafficManager};
 use flow_hash::flow_hash;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::RandomState;
@@ -154,6 +155,7 @@ pub struct Device {
     /// Ports that are up, as last reported by the I/O.
     pub ports_up: BTreeMap<u32, bool>,
     events: Option<mpsc::Sender<Event>>,
+    trace: Option<TraceSender>,
     again: VecDeque<Arriving>,
     injected: VecDeque<Vec<u8>>,
     notes: Notes,
@@ -181,6 +183,7 @@ impl Device {
             port_counters: BTreeMap::new(),
             ports_up: BTreeMap::new(),
             events: None,
+            trace: None,
             again: VecDeque::new(),
             injected: VecDeque::new(),
             notes: Notes::default(),
@@ -193,6 +196,21 @@ impl Device {
             spent: 0,
             work: 0,
         }
+    }
+
+    /// Traces the packets of programs from now on; the switches that run them must be [`Switch::traced`].
+    pub fn trace_to(&mut self, trace: TraceSender) {
+        self.trace = Some(trace);
+    }
+
+    /// Ends the trace.
+    pub fn end_trace(&mut self) {
+        self.trace = None;
+    }
+
+    /// Whether packets are traced.
+    pub fn is_traced(&self) -> bool {
+        self.trace.is_some()
     }
 
     /// Starts the programs' `random`.
@@ -242,7 +260,8 @@ impl Device {
 
     /// Replaces the running program as a whole; tables, registers and queues start fresh. Gives its generation.
     pub fn set_pipeline(&mut self, program: Arc<Program>) -> u64 {
-        let switch = Switch::new(program, self.seed);
+        let make = if self.is_traced() { Switch::traced } else { Switch::new };
+        let switch = make(program, self.seed);
         self.install(switch).0
     }
 
@@ -254,6 +273,9 @@ impl Device {
         self.again.clear();
         switch.drop_port = self.drop_port;
         switch.state.started_us = self.now_us();
+        if let Some(old) = &self.pipeline {
+            switch.resume_trace(old.switch.trace_numbers());
+        }
         let old = self.pipeline.replace(Pipeline { switch, generation: self.generation });
         (self.generation, old)
     }
@@ -324,6 +346,9 @@ impl Device {
         for q in self.after_ingress.queued.drain(..) {
             Self::enqueue(&mut self.traffic_manager, &mut pipeline.switch, q, flow, self.now_ns);
         }
+        if let Some(trace) = &self.trace {
+            trace.send(pipeline.switch.take_trace());
+        }
         if let Some(a) = self.after_ingress.again.take() {
             self.again(a);
         }
@@ -333,10 +358,16 @@ impl Device {
     fn enqueue(tm: &mut TrafficManager<Queued>, switch: &mut Switch, q: Queued, flow: u32, now_ns: u64) {
         let (port, priority, length) = (q.port, usize::from(q.priority), u64::from(q.length));
         // The traffic manager has counted the rejected packets.
-        if let Err((_, refused)) = tm.enqueue(port, priority, length, flow, q, now_ns) {
+        if let Err((why, refused)) = tm.enqueue(port, priority, length, flow, q, now_ns) {
+            let reason = match why {
+                Refused::Full => "the queue is full",
+                Refused::Priority => "the port has no queue of this priority",
+            };
+            switch.trace_queue_drop(&refused, now_ns / 1000, reason);
             switch.discard(refused);
         }
         while let Some(dropped) = tm.next_dropped() {
+            switch.trace_queue_drop(&dropped, now_ns / 1000, "the queue is full and its flow is the fattest");
             switch.discard(dropped);
         }
     }
@@ -346,6 +377,11 @@ impl Device {
             self.again.push_back(a);
         } else {
             self.drops.again += 1;
+            if let (Some(trace), Some(pipeline)) = (&self.trace, &mut self.pipeline) {
+                let reason = format!("{AGAIN_PACKETS} packets wait to be parsed again");
+                pipeline.switch.trace_again_drop(&a, self.now_ns / 1000, &reason);
+                trace.send(pipeline.switch.take_trace());
+            }
         }
     }
 
@@ -380,6 +416,9 @@ impl Device {
         self.work += steps;
         for q in self.after_egress.clones.drain(..) {
             Self::enqueue(&mut self.traffic_manager, &mut pipeline.switch, q, flow, self.now_ns);
+        }
+        if let Some(trace) = &self.trace {
+            trace.send(pipeline.switch.take_trace());
         }
         let sent = self.after_egress.sent.take();
         if let Some(sent) = &sent {

@@ -3,13 +3,11 @@
 //! reports of refusals are bounded, so that nobody can fill a disk by asking.
 use super::lock::lock;
 use super::proto::p4::v1::{Update, entity::Entity, update::Type};
-use crate::files;
+use crate::rotation::RotatingFile;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
 use std::io::{Error, Result, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tonic::Status;
@@ -213,50 +211,16 @@ impl Refusals {
 /// Where lines go.
 enum Sink {
     Stderr,
-    /// A file; when it has reached its size it becomes FILE.1 in place of the one before.
-    File {
-        path: PathBuf,
-        file: File,
-        bytes: u64,
-        most_bytes: u64,
-    },
+    File(RotatingFile),
 }
 
 impl Sink {
     fn write(&mut self, line: &[u8]) -> Result<()> {
         match self {
             Sink::Stderr => std::io::stderr().write_all(line),
-            Sink::File { path, file, bytes, most_bytes } => {
-                if *bytes > 0 && *bytes + line.len() as u64 > *most_bytes {
-                    let older = older(path);
-                    let why = |e: Error| Error::new(e.kind(), format!("to rename it to {}: {e}", older.display()));
-                    std::fs::rename(&*path, &older).map_err(why)?;
-                    (*file, *bytes) = open(path)?;
-                }
-                let written = file.write_all(line);
-                // Of a line that failed a part may be there.
-                *bytes = if written.is_ok() { *bytes + line.len() as u64 } else { file.metadata()?.len() };
-                written
-            }
+            Sink::File(file) => file.write(line),
         }
     }
-}
-
-fn older(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".1");
-    name.into()
-}
-
-fn open(path: &Path) -> Result<(File, u64)> {
-    // Not for everybody to read; and a pipe, which is refused below, is not waited for.
-    let file =
-        files::open(path, OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK))?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Err(Error::other("it is not a regular file"));
-    }
-    Ok((file, meta.len()))
 }
 
 struct Log {
@@ -328,8 +292,8 @@ impl Audit {
         let sink = if path == Path::new("-") {
             Sink::Stderr
         } else {
-            let (file, bytes) = open(path).map_err(|e| format!("--audit {}: {e}", path.display()))?;
-            Sink::File { path: path.to_owned(), file, bytes, most_bytes }
+            let file = RotatingFile::open(path, most_bytes);
+            Sink::File(file.map_err(|e| format!("--audit {}: {e}", path.display()))?)
         };
         let refusals = Refusals::default();
         Ok(Audit(Some(Mutex::new(Log { sink, refusals, lost: 0, torn: false }))))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State that controllers wrote and the data plane does not need, kept beside the program's state.
 use super::handles::Handles;
+use super::nodes::Nodes;
 use super::pipeline::Config;
 use super::proto::p4::v1 as pb;
 use super::stream::digests::Settings;
@@ -72,8 +73,12 @@ pub struct ControllerState {
     notes: Vec<BTreeMap<EntryId, Note>>,
     pub defaults: Vec<Note>,
     pub groups: Vec<BTreeMap<u32, Group>>,
-    /// Of each action profile.
+    /// Of each action profile: handles of members.
     pub handles: Vec<Handles>,
+    /// Of each action profile: handles of groups.
+    pub group_handles: Vec<Handles>,
+    /// Multicast groups as Thrift's clients see them.
+    pub nodes: Nodes,
     pub multicast: BTreeMap<u32, pb::MulticastGroupEntry>,
     pub clones: BTreeMap<u32, pb::CloneSessionEntry>,
     pub value_sets: Vec<Vec<pb::ValueSetMember>>,
@@ -91,6 +96,7 @@ impl ControllerState {
             defaults: vec![Note::default(); p.tables.len()],
             groups: vec![BTreeMap::new(); p.profiles.len()],
             handles: p.profiles.iter().map(|_| Handles::default()).collect(),
+            group_handles: p.profiles.iter().map(|_| Handles::default()).collect(),
             value_sets: vec![Vec::new(); p.value_sets.len()],
             ..Default::default()
         }

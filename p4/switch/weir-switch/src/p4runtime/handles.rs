@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handles of an action profile's members, by which BMv2 orders the members of a group.
+//! Handles of an action profile's members, by which BMv2 orders the members of a group, and Thrift's clients name them.
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Copies of one member.
@@ -17,6 +17,8 @@ struct Copies {
 #[derive(Debug, Default)]
 pub struct Handles {
     copies: BTreeMap<u32, Copies>,
+    /// Member of each handle.
+    members: BTreeMap<u32, u32>,
     free: BTreeSet<u32>,
     next: u32,
 }
@@ -33,6 +35,7 @@ impl Handles {
     fn extend(&mut self, member: u32, count: usize) {
         while self.copies.get(&member).map_or(0, |c| c.handles.len()) < count {
             let handle = self.take();
+            self.members.insert(handle, member);
             self.copies.entry(member).or_default().handles.push(handle);
         }
     }
@@ -41,9 +44,25 @@ impl Handles {
     fn shrink(&mut self, member: u32) {
         let Some(copies) = self.copies.get_mut(&member) else { return };
         let needed = copies.weights.last_key_value().map_or(1, |(weight, _)| *weight).max(1);
-        if needed < copies.handles.len() {
-            self.free.extend(copies.handles.drain(needed..));
+        for handle in copies.handles.drain(needed.min(copies.handles.len())..) {
+            self.members.remove(&handle);
+            self.free.insert(handle);
         }
+    }
+
+    /// The member that has this handle.
+    pub fn member(&self, handle: u32) -> Option<u32> {
+        self.members.get(&handle).copied()
+    }
+
+    /// Handles of a member, its own first.
+    pub fn of(&self, member: u32) -> &[u32] {
+        self.copies.get(&member).map_or(&[], |c| &c.handles)
+    }
+
+    /// Each handle with its member, by rising handles.
+    pub fn all(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.members.iter().map(|(handle, member)| (*handle, *member))
     }
 
     pub fn insert(&mut self, member: u32) {
@@ -51,8 +70,9 @@ impl Handles {
     }
 
     pub fn remove(&mut self, member: u32) {
-        if let Some(copies) = self.copies.remove(&member) {
-            self.free.extend(copies.handles);
+        for handle in self.copies.remove(&member).into_iter().flat_map(|c| c.handles) {
+            self.members.remove(&handle);
+            self.free.insert(handle);
         }
     }
 
@@ -146,6 +166,7 @@ mod tests {
                 held.sort_unstable();
                 prop_assert_eq!(held, (0..handles.next).collect::<Vec<_>>());
                 for (member, copies) in &handles.copies {
+                    prop_assert!(copies.handles.iter().all(|h| handles.member(*h) == Some(*member)));
                     let most = groups.values().flatten().filter(|(m, _)| m == member).map(|(_, w)| *w as usize).max();
                     prop_assert_eq!(copies.handles.len(), most.unwrap_or(1));
                 }

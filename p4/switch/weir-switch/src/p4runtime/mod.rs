@@ -12,6 +12,7 @@ mod controller_state;
 mod handles;
 mod lock;
 mod messages;
+mod nodes;
 mod pipeline;
 #[rustfmt::skip]
 pub mod proto;
@@ -24,9 +25,18 @@ mod tests;
 mod transport;
 mod write;
 
+pub(crate) use controller_state::Group;
+pub(crate) use lock::lock;
+pub(crate) use nodes::{Node, Nodes};
+pub(crate) use pipeline::Config as PipelineConfig;
+pub(crate) use read::Reader;
+pub(crate) use service::control::Missing;
+pub(crate) use write::Writer;
+
 pub use audit::Audit;
 pub use pipeline::{STATE_BYTES, check_state};
-pub use server::{InitialPipeline, Listening, Running, ServeConfig, listen};
+pub use server::{Listening, Running, ServeConfig, listen};
+pub use service::control::{Control, InitialPipeline};
 pub use service::{API_VERSION, fuzz, fuzz_config, fuzz_stream};
 pub use transport::access::Access;
 pub use transport::body::fuzz as fuzz_body;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC server on a thread of its own.
 use super::audit::Audit;
-use super::pipeline::Config;
 use super::proto::p4::v1::p4_runtime_server::P4RuntimeServer;
-use super::service::{Server, Service};
+use super::service::Server;
+use super::service::control::{Control, InitialPipeline};
 use super::transport::accept::{AcceptBackoff, ConnectionLimit};
 use super::transport::access::Access;
 use super::transport::admission::Admission;
@@ -12,12 +12,10 @@ use super::transport::with_cause;
 use crate::device::Event;
 use crate::handle::Handle;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::server::TcpIncoming;
 use tracing::{error, warn};
-use weir_p4::bytecode::program::Program;
 
 /// Connections at most; each of them has its own queue.
 const MAX_CONNECTIONS: usize = 512;
@@ -49,16 +47,6 @@ pub struct ServeConfig {
     pub max_state_bytes: u64,
     /// Rights of clients, by their certificates; none: all who can connect may do all.
     pub access: Option<Access>,
-}
-
-/// The program a switch was started with, for controllers to read.
-pub struct InitialPipeline {
-    /// The program, compiled.
-    pub program: Arc<Program>,
-    /// As [`crate::device::Device::set_pipeline`] gave it.
-    pub generation: u64,
-    /// The program's text.
-    pub device_config: Vec<u8>,
 }
 
 /// A server that runs until this is dropped.
@@ -123,20 +111,22 @@ impl Listening {
         initial: Option<InitialPipeline>,
         audit: Audit,
     ) -> Result<Running, String> {
+        let identity = (self.config.device_id, self.config.cpu_port, self.config.max_state_bytes);
+        let control = Control::new(identity, handle, initial, audit)
+            .map_err(|e| format!("P4Runtime server on {}: {e}", self.addr))?;
+        self.serve_state(&control, events)
+    }
+
+    /// As [`Listening::serve`], for state that another server serves too.
+    ///
+    /// # Errors
+    /// Names the missing resource: a thread.
+    pub fn serve_state(self, control: &Control, events: mpsc::Receiver<Event>) -> Result<Running, String> {
         let Listening { config, mut builder, listener, addr } = self;
         let cannot = |e: &dyn std::fmt::Display| format!("P4Runtime server on {addr}: {e}");
-        let initial = match initial {
-            Some(p) => {
-                let c = Config::new(p.program, p.device_config.into()).map_err(|e| cannot(&e))?;
-                Some((p.generation, c))
-            }
-            None => None,
-        };
-        let audit = Arc::new(audit);
+        let service = control.0.clone();
+        let audit = control.audit_log();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| cannot(&e))?;
-        let (device_id, cpu_port, max_state_bytes) = (config.device_id, config.cpu_port, config.max_state_bytes);
-        let service = Service::new(device_id, cpu_port, max_state_bytes, handle, initial, audit.clone());
-        let service = Arc::new(service);
         let (stop, stopped) = oneshot::channel();
         let run = async move {
             let listener = match tokio::net::TcpListener::from_std(listener) {

@@ -6,6 +6,7 @@ mod fold;
 mod headers;
 mod statements;
 mod tables;
+mod traced;
 
 use crate::bytecode::code::*;
 use crate::bytecode::cost;
@@ -13,6 +14,7 @@ use crate::bytecode::ir::{self, *};
 use crate::bytecode::keys::{layout, match_keys};
 use crate::bytecode::operators::{HashAlgorithm, Operator, Slot};
 use crate::bytecode::program::{MatchKind, Program, Table};
+use crate::bytecode::trace_points::TracePoint;
 use crate::bytecode::widths::Widths;
 use crate::value::Val;
 use std::collections::HashMap;
@@ -47,10 +49,26 @@ struct Lower<'p> {
     known: Vec<Slot>,
     /// Where the first `read` of each direct meter puts the color.
     meter_targets: HashMap<usize, Source>,
+    /// Whether the code reports events to a trace.
+    traced: bool,
+    /// The place in the source of the statement, for the next event.
+    place: Option<usize>,
+    /// Calls whose parameters are being copied.
+    #[cfg(test)]
+    copying: usize,
 }
 
 /// Makes the code that runs `p`; `None` when that would take too long.
 pub fn lower(p: &Program) -> Option<Code> {
+    code(p, false)
+}
+
+/// The same, with code that reports events to a trace.
+pub fn lower_traced(p: &Program) -> Option<Code> {
+    code(p, true)
+}
+
+fn code(p: &Program, traced: bool) -> Option<Code> {
     let widths = Widths::of(p)?;
     let mut wide_cells = 0;
     let wide_of = (0..p.slots).map(|s| {
@@ -80,6 +98,10 @@ pub fn lower(p: &Program) -> Option<Code> {
         fence: 0,
         known: Vec::new(),
         meter_targets: HashMap::new(),
+        traced,
+        place: None,
+        #[cfg(test)]
+        copying: 0,
     };
     l.whole();
     Some(l.finish())
@@ -103,11 +125,12 @@ impl<'p> Lower<'p> {
         self.parsers = p.parsers.iter().map(|_| self.label()).collect();
         for (i, body) in p.procs.iter().enumerate() {
             self.here(self.procs[i]);
+            self.place = None;
             self.block(body);
             self.emit(Instruction::Return);
         }
         for (i, x) in p.parsers.iter().enumerate() {
-            self.parser(self.parsers[i], x);
+            self.parser(i, x);
         }
         for t in &p.tables {
             let code = self.table(t);

@@ -3,6 +3,8 @@
 use super::fold::{bin, load, nonzero};
 use super::headers::plan_in;
 use super::*;
+#[cfg(test)]
+use crate::bytecode::marks::Mark;
 
 impl<'p> Lower<'p> {
     fn set(&mut self, s: Slot, e: &Expression) {
@@ -88,12 +90,27 @@ impl<'p> Lower<'p> {
     pub(super) fn block(&mut self, code: &'p Block) {
         for s in code {
             let (used, wide) = (self.used, self.wide_used);
-            self.step(s);
+            if self.traced {
+                self.traced_step(s);
+            } else {
+                self.step(s);
+            }
             (self.used, self.wide_used) = (used, wide);
         }
     }
 
+    #[cfg(test)]
+    fn mark(&mut self, s: &Statement) {
+        if let (Some(mark), 0) = (Mark::of(s), self.copying) {
+            self.code.marks.push((self.code.ins.len() as Pc, mark));
+        }
+    }
+
     fn call(&mut self, before: &'p Block, to: Label, after: &'p Block) {
+        #[cfg(test)]
+        {
+            self.copying += 1;
+        }
         self.block(before);
         let exit = if after.is_empty() { 0 } else { self.label() };
         if exit != 0 {
@@ -101,10 +118,17 @@ impl<'p> Lower<'p> {
         }
         self.emit(Instruction::Call { to, after: exit, cost: 0 });
         self.block(after);
+        #[cfg(test)]
+        {
+            self.copying -= 1;
+        }
     }
 
-    fn step(&mut self, s: &'p Statement) {
+    pub(super) fn step(&mut self, s: &'p Statement) {
+        #[cfg(test)]
+        self.mark(s);
         match s {
+            Statement::Mark(place) => self.place = Some(*place),
             Statement::Set(slot, e) => self.set(*slot, e),
             Statement::SetAt(a, e) => self.put(a, e),
             Statement::Copy(from, to, n) => self.copy(from, to, *n),
@@ -126,7 +150,8 @@ impl<'p> Lower<'p> {
             Statement::Apply(t) => {
                 let p = self.program;
                 self.block(&p.tables[*t].before);
-                self.emit(Instruction::Apply { table: *t as u32 });
+                let table = *t as u32;
+                self.emit(if self.traced { Instruction::ApplyTraced { table } } else { Instruction::Apply { table } });
             }
             Statement::SetValid(h, valid) => {
                 let header = self.header(h, None);
@@ -286,6 +311,14 @@ impl<'p> Lower<'p> {
 
     fn choice(&mut self, c: &Expression, yes: &'p Block, no: &'p Block) {
         let (other, end) = (self.label(), self.label());
+        if self.traced {
+            return self.traced_choice(c, (yes, no), (other, end));
+        }
+        if yes.is_empty() {
+            self.jump(c, end, true);
+            self.block(no);
+            return self.here(end);
+        }
         self.jump(c, other, false);
         self.block(yes);
         if !no.is_empty() {
@@ -294,6 +327,8 @@ impl<'p> Lower<'p> {
         self.here(other);
         self.block(no);
         self.here(end);
+        #[cfg(test)]
+        self.code.marks.push((self.code.ins.len() as Pc, Mark::Join));
     }
 
     fn switch(&mut self, key: &Expression, cases: &[SwitchCase], bodies: &'p [Block], default: Option<usize>) {
@@ -410,8 +445,15 @@ impl<'p> Lower<'p> {
         self.known = nonzero(c);
         let h = self.hash(algo, data, if payload { Rest::Unread } else { Rest::Nothing });
         self.known.clear();
-        self.jump(&bin(Operator::Eq, 0, Expression::Slice(Box::new(h), 0, w), sum.clone()), end, true);
+        let right = if self.traced { self.label() } else { end };
+        self.jump(&bin(Operator::Eq, 0, Expression::Slice(Box::new(h), 0, w), sum.clone()), right, true);
+        self.trace_checksum(false);
         self.emit(Instruction::ChecksumError);
+        if self.traced {
+            self.emit(Instruction::Jump { to: end });
+            self.here(right);
+            self.trace_checksum(true);
+        }
         self.here(end);
     }
 

@@ -4,13 +4,14 @@ use super::fold::bin;
 use super::*;
 
 impl<'p> Lower<'p> {
-    pub(super) fn parser(&mut self, start: Label, x: &'p ir::Parser) {
+    pub(super) fn parser(&mut self, number: usize, x: &'p ir::Parser) {
         let labels: Vec<Label> = x.states.iter().map(|_| self.label()).collect();
-        self.here(start);
+        self.here(self.parsers[number]);
         self.emit(Instruction::Jump { to: labels[x.start] });
-        for ((_, code, next), l) in x.states.iter().zip(&labels) {
+        for (i, ((name, code, next), l)) in x.states.iter().zip(&labels).enumerate() {
             self.here(*l);
             self.emit(Instruction::ParserStep { cost: 0 });
+            self.trace_state(number, i, name);
             self.block(code);
             let (accept, reject) = (self.label(), self.label());
             let go = |t: &Target| match t {
@@ -25,17 +26,21 @@ impl<'p> Lower<'p> {
                 Next::Select(keys, cases) => {
                     let (used, wide) = (self.used, self.wide_used);
                     let keys: Vec<Expression> = keys.iter().map(|k| self.again(k)).collect();
+                    self.trace_select(&keys);
                     for (pats, target) in cases {
                         self.case(&keys, pats, go(target));
                     }
                     (self.used, self.wide_used) = (used, wide);
                     // BMv2 rejects without saying why; P4_16 would have error.NoMatch.
+                    self.trace_end_of_parser("no_match");
                     self.emit(Instruction::Fail { error: 0 });
                 }
             }
             self.here(accept);
+            self.trace_end_of_parser("accept");
             self.emit(Instruction::Return);
             self.here(reject);
+            self.trace_end_of_parser("reject");
             self.emit(Instruction::Reject);
         }
     }

@@ -55,8 +55,15 @@ impl Context<'_> {
             let m = format!("parser `{}` never ends: no way from `start` leads to accept or reject", b.name.text);
             return self.err_help(b.name.span, m, "add `transition accept;` to its last state");
         }
+        let number = self.program.parsers.len();
+        let source = &mut self.program.source;
+        source.parsers.insert(number, self.prefix.clone());
+        for (i, s) in b.states.iter().enumerate() {
+            let place = source.span(self.diagnostics, s.name.span);
+            source.states.insert((number, i + 1), place);
+        }
         self.program.parsers.push(parser);
-        Ok(self.program.parsers.len() - 1)
+        Ok(number)
     }
 
     fn target(&mut self, n: &Name) -> Checked<Target> {

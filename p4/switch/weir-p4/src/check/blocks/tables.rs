@@ -61,6 +61,8 @@ impl Context<'_> {
             return self.err_help(decl.name.span, m, help);
         }
         self.table_names.push((table.name.clone(), decl.name.span));
+        let place = self.program.source.span(self.diagnostics, decl.name.span);
+        self.program.source.tables.insert(table.name.clone(), place);
         self.program.tables.push(table);
         self.notes.tables.push(note);
         let id = self.program.tables.len() - 1;

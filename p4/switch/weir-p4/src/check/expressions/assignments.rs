@@ -10,6 +10,7 @@ impl Context<'_> {
                 let b = self.lvalue(base)?;
                 let hi_v = self.const_int(hi, "the high end of a slice")?;
                 let lo_v = self.const_int(lo, "the low end of a slice")?;
+                [hi, lo].into_iter().for_each(|bound| self.warn_of_slice_bound(bound));
                 let w = (&hi_v - &lo_v + 1u32).to_i64().unwrap_or(-1);
                 self.slice_lvalue(b, &lo_v, w, e.span)
             }

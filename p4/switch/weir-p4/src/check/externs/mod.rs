@@ -6,6 +6,7 @@
 mod functions;
 mod instances;
 mod methods;
+mod parameters;
 
 use crate::bytecode::ir::Fields;
 use crate::bytecode::operators::HashAlgorithm;

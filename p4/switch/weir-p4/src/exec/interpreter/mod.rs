@@ -2,6 +2,8 @@
 //! Runs one block of a program over one packet.
 mod data;
 mod headers;
+#[cfg(test)]
+mod operations;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -9,10 +11,11 @@ mod work;
 
 use crate::bytecode::code::*;
 use crate::bytecode::operators::{HashAlgorithm, binary, truth};
-use crate::bytecode::program::Program;
+use crate::bytecode::program::{MatchKind, Program};
 use crate::exec::hash::hash_of;
 use crate::exec::state::State;
 use crate::exec::table::EntryAction;
+use crate::exec::trace::{Lookup, Tracer};
 use crate::value::{BitWriter, Val, read_bits};
 
 /// Result of a piece of code.
@@ -74,6 +77,8 @@ pub struct Scratch {
     hits: Vec<(usize, u8)>,
     /// Steps taken since somebody asked.
     pub spent: u64,
+    /// The trace, which only traced code writes.
+    pub tracer: Tracer,
 }
 
 impl Scratch {
@@ -268,6 +273,8 @@ impl<'a> Machine<'a> {
         loop {
             let i = code[pc];
             pc += 1;
+            #[cfg(test)]
+            operations::count(self.code, pc - 1);
             match i {
                 Instruction::Move { d, a } => n!(d) = n!(a),
                 Instruction::Moves { d, a, n: count } => {

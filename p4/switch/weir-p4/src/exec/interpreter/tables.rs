@@ -3,13 +3,14 @@
 use super::*;
 
 impl<'a> Machine<'a> {
-    pub(super) fn apply(&mut self, n: &mut [u64], t: usize) -> Flow {
+    pub(super) fn apply<const TRACED: bool>(&mut self, n: &mut [u64], t: usize) -> Flow {
         let x = &self.code.tables[t];
         if self.is_spent(self.state.tables[t].rows() as u64 / 8) {
             return self.too_long();
         }
         // A table without keys always runs its default action.
         let place = if x.has_keys { self.lookup(n, t, x) } else { None };
+        let keys = if TRACED { self.key_values(n, t) } else { Vec::new() };
         let table = &mut self.state.tables[t];
         let length = u64::from(self.length);
         let set = |n: &mut [u64], wide: &mut [Val], a: &ActionCode, args: &[Val]| {
@@ -22,7 +23,7 @@ impl<'a> Machine<'a> {
         };
         let entry = place.and_then(|at| table.at(at));
         let hit = entry.is_some();
-        let (mut action, mut metered) = (None, false);
+        let (mut action, mut metered, mut member_id) = (None, false, None);
         let call = match entry {
             Some(e) => {
                 e.packets += 1;
@@ -73,6 +74,7 @@ impl<'a> Machine<'a> {
                     EntryAction::Member(m) => Some(m),
                     EntryAction::Call(_) => None,
                 };
+                member_id = id;
                 let member = id.and_then(|id| self.state.profiles[profile].members.get(&id));
                 let found = member.and_then(|m| Some((m, x.actions.iter().position(|a| a.body == m.body)?)));
                 match (found, &self.state.tables[t].default) {
@@ -89,6 +91,9 @@ impl<'a> Machine<'a> {
                 }
             }
         };
+        if TRACED {
+            self.trace_lookup(n, t, place, keys, (member_id, action));
+        }
         let a = &x.actions[action];
         let flow = self.run_action(n, a);
         if metered {
@@ -143,5 +148,54 @@ impl<'a> Machine<'a> {
         let h = h & 0xffff_ffff;
         let members = self.state.profiles[profile].groups.get(&group).filter(|m| !m.is_empty())?;
         Some(members[(h % members.len() as u64) as usize])
+    }
+
+    /// Values of all keys of a table.
+    fn key_values(&self, n: &[u64], t: usize) -> Vec<Val> {
+        let x = &self.code.tables[t];
+        let (mut matched, mut selectors) = (x.keys.iter().map(|k| k.0), x.selector.iter().map(|k| k.0));
+        let keys = self.program.tables[t].keys.iter().filter_map(|k| match k.kind {
+            MatchKind::Selector => selectors.next(),
+            _ => matched.next(),
+        });
+        keys.map(|s| self.src(n, s)).collect()
+    }
+
+    /// The event of a table whose action is about to run.
+    fn trace_lookup(
+        &mut self,
+        n: &[u64],
+        t: usize,
+        place: Option<u32>,
+        keys: Vec<Val>,
+        (member, action): (Option<u32>, usize),
+    ) {
+        let x = &self.code.tables[t];
+        let args = x.actions[action].params.iter().map(|(s, _)| self.src(n, *s)).collect();
+        let table = &self.state.tables[t];
+        let entry = place.and_then(|at| table.numbered(at));
+        let group = match entry.map_or(&table.default, |(_, e)| &e.action) {
+            EntryAction::Group(g) => Some(*g),
+            _ => None,
+        };
+        let profile = x.profile.and_then(|p| self.state.profiles.get(p));
+        let program = self.program;
+        let lookup = Lookup { program, table: t, keys, entry, group, member, profile, action, args };
+        self.scratch.tracer.table(&lookup);
+    }
+
+    /// The event of a parser error, if there is one.
+    pub fn trace_parser_error(&mut self, error: u32) {
+        if error != 0 && self.scratch.tracer.on {
+            let name = self.program.errors.get(error as usize).map_or("", String::as_str);
+            self.scratch.tracer.parser_error(name);
+        }
+    }
+
+    /// An event of traced code.
+    pub(super) fn trace(&mut self, n: &[u64], point: u32) {
+        let mut tracer = std::mem::take(&mut self.scratch.tracer);
+        tracer.point(&self.code.points[point as usize], &self.program.source.places, |s| self.src(n, s));
+        self.scratch.tracer = tracer;
     }
 }

@@ -35,7 +35,9 @@ impl<'a> Machine<'a> {
             }
             Instruction::EvalIndex { d, e } => n!(d) = self.wide(n, &self.code.wides[e as usize]).index() as u64,
             Instruction::CopyAt { copy } => self.copy(n, copy),
-            Instruction::Apply { table } => return self.apply(n, table as usize),
+            Instruction::Apply { table } => return self.apply::<false>(n, table as usize),
+            Instruction::ApplyTraced { table } => return self.apply::<true>(n, table as usize),
+            Instruction::Trace { point } => self.trace(n, point),
             Instruction::Extract { header, size } => return self.extract(n, header, n!(size)),
             Instruction::Lookahead { header } => return self.lookahead(n, header),
             Instruction::Advance { a } => {

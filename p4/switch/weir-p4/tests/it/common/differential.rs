@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use weir_p4::bytecode::program::{ActionCall, KeyMatch, MatchKind, Program, Table};
 use weir_p4::exec::{EntryAction, Member, Mirror};
-use weir_p4::v1model::{Notes, Switch};
+use weir_p4::v1model::{Notes, Sent, Switch};
 use weir_p4::value::Val;
 
 /// xorshift64*: the same numbers everywhere.
@@ -193,9 +193,19 @@ pub fn compare(
     seed: u64,
     packets: usize,
 ) -> Result<(usize, usize), String> {
+    compare_switches((Switch::new(source, seed), Switch::new(json, seed)), text, seed, packets, |_, _| Ok(()))
+}
+
+/// The same for two switches; `check` gets the second and what it sent for a packet.
+pub fn compare_switches(
+    (mut a, mut b): (Switch, Switch),
+    text: &str,
+    seed: u64,
+    packets: usize,
+    mut check: impl FnMut(&mut Switch, &[Sent]) -> Result<(), String>,
+) -> Result<(usize, usize), String> {
     let numbers = numbers(text);
     let mut r = Random(seed);
-    let (mut a, mut b) = (Switch::new(source, seed), Switch::new(json, seed));
     fill(&mut r, &mut a, &mut b, &numbers)?;
     let mut sent = 0;
     for i in 0..packets {
@@ -213,6 +223,7 @@ pub fn compare(
         if digests(&x) != digests(&y) {
             return Err(format!("packet {i}: {:?} and {:?}", digests(&x), digests(&y)));
         }
+        check(&mut b, &from_json).map_err(|e| format!("packet {i}, {bytes:02x?} in at {port}: {e}"))?;
         sent += from_source.len();
     }
     match state(&a).iter().zip(&state(&b)).find(|(x, y)| x != y) {

@@ -50,6 +50,13 @@ impl Config {
         Ok(config)
     }
 
+    /// The text of the program, without those that it includes.
+    pub fn program_text(&self) -> Option<String> {
+        let mut package = package(&self.device_config).ok()?;
+        let main = std::mem::take(&mut package.main);
+        package.files.remove(&main)
+    }
+
     /// For a compiled program.
     ///
     /// # Errors

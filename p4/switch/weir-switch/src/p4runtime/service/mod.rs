@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The six calls of the P4Runtime service: `grpc` as tonic calls them, and a file for each kind of work.
+pub mod control;
 mod events;
 mod fuzz;
 mod grpc;

@@ -68,20 +68,25 @@ impl Service {
         let mut pipelines = self.change().await;
         // Another may have become primary while the program was compiled.
         primary()?;
-        let controller = ControllerState::new(&config);
         if action == Action::VerifyAndSave {
-            // `random` begins when the program runs: commit gives it the device's seed.
-            let program = config.program.clone();
-            let state = tokio::task::spawn_blocking(move || State::new(&program, 0)).await;
-            let state = state.map_err(|e| Status::internal(format!("the program could not be saved: {e}")))?;
-            pipelines.saved = Some(Box::new(Saved { config, state, controller }));
-            return Ok(());
+            return Self::save(&mut pipelines, config).await;
         }
         pipelines.saved = None;
+        let controller = ControllerState::new(&config);
         self.commit(&mut pipelines, config, controller, None).await
     }
 
-    async fn verify(&self, config: pb::ForwardingPipelineConfig) -> Result<Config, Status> {
+    pub(super) async fn save(pipelines: &mut Pipelines, config: Arc<Config>) -> Result<(), Status> {
+        let controller = ControllerState::new(&config);
+        // `random` begins when the program runs: commit gives it the device's seed.
+        let program = config.program.clone();
+        let state = tokio::task::spawn_blocking(move || State::new(&program, 0)).await;
+        let state = state.map_err(|e| Status::internal(format!("the program could not be saved: {e}")))?;
+        pipelines.saved = Some(Box::new(Saved { config, state, controller }));
+        Ok(())
+    }
+
+    pub(super) async fn verify(&self, config: pb::ForwardingPipelineConfig) -> Result<Config, Status> {
         let _turn = self.compiler.acquire().await.map_err(|e| Status::internal(e.to_string()))?;
         let limit = self.max_state_bytes;
         let work = tokio::task::spawn_blocking(move || Config::verify(config, limit));
@@ -91,7 +96,7 @@ impl Service {
         }
     }
 
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         pipelines: &mut Pipelines,
         config: Arc<Config>,
@@ -99,11 +104,11 @@ impl Service {
         state: Option<State>,
     ) -> Result<(), Status> {
         let program = config.program.clone();
-        let seed = self.handle.call(|d| d.seed()).await.map_err(gone)?;
+        let (seed, is_traced) = self.handle.call(|d| (d.seed(), d.is_traced())).await.map_err(gone)?;
         // Its arrays may be large, so that packets must not wait for them to be made, nor for the old ones to be given
         // back.
         let make = move || {
-            let mut switch = Switch::new(program, seed);
+            let mut switch = if is_traced { Switch::traced(program, seed) } else { Switch::new(program, seed) };
             // Writes since the program was saved.
             if let Some(mut state) = state {
                 state.continue_random(&switch.state);

@@ -139,7 +139,7 @@ impl Service {
 
     /// Runs `f` on the state that reads mean: the saved program's, if there is one, else the running one's, between two
     /// packets.
-    async fn look<R: Send + 'static>(
+    pub(super) async fn look<R: Send + 'static>(
         &self,
         pipelines: &Pipelines,
         f: impl FnOnce(&Reader) -> R + Send + 'static,

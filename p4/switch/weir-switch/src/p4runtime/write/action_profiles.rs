@@ -75,7 +75,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn put_member(&mut self, profile: usize, id: u32, member: Option<Member>) {
+    pub fn put_member(&mut self, profile: usize, id: u32, member: Option<Member>) {
         let (members, handles) = (&mut self.state.profiles[profile].members, &mut self.controller.handles[profile]);
         match member {
             Some(m) => {
@@ -175,7 +175,7 @@ impl Writer<'_> {
         Ok(Group { max_size: e.max_size, members })
     }
 
-    fn put_group(&mut self, profile: usize, id: u32, group: Option<Group>) {
+    pub fn put_group(&mut self, profile: usize, id: u32, group: Option<Group>) {
         let (state, controller) = (&mut self.state.profiles[profile].groups, &mut self.controller.groups[profile]);
         let old = controller.get(&id).map_or(&[][..], |g| &g.members);
         let new = group.as_ref().map_or(&[][..], |g| &g.members);
@@ -184,10 +184,12 @@ impl Writer<'_> {
             Some(g) => {
                 state.insert(id, order);
                 controller.insert(id, g);
+                self.controller.group_handles[profile].insert(id);
             }
             None => {
                 state.remove(&id);
                 controller.remove(&id);
+                self.controller.group_handles[profile].remove(id);
             }
         }
     }

@@ -5,8 +5,9 @@ mod action_profiles;
 mod arrays;
 mod digests;
 mod direct;
+mod direct_access;
 mod one_shot;
-mod replication;
+pub mod replication;
 mod tables;
 mod value_sets;
 

@@ -70,12 +70,14 @@ impl Writer<'_> {
         profile.members.extend(shot.members.iter().cloned());
         let order = self.controller.handles[shot.profile].regroup(&[], &shot.weights);
         profile.groups.insert(shot.group, order);
+        self.controller.group_handles[shot.profile].insert(shot.group);
     }
 
     pub(super) fn drop_one_shot(&mut self, note: Option<Note>) {
         let Some(shot) = note.and_then(|n| n.one_shot) else { return };
         let profile = &mut self.state.profiles[shot.profile];
         profile.groups.remove(&shot.group);
+        self.controller.group_handles[shot.profile].remove(shot.group);
         for (id, _) in &shot.members {
             profile.members.remove(id);
             self.controller.handles[shot.profile].remove(*id);

@@ -8,7 +8,7 @@ use tonic::Code;
 use weir_p4::exec::Mirror;
 
 /// Multicast groups of clone sessions: a packet's multicast group has 16 bits, so none is taken from it.
-const CLONE_GROUP: u32 = 0x8000_0000;
+pub const CLONE_GROUP: u32 = 0x8000_0000;
 
 fn presence(kind: Type, there: bool, what: &str, id: u32) -> Res<()> {
     match (kind, there) {
@@ -44,10 +44,13 @@ impl Writer<'_> {
     fn put_multicast(&mut self, id: u32, group: Option<pb::MulticastGroupEntry>) -> Res<()> {
         match group {
             Some(g) => {
-                self.state.groups.insert(id, replicas::replicas(&g.replicas)?);
+                let replicas = replicas::replicas(&g.replicas)?;
+                self.controller.nodes.replace(id, Some(&replicas));
+                self.state.groups.insert(id, replicas);
                 self.controller.multicast.insert(id, g);
             }
             None => {
+                self.controller.nodes.replace(id, None);
                 self.state.groups.remove(&id);
                 self.controller.multicast.remove(&id);
             }

@@ -262,13 +262,13 @@ impl Writer<'_> {
         self.direct(table, id, e)
     }
 
-    fn restart_idle(&mut self, table: usize, id: EntryId) {
+    pub(super) fn restart_idle(&mut self, table: usize, id: EntryId) {
         if let Some(x) = self.state.tables[table].entry_mut(id) {
             x.last_hit_us = self.now_us;
         }
     }
 
-    fn remove(&mut self, table: usize, id: EntryId) -> Res<()> {
+    pub fn remove(&mut self, table: usize, id: EntryId) -> Res<()> {
         let ir = &self.config.program.tables[table];
         self.state.tables[table].remove(ir, id)?;
         let note = self.controller.take_note(table, id);
