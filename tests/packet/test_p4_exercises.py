@@ -2,6 +2,7 @@
 """Exercises in the form of p4lang's tutorials, run as their users run them: `make run` with weir-p4c and the switch by
 BMv2's name, and Mininet's commands."""
 
+import json
 import os
 import re
 import shutil
@@ -16,12 +17,13 @@ from packet_rig import REPO
 
 EXERCISES = REPO / "tests" / "packet" / "exercises"
 PROGRAMS = (REPO / "build" / "bmv2" / "simple_switch_grpc", REPO / "build" / "bin" / "weir-p4c")
+CLI = Path(sys.executable).with_name("simple_switch_CLI")
 PATIENCE_S = 120
 NAMESPACES = ["unshare", "-nmpf", "--kill-child", "--mount-proc"]
 SETUP = 'mount -t sysfs sysfs /sys && ip link set lo up && exec "$@"'
 ENVIRONMENT = {
     **os.environ,
-    "PATH": f"{PROGRAMS[0].parent}:{PROGRAMS[1].parent}:{os.environ['PATH']}",
+    "PATH": f"{PROGRAMS[0].parent}:{PROGRAMS[1].parent}:{CLI.parent}:{os.environ['PATH']}",
     "PYTHONPATH": f"{REPO / 'mininet'}:{REPO / 'controller'}",
     "PYTHONDONTWRITEBYTECODE": "1",
     "WEIR_ROOT": str(REPO),
@@ -69,6 +71,26 @@ def test_routes_of_two_switches(exercises: Path) -> None:
     assert "Time to live exceeded" not in said  # the program answers nothing
     assert "100% packet loss" not in said  # two switches leave a TTL of 2 at 0, which the host takes
     assert {path.name for path in (exercise / "pcaps").iterdir()} >= {"s1-eth3_in.pcap", "s1-eth3_out.pcap"}
+
+
+def test_a_switch_takes_commands_of_simple_switch_cli(exercises: Path) -> None:
+    if not CLI.exists():
+        pytest.skip("not installed: simple_switch_CLI")
+    exercise = exercises / "routing"
+    topology = json.loads((exercise / "topology.json").read_text())
+    topology["switches"]["s2"] = {"cli_input": "s2-commands.txt"}
+    (exercise / "topology.json").write_text(json.dumps(topology))
+    commands = exercise / "s2-commands.txt"
+    commands.write_text(
+        "table_add MyIngress.routes MyIngress.forward 10.0.3.3/32 => 08:00:00:00:03:33 1\n"
+        "table_add MyIngress.routes MyIngress.forward 10.0.0.0/16 => 08:00:00:00:01:00 3\n"
+    )
+    assert "Results: 0% dropped (6/6 received)" in make_run(exercise, "pingall")
+    commands.write_text("table_add MyIngress.routes MyIngress.froward 10.0.3.3/32 => 1\n")
+    process = start(exercise)
+    said, _ = process.communicate("pingall\n", timeout=PATIENCE_S)
+    assert process.returncode != 0
+    assert "switch s2: simple_switch_CLI refused table_add MyIngress.routes MyIngress.froward" in said
 
 
 def test_a_group_floods_and_a_clone_goes_to_the_monitor(exercises: Path) -> None:

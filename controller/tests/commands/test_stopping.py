@@ -140,6 +140,7 @@ stopping.install()
 {wait}
 print(flush=True)
 work()
+stopping.finish(0)
 """
 
 
