@@ -4,6 +4,7 @@
 import pytest
 
 from weirlab import cli
+from weirlab.bench import machine
 from weirlab.bench.benches import BENCHES
 from weirlab.run.demo import PARTS, demo_runs
 from weirlab.scenario.errors import ScenarioError
@@ -22,6 +23,7 @@ def test_help_says_what_each_benchmark_measures(capsys):
 
 def test_options_behind_one_benchmark_are_its_own(monkeypatch, capsys):
     calls = []
+    monkeypatch.setattr(machine, "busy_share", lambda: 0.0)
     monkeypatch.setitem(BENCHES, "xdp", lambda as_json, own=(): calls.append((as_json, list(own))) or 0)
     assert cli.main(["bench", "xdp", "--cost-only", "--signals", "poll", "--json"]) == 0
     assert cli.main(["bench", "xdp"]) == 0

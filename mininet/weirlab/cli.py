@@ -182,6 +182,7 @@ def parser() -> argparse.ArgumentParser:
                        help="benchmarks to run (default: all). Options behind a single name are its own: "
                        "./run bench hostile --only server")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="one JSON document for each benchmark")
+    bench.add_argument("--busy", action="store_true", help="measure although other programs use the processors")
     return top
 
 
@@ -296,6 +297,7 @@ def parsed(argv: list[str] | None) -> tuple[argparse.Namespace, list[str]]:
 
 
 def main_bench(args: argparse.Namespace, own: Sequence[str]) -> int:
+    from weirlab.bench import machine
     from weirlab.bench.benches import BENCHES, OWN_OPTIONS
 
     names = args.names or list(BENCHES)
@@ -308,6 +310,11 @@ def main_bench(args: argparse.Namespace, own: Sequence[str]) -> int:
         return 2
     if args.check:
         return 0
+    try:
+        machine.idle_machine(args.busy)
+    except machine.BusyError as e:
+        print(f"./run bench: {e}", file=sys.stderr)
+        return 1
     if own:
         return BENCHES[names[0]](args.json, own)
     return max(BENCHES[name](args.json) for name in names)

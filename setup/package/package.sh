@@ -294,12 +294,7 @@ crates() {
   rm -rf "$build/package/cargo"
   cargo package --locked --no-verify --allow-dirty -p weir-p4 --manifest-path "$root/p4/switch/Cargo.toml" \
     --target-dir "$build/package/cargo" >"$log" 2>&1 || { cat "$log" >&2; die "cargo could not package weir-p4"; }
-  # The same bytes each time: gzip would note the time.
-  local crate packed=$build/package/cargo/crate.tar
-  crate=$(echo "$build"/package/cargo/package/weir-p4-*.crate)
-  gzip -dc "$crate" >"$packed"
-  gzip -nc "$packed" >"$crate"
-  into_out "$crate"
+  into_out "$build"/package/cargo/package/weir-p4-*.crate
 }
 
 wheels() {

@@ -39,11 +39,12 @@ OURS = (
     "weir-icn",
 )
 OTHERS = (
-    "sudo", "apt", "build/venv/bin/pre-commit", "build/venv/bin/python", "camera", "cargo", "cat", "cd", "cmp", "cp",
-    "echo", "ethtool", "export", "for", "head", "ip", "mininet/examples/one_to_three.sh", "mkdir", "mount",
-    "p4c-bm2-ss", "pip", "player", "podman", "pytest", "python", "setcap", "setup/test.sh", "sh", "simple_switch",
-    "simple_switch_CLI", "simple_switch_grpc", "switch_bench.py", "systemctl", "tar", "tc", "tee", "touch",
-    "unshare", "valgrind", "xdp-loader",
+    ".", "sudo", "apt", "build/venv/bin/pre-commit", "build/venv/bin/python", "camera", "cargo", "cat", "cd", "cmp",
+    "cp", "echo", "ethtool", "exit", "export", "for", "git", "head", "make", "ip",
+    "mininet/examples/one_to_three.sh", "mkdir", "mount", "p4c-bm2-ss", "pingall", "pip", "player", "podman",
+    "pytest", "python", "python3", "setcap", "setup/test.sh", "sh", "simple_switch", "simple_switch_CLI",
+    "simple_switch_grpc", "switch_bench.py", "systemctl", "tar", "tc", "tee", "touch", "unshare", "valgrind",
+    "xdp-loader",
 )  # fmt: skip
 """Programs of others: their options are not checked."""
 

@@ -9,7 +9,7 @@ import sys
 
 from packet_rig import BUILD, REPO
 
-BENCH = [sys.executable, REPO / "xdp" / "bench" / "bench_xdp.py", "--build", BUILD, "--cost-only"]
+BENCH = [sys.executable, REPO / "xdp" / "bench" / "bench_xdp.py", "--build", BUILD, "--cost-only", "--busy"]
 BRIEF = ["--signals", "poll", "virtual-xdp", "--rounds", "3", "--repeat", "2000"]
 
 

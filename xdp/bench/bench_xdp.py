@@ -23,7 +23,6 @@ import contextlib
 import ctypes
 import json
 import os
-import platform
 import socket
 import statistics
 import subprocess
@@ -31,6 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 REPO = Path(__file__).resolve().parents[2]
 PROFILE = REPO / "controller" / "profiles" / "tuned.toml"
@@ -109,18 +109,12 @@ def spread(values: list[float]) -> dict:
     return {"least": min(values), "q1": low, "median": mid, "q3": high, "n": len(values)}
 
 
-def machine() -> dict:
-    """Machine of these nanoseconds, and its load when they were taken."""
-    try:
-        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    except OSError:
-        names = []
-    return {
-        "cpu": names[0].partition(":")[2].strip() if names else platform.machine(),
-        "cpus": os.cpu_count(),
-        "kernel": platform.release(),
-        "load_1_min": os.getloadavg()[0],
-    }
+def machine() -> ModuleType:
+    """The part that looks at the machine, from the clone that this script is in."""
+    sys.path.insert(0, str(REPO / "mininet"))
+    from weirlab.bench import machine as found
+
+    return found
 
 
 def frame(protocol: int = 17, transport: bytes = b"") -> bytes:
@@ -440,7 +434,7 @@ class Bench:
 
 
 def measure(args: argparse.Namespace, work: Path) -> dict:
-    result = {"machine": machine(), "frame_bytes": FRAME_BYTES, "cost": {}, "throughput": {}}
+    result = {"machine": machine().idle_machine(args.busy), "frame_bytes": FRAME_BYTES, "cost": {}, "throughput": {}}
     bench = Bench(args.build.resolve(), args.gains.resolve(), work)
     try:
         for name in (name for name in args.signals if name != ADVICE):
@@ -501,10 +495,7 @@ def table(result: dict) -> str:
         return f"{s['median']:.{digits}f} ({s['q1']:.{digits}f} .. {s['q3']:.{digits}f})"
 
     m = result["machine"]
-    lines = [
-        f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}; load {m['load_1_min']:.1f} at the start, "
-        f"{m['load_1_min_at_end']:.1f} at the end"
-    ]
+    lines = [f"{machine().line(m)}, load {m['load_1_min_at_end']:.1f} at the end"]
     lines.append(f"time of a {result['frame_bytes']}-byte packet beside an empty program's: median (quartiles)")
     lines.append(f"{'signal':<24}{'ratio to empty':>22}{'program, ns':>20}{'empty, ns':>20}{'above empty, ns':>20}")
     for name, c in result["cost"].items():
@@ -533,6 +524,7 @@ def main() -> int:
     parser.add_argument("--cost-only", action="store_true", help="leave the packets per second out")
     parser.add_argument("--seconds", type=float, default=0.2, help="length of one flood (default 0.2)")
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument("--busy", action="store_true", help="measure although other programs use the processors")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # set by ourselves, in our own namespaces
     args = parser.parse_args()
     if args.rounds < 2:
@@ -553,7 +545,7 @@ def main() -> int:
         return subprocess.run(["unshare", "-nm", "sh", "-ec", script, "sh", sys.executable, *sys.argv]).returncode
     try:
         result = measure(args, args.inside)
-    except Failed as error:
+    except (Failed, machine().BusyError) as error:
         print(f"bench_xdp: {error}", file=sys.stderr)
         return 1
     print(json.dumps(result) if args.json else table(result))

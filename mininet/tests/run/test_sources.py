@@ -96,6 +96,7 @@ def test_what_commands_import_is_found(part):
         ("cargo-p4/release/weir-switch", "p4"),
         ("cargo-p4/release/weir-stf", "p4"),
         ("cargo-p4/release/weir-corpus", "p4"),
+        ("cargo-p4/release/weir-p4c", "p4"),
         ("cargo-peers/release/noq-server", "peers"),
         ("cargo/release/quinn-bench", "quic_peers"),
         ("cargo/release/quiche-hq-server", "quic_peers"),

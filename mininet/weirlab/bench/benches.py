@@ -93,6 +93,7 @@ def bench_xdp(as_json: bool, own: Sequence[str] = ()) -> int:
     argv = [
         sys.executable,
         str(paths.clone() / "xdp" / "bench" / "bench_xdp.py"),
+        "--busy",
         *(["--json"] if as_json else []),
         *own,
     ]
@@ -102,7 +103,7 @@ def bench_xdp(as_json: bool, own: Sequence[str] = ()) -> int:
 def bench_switch(as_json: bool) -> int:
     """Packets/s of the embedded P4 switch on the host kernel, beside BMv2 where that is: a router, and PID-Delay."""
     folder = paths.clone() / "p4" / "switch" / "bench"
-    argv = [sys.executable, str(folder / "switch_bench.py"), *(["--json"] if as_json else [])]
+    argv = [sys.executable, str(folder / "switch_bench.py"), "--busy", *(["--json"] if as_json else [])]
     program, config = paths.clone() / "p4" / "pid_delay.p4", folder / "pid_delay.toml"
     pid_delay: list[str] = ["--program", str(program), "--config", str(config)]
     calls: list[list[str]] = [[], pid_delay]

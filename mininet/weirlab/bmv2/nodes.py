@@ -13,16 +13,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mininet.log import error, output, warn
 from mininet.node import Host, Switch
 
-from weirlab import paths
 from weirlab.lab.net import NetError, expect, in_namespace, offloads_off
-from weirlab.lab.p4switch import LOOK_EVERY_S, READY_LIMIT_S, TARGETS, VALUES, P4Node, Queue, Target
+from weirlab.lab.p4switch import LOOK_EVERY_S, READY_LIMIT_S, TARGETS, VALUES, P4Node, Queue, Target, find
 
 BMV2_NAMES = ("simple_switch", "simple_switch_grpc")
 _VERSION_LIMIT_S = 10
@@ -73,12 +71,9 @@ def program_of(name: str | None) -> tuple[str, str]:
     if path is not None:
         return ("embedded" if _is_ours(path) else "bmv2"), path
     own = TARGETS["embedded"]
-    path = shutil.which(own)
+    path = find(own)
     if path is None:
-        with suppress(paths.NoCloneError):
-            path = shutil.which(own, path=str(paths.build() / "bin"))
-    if path is None:
-        raise NetError(f"{own} is not on PATH: install it (pip install weir-switch), or build it (./run switch --help)")
+        raise NetError(f"{own} is not on PATH: install the wheel weir_switch, or build it (./run switch --help)")
     return "embedded", path
 
 

@@ -120,7 +120,7 @@ def bmv2_environment() -> dict[str, str]:
 
 
 def folders_in_tmp(environment: Mapping[str, str]) -> list[Path]:
-    """Folders below /tmp, which a lab hides, in which a job's variables look for programs and libraries. Of a folder
+    """Folders below /tmp, which a lab hides, of a job's variables for programs and libraries. Of a folder
     `bin` or `lib` the one above it: programs find their other files from there."""
     named = [Path(each) for key in ("PATH", "LD_LIBRARY_PATH") for each in environment.get(key, "").split(":") if each]
     whole = [each.parent if each.name in ("bin", "lib") and len(each.parts) > 3 else each for each in named]

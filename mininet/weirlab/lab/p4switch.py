@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,10 @@ VALUES: dict[str, Rule] = {
 
 def find(name: str) -> str | None:
     """A program's path: on PATH, or built by this clone."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{paths.build() / 'bin'}")
+    folders = [os.environ.get("PATH", os.defpath)]
+    with suppress(paths.NoCloneError):
+        folders.append(str(paths.build() / "bin"))
+    return shutil.which(name, path=":".join(folders))
 
 
 def choose(switch: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
 THRIFT_PORT = 9091
@@ -34,6 +35,14 @@ AIM_RESIDENT_KB = 64 * 1024
 
 class BenchError(Exception):
     """Missing part or failure, in one line."""
+
+
+def machine() -> ModuleType:
+    """The part that looks at the machine, from the clone that this script is in."""
+    sys.path.insert(0, str(HERE.parents[2] / "mininet"))
+    from weirlab.bench import machine as found
+
+    return found
 
 
 @dataclass
@@ -197,6 +206,7 @@ def targets(options: argparse.Namespace, folder: Path) -> dict:
 
 def run(options: argparse.Namespace) -> dict:
     frames = find("weir-frames", options.frames)
+    facts = machine().idle_machine(options.busy)
     make_links()
     rows = []
     with tempfile.TemporaryDirectory(prefix="weir-switch-bench-") as folder:
@@ -210,7 +220,8 @@ def run(options: argparse.Namespace) -> dict:
                     finally:
                         target.stop()
                     rows.append({"target": name, "repetition": repetition, **row})
-    return {"bench": "switch", "program": options.program.name, "rows": rows, "ratios": ratios(rows)}
+    found = {"bench": "switch", "program": options.program.name, "machine": facts}
+    return {**found, "rows": rows, "ratios": ratios(rows)}
 
 
 def ratios(rows: list[dict]) -> dict:
@@ -229,6 +240,7 @@ def ratios(rows: list[dict]) -> dict:
 
 def show(found: dict) -> None:
     rows = found["rows"]
+    print(f"{found['program']}: {machine().line(found['machine'])}")
     print(f"{'target':14} {'bytes':>5} {'packets/s':>12} {'spread':>19} {'CPU us/packet':>13} {'resident MB':>11}")
     for length in LENGTHS_BYTES:
         for name in dict.fromkeys(r["target"] for r in rows):
@@ -256,6 +268,7 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--busy", action="store_true", help="measure although other programs use the processors")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.inside:
@@ -263,7 +276,7 @@ def main() -> int:
         return subprocess.call(["unshare", "-n", sys.executable, __file__, *sys.argv[1:], "--inside"])
     try:
         found = run(options)
-    except (BenchError, subprocess.CalledProcessError) as e:
+    except (BenchError, machine().BusyError, subprocess.CalledProcessError) as e:
         print(f"bench switch: {e}", file=sys.stderr)
         return 1
     if options.json:

@@ -3,12 +3,13 @@
 P4C = p4c-bm2-ss
 BMV2_SWITCH_EXE = simple_switch_grpc
 PYTHON = python3
+RUN_SCRIPT = -m weirlab.bmv2
 TOPO = topology.json
 PROGRAM = $(wildcard *.p4)
 JSON = build/$(PROGRAM:.p4=.json)
 
 run: build
-	$(PYTHON) -m weirlab.bmv2 -t $(TOPO) -j $(JSON) -b $(BMV2_SWITCH_EXE)
+	$(PYTHON) $(RUN_SCRIPT) -t $(TOPO) -j $(JSON) -b $(BMV2_SWITCH_EXE)
 
 build: $(JSON)
 

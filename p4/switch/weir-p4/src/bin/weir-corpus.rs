@@ -17,8 +17,8 @@ use weir_p4::syntax::options::{HELP, Options};
 
 const USAGE: &str = "usage: weir-corpus [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... PATH...
 
-Compiles every v1model program (a .p4 file that instantiates V1Switch as main) in the folders PATH and below, or PATH
-itself, and prints for each whether it is taken. Where p4c-bm2-ss or p4c is on PATH it is asked too, and the exit code
+Compiles every v1model program (a .p4 file that instantiates V1Switch as main, or a .json file that p4c made for BMv2) in
+the folders PATH and below, or PATH itself, and prints for each whether it is taken. Where p4c-bm2-ss or p4c is on PATH it is asked too, and the exit code
 is 1 when one takes what the other refuses; without p4c it is 0. Nothing is written. 2: the command itself failed, or a
 path has no such program or can't be read; the others are compiled all the same.
 
@@ -85,7 +85,9 @@ fn work() -> Result<ExitCode, String> {
         for (i, file) in programs.iter().enumerate() {
             progress(&format!("{}: {} of {}: {}", root.display(), i + 1, programs.len(), file.display()));
             let ours = here(file, &options);
-            let theirs = p4c.as_ref().map(|p| p.verdict(file)).transpose()?;
+            // BMv2's JSON is p4c's own.
+            let asked = p4c.as_ref().filter(|_| !is_json_file(file));
+            let theirs = asked.map(|p| p.verdict(file)).transpose()?;
             progress("");
             totals.add(root, file, ours, theirs);
         }
@@ -144,7 +146,9 @@ impl Totals {
 
 /// The message without the parts that are one program's own.
 fn class(message: &str) -> String {
-    let text = message.splitn(4, ':').nth(3).unwrap_or(message);
+    // Of BMv2's JSON a message has the path within the document, else file, line and column.
+    let in_document = message.split_once(".json: ").map(|(_, rest)| rest.split_once(": ").map_or(rest, |(_, m)| m));
+    let text = in_document.or_else(|| message.splitn(4, ':').nth(3)).unwrap_or(message);
     let mut out = String::new();
     for (i, part) in text.trim().split('`').enumerate() {
         match i % 2 {
@@ -164,13 +168,23 @@ fn find(path: &Path, out: &mut Vec<PathBuf>) -> Result<(), String> {
         for entry in std::fs::read_dir(path).map_err(wrong)? {
             find(&entry.map_err(wrong)?.path(), out)?;
         }
-    } else if kind.is_file() && path.extension().is_some_and(|e| e == "p4") {
+    } else if kind.is_file() && (is_json_file(path) || path.extension().is_some_and(|e| e == "p4")) {
         let text = std::fs::read(path).map_err(wrong)?;
-        if is_program(&String::from_utf8_lossy(&text)) {
+        let text = String::from_utf8_lossy(&text);
+        if if is_json_file(path) { is_document(&text) } else { is_program(&text) } {
             out.push(path.into());
         }
     }
     Ok(())
+}
+
+fn is_json_file(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "json")
+}
+
+/// Whether a text is BMv2's JSON; other JSON lies in the same folders.
+fn is_document(text: &str) -> bool {
+    weir_p4::bmv2::is_json(text) && ["\"header_types\"", "\"pipelines\""].iter().all(|key| text.contains(key))
 }
 
 fn is_program(text: &str) -> bool {
@@ -183,6 +197,10 @@ fn is_program(text: &str) -> bool {
 fn here(file: &Path, options: &Options) -> Verdict {
     let text = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let text = String::from_utf8(text).map_err(|_| format!("{}: not UTF-8", file.display()))?;
+    if is_json_file(file) {
+        let load = || weir_p4::bmv2::load(&text).map(drop).map_err(|e| format!("{}: {e}", file.display()));
+        return catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| Err("the loader itself broke (above)".into()));
+    }
     let compile = || match weir_p4::compile_with(&file.display().to_string(), &text, options) {
         Ok(_) => Ok(()),
         Err(d) => Err(d.list.iter().find(|d| !d.warning).map_or(String::new(), |f| {

@@ -471,7 +471,7 @@ pub struct HeaderCode {
     /// Offset, width.
     pub fields: Vec<(u32, u32)>,
     pub varbit: Option<usize>,
-    /// Used from a byte boundary on, when there is no varbit.
+    /// Used from a byte boundary on, for the fields before a varbit if that is the last one.
     pub reads: Vec<FieldIn>,
     pub writes: Vec<FieldOut>,
     pub siblings: Vec<u32>,

@@ -18,7 +18,7 @@ pub fn layout(t: &Table) -> (Vec<KeyField>, usize) {
         let (width, n) = (k.width, (k.width.max(1) as usize).div_ceil(64));
         if Some(i) == lpm {
             fields.push(KeyField { word: 0, words: n, shift: (64 * n as u32 - width).min(63), width });
-        } else if share && width <= free {
+        } else if share && words > 0 && width <= free {
             free -= width;
             fields.push(KeyField { word: words - 1, words: 1, shift: free.min(63), width });
         } else {

@@ -432,6 +432,11 @@ impl Context<'_> {
         let full_name = self.full_name(&f.name.text, annos);
         match self.action_names.insert(full_name.clone(), f.name.span) {
             Some(at) if at != f.name.span => {
+                if let Some(other) = self.same_empty_action(&full_name, f) {
+                    self.action_names.insert(full_name, at);
+                    let value = TypedValue { ty: Ty::Object("an action"), kind: ValueKind::Action(other) };
+                    return self.declare(&f.name, value);
+                }
                 let m = format!("two actions are named `{full_name}` for controllers");
                 let help = format!("the other is on line {}; rename one with @name", at.line);
                 return self.err_help(f.name.span, m, help);
@@ -442,6 +447,14 @@ impl Context<'_> {
         self.actions.push(ActionInstance { name: f.name.text.clone(), full_name, callee, decl, annos });
         let n = self.actions.len() - 1;
         self.declare(&f.name, TypedValue { ty: Ty::Object("an action"), kind: ValueKind::Action(n) })
+    }
+
+    /// An action of that name for controllers, if neither has parameters or statements: p4c's own dumps of programs
+    /// declare `NoAction` once for each table.
+    fn same_empty_action(&self, full_name: &str, f: &FuncDecl) -> Option<usize> {
+        let is_empty = |f: &FuncDecl| f.params.is_empty() && f.body.as_ref().is_none_or(Vec::is_empty);
+        let other = self.actions.iter().position(|a| a.full_name == full_name)?;
+        (is_empty(f) && is_empty(&self.actions[other].decl)).then_some(other)
     }
 
     pub fn full_name(&self, name: &str, annos: &[Annotation]) -> String {

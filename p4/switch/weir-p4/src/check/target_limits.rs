@@ -34,7 +34,8 @@ impl Context<'_> {
             Phase::Verify => (self.all_statements(body, &checksums), "verify_checksum"),
             Phase::Compute => (self.all_statements(body, &checksums), "update_checksum"),
             Phase::Deparser => (self.all_statements(body, &deparser), "emit"),
-            _ => return self.warn_of_tables_applied_twice(body),
+            Phase::Ingress | Phase::Egress => return self.warn_of_tables_applied_twice(body),
+            _ => return,
         };
         if !fits {
             let m = format!("p4c for BMv2 refuses statements other than calls of `{only}` in `{}`", control.text);

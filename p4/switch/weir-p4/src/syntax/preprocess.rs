@@ -399,13 +399,19 @@ impl Preprocessor<'_> {
         } else {
             let places = if tried.is_empty() { "no folder".to_string() } else { tried.join(", ") };
             let file = Path::new(&name).file_name().and_then(|f| f.to_str());
-            let help = match file {
+            let (message, help) = match file {
                 Some(
                     "psa.p4" | "pna.p4" | "tna.p4" | "t2na.p4" | "ubpf_model.p4" | "ebpf_model.p4" | "xdp_model.p4",
-                ) => "the switch supports no architecture but v1model: `#include <v1model.p4>`".to_string(),
-                _ => format!("built in are core.p4 and v1model.p4; looked in {places}"),
+                ) => {
+                    let help = "the switch supports no architecture but v1model: `#include <v1model.p4>`";
+                    (format!("unsupported: the architecture of `{name}`"), help.to_string())
+                }
+                _ => {
+                    let help = format!("built in are core.p4 and v1model.p4; looked in {places}");
+                    (format!("included file `{name}` is not found"), help)
+                }
             };
-            self.diags.error_help(span, format!("included file `{name}` is not found"), help);
+            self.diags.error_help(span, message, help);
         }
         self.depth -= 1;
     }

@@ -108,3 +108,19 @@ fn a_path_without_a_program_is_reported_and_the_others_are_compiled() {
     remove(&at);
     std::fs::remove_dir_all(&empty).expect("the folder is there");
 }
+
+#[test]
+fn bmv2_json_is_a_program_too() {
+    let at = folder("json");
+    let document = include_str!("../bmv2/forward.json");
+    std::fs::write(at.join("deep/good.json"), document).expect("a file");
+    std::fs::write(at.join("other.json"), "{\"header_types\": []}").expect("a file");
+    let wrong = document.replace("\"op\": \"extract\"", "\"op\": \"pull\"");
+    std::fs::write(at.join("wrong.json"), wrong).expect("a file");
+    // p4c is not asked about them.
+    let (code, said) = run(&at, Some("exit 1"), &["-DPORT=true"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("good.json\n") && said.contains("1 of 4 taken"), "{said}");
+    assert!(said.contains("    1  unsupported: parser operation `...`"), "{said}");
+    remove(&at);
+}

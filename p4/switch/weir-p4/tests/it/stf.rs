@@ -60,3 +60,8 @@ fn argument_order() {
 fn notations() {
     pair("notations");
 }
+
+#[test]
+fn parameters() {
+    pair("parameters");
+}

@@ -7,8 +7,14 @@ impl<'p> Lower<'p> {
         let l = &h.layout;
         let fields: Vec<(u32, u32)> = l.fields.iter().map(|(o, w)| (*o as u32, *w)).collect();
         let at = if h.addr.dyns.is_empty() { None } else { Some(self.addr(&h.addr)) };
-        let (reads, writes) =
-            if l.varbit.is_some() { Default::default() } else { (plan_in(&fields), plan_out(&fields)) };
+        // Fields behind a varbit have no place of their own.
+        let (reads, writes) = match l.varbit {
+            None => (plan_in(&fields), plan_out(&fields)),
+            Some(v) if v + 1 == fields.len() && l.fixed_bits.is_multiple_of(8) => {
+                (plan_in(&fields[..v]), plan_out(&fields[..v]))
+            }
+            Some(_) => Default::default(),
+        };
         let siblings = h.siblings.iter().map(|s| self.addr(s)).collect();
         let next = next.map(|n| self.addr(n));
         let (base, fixed_bits, varbit) = (h.addr.base as Cell, l.fixed_bits, l.varbit);

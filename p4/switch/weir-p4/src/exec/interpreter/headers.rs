@@ -92,6 +92,12 @@ impl<'a> Machine<'a> {
                     }
                 }
             }
+            if let Some(v) = h.varbit {
+                let slot = base + h.fields[v].0 as usize;
+                let v = read_bits(self.packet, self.at + h.fixed_bits, var_bits);
+                self.set(n, slot, v);
+                n[slot + 1] = u64::from(var_bits);
+            }
             return;
         }
         let mut at = self.at;
@@ -135,6 +141,13 @@ impl<'a> Machine<'a> {
                         let v = self.get(n, base + *offset as usize);
                         self.scratch.head.push(&v, *width);
                     }
+                }
+            }
+            if let Some(v) = h.varbit {
+                let slot = base + h.fields[v].0 as usize;
+                let w = n[slot + 1] as u32;
+                if w > 0 {
+                    self.scratch.head.push(&self.get(n, slot), w);
                 }
             }
             return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections to the server. One that can't be taken for want of descriptors or memory stays where it is, so asking for
 //! it again at once would keep a core busy.
+use super::allowance::{Allowance, Earned, SENT_BYTES_PER_BYTE};
 use crate::p4runtime::lock::lock;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -83,6 +84,8 @@ pub struct Usage {
     clock: Arc<AtomicU64>,
     /// The clock at the last of these.
     last: AtomicU64,
+    /// Bytes that requests let it send.
+    pub earned: Earned,
     /// Dropped to end the connection.
     open: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -141,6 +144,7 @@ pub struct Counted<I> {
     slots: Arc<Mutex<ConnectionSlots>>,
     /// Ready when its slot is needed for another.
     given_up: oneshot::Receiver<()>,
+    allowance: Allowance,
 }
 
 impl<I> Counted<I> {
@@ -150,6 +154,16 @@ impl<I> Counted<I> {
             Poll::Pending => Ok(()),
             Poll::Ready(_) => Err(Error::new(ErrorKind::ConnectionAborted, "its place was needed for another")),
         }
+    }
+}
+
+impl<I> Counted<I> {
+    /// Its client may acknowledge what was sent.
+    fn sent(&self, bytes: Result<usize>) -> Poll<Result<usize>> {
+        if let Ok(bytes) = bytes {
+            self.usage.earned.add(bytes as u64 / SENT_BYTES_PER_BYTE);
+        }
+        Poll::Ready(bytes)
     }
 }
 
@@ -194,7 +208,7 @@ impl<S> ConnectionLimit<S> {
         let (open, given_up) = oneshot::channel();
         let (id, usage) = (slots.last_id, Arc::new(Usage::new(&self.clock, open)));
         slots.list.insert(id, usage.clone());
-        Some(Counted { inner, id, usage, slots: self.slots.clone(), given_up })
+        Some(Counted { inner, id, usage, slots: self.slots.clone(), given_up, allowance: Allowance::default() })
     }
 }
 
@@ -235,14 +249,23 @@ impl<I: Connected> Connected for Counted<I> {
 impl<I: AsyncRead + Unpin> AsyncRead for Counted<I> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         self.check(cx)?;
-        Pin::new(&mut self.inner).poll_read(cx, to)
+        let this = &mut *self;
+        let most = std::task::ready!(this.allowance.poll(&this.usage.earned, cx));
+        let most = most.min(to.remaining());
+        let mut part = ReadBuf::new(to.initialize_unfilled_to(most));
+        std::task::ready!(Pin::new(&mut this.inner).poll_read(cx, &mut part))?;
+        let bytes = part.filled().len();
+        to.advance(bytes);
+        this.allowance.take(bytes);
+        Poll::Ready(Ok(()))
     }
 }
 
 impl<I: AsyncWrite + Unpin> AsyncWrite for Counted<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         self.check(cx)?;
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
+        let sent = std::task::ready!(Pin::new(&mut self.inner).poll_write(cx, bytes));
+        self.sent(sent)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -259,7 +282,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Counted<I> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         self.check(cx)?;
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bytes)
+        let sent = std::task::ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bytes));
+        self.sent(sent)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -5,6 +5,7 @@
 //! in a queue. A call without the right to it is rejected before any of it is read.
 use super::accept::{InFlightGuard, Usage};
 use super::access::{Access, Caller, call, usage};
+use super::allowance::{PIECE_BYTES, REQUEST_BYTES};
 use super::body::{BufferedMessage, ByteBudget, check_program, check_write};
 use crate::p4runtime::audit::Audit;
 use crate::p4runtime::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
@@ -224,6 +225,10 @@ impl<S: P4Runtime> Service<http::Request<Body>> for Admission<S> {
             Err(refused) => return Box::pin(std::future::ready(Ok(refused.into_http()))),
         };
         request.extensions_mut().insert(caller.clone());
+        if let Some(connection) = usage(request.extensions()).cloned() {
+            connection.earned.add(REQUEST_BYTES);
+            request = request.map(|inner| Body::new(Earning { inner, connection }));
+        }
         if method == "StreamChannel" {
             let in_flight = usage(request.extensions()).map(InFlightGuard::on);
             let answer = self.ask.call(request);
@@ -263,6 +268,31 @@ impl HttpBody for Held {
 
     fn size_hint(&self) -> http_body::SizeHint {
         self.inner.size_hint()
+    }
+}
+
+/// A request's body, which its connection may send.
+struct Earning {
+    inner: Body,
+    connection: Arc<Usage>,
+}
+
+impl HttpBody for Earning {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        if let Some(Ok(piece)) = &frame
+            && let Some(bytes) = piece.data_ref().map(Bytes::len).filter(|bytes| *bytes > 0)
+        {
+            self.connection.earned.add(bytes as u64 + PIECE_BYTES);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod accept;
 pub mod access;
 pub mod admission;
+pub mod allowance;
 pub mod body;
 pub mod tls;
 
