@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from p4_rig import EMBEDDED, P4Rig, host_mac, mac_text, missing
+from p4_rig import EMBEDDED, P4Rig, find, host_mac, mac_text, missing
 from packet_rig import REPO
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -132,9 +132,13 @@ def test_members_and_groups_of_a_selector(rig):
     assert rig.exchange([(1, HEADED)]) == {1: [], 2: [], 3: [HEADED]}
 
 
-def test_a_program_is_loaded_and_described(rig, tmp_path):
+@pytest.mark.parametrize("compiler", ["p4c", "weir-p4c"])
+def test_a_program_is_loaded_and_described(rig, tmp_path, compiler):
     assert cli(rig, "show_tables") == [""]
     program = FOLDER / "forward.json"
+    if compiler == "weir-p4c":
+        program = tmp_path / "forward.json"
+        subprocess.run([find(compiler), FOLDER / "forward.p4", "-o", program], check=True)
     copy = tmp_path / "copy.json"
     cli(rig, f"load_new_config_file {program}", "swap_configs")
     tables, *_ = cli(rig, "show_tables", f"write_config_to_file {copy}")

@@ -37,7 +37,7 @@ LAYERS = {
         *("operators", "ir", "code", "program", "keys", "call_depth", "cost", "widths", "lower"),
     ),
     "p4/switch/weir-p4/src/bmv2": (
-        *("tree", "layout", "expressions", "graph", "actions", "parsers", "pipelines", "info"),
+        *("tree", "layout", "expressions", "graph", "actions", "parsers", "pipelines", "info", "description"),
     ),
     "p4/switch/weir-p4/src/check": (
         *("limits", "types", "notes", "values", "context", "prelude"),

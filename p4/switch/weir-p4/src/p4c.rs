@@ -292,7 +292,7 @@ impl Command {
             files.push((file.clone(), program.info.file(*format)?));
         }
         if let Some(file) = json {
-            files.push((file, package.json()?.into_bytes()));
+            files.push((file, package.json(bmv2::describe(&program))?.into_bytes()));
         }
         if let Some(folder) = folder {
             std::fs::create_dir_all(&folder).map_err(|e| format!("-o {}: {e}", folder.display()))?;

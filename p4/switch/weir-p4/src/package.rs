@@ -3,7 +3,8 @@
 //! without the files that it was made from.
 //!
 //! `{"format": 1, "main": "FILE", "define": ["NAME=VALUE"], "undefine": ["NAME"], "folders": ["DIR"], "files": {"FILE":
-//! "TEXT"}}`. The lists may be missing; other keys are ignored.
+//! "TEXT"}}`. The lists may be missing; other keys are ignored. `weir-p4c` adds a description of the program by BMv2's keys,
+//! for clients of Thrift.
 use crate::bytecode::program::Program;
 use crate::syntax::diagnostics::{Diagnostics, Span};
 use crate::syntax::options::{Macros, Options};
@@ -50,6 +51,8 @@ struct Document {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     folders: Vec<String>,
     files: BTreeMap<String, String>,
+    #[serde(flatten, skip_deserializing)]
+    more: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Package {
@@ -111,15 +114,15 @@ impl Package {
         crate::compile_from(&self.main, text, Files::Memory(&self.files, &self.folders), &self.macros)
     }
 
-    /// The package as JSON. The same package gives the same text.
+    /// The package as JSON, with further keys. The same package gives the same text.
     ///
     /// # Errors
     /// The printer fails.
-    pub fn json(&self) -> Result<String, String> {
+    pub fn json(&self, more: serde_json::Map<String, serde_json::Value>) -> Result<String, String> {
         let (define, undefine) = self.macros.lists();
         let folders = self.folders.iter().map(|f| f.to_string_lossy().into_owned()).collect();
         let (main, files) = (self.main.clone(), self.files.clone());
-        let document = Document { format: FORMAT, main, define, undefine, folders, files };
+        let document = Document { format: FORMAT, main, define, undefine, folders, files, more };
         serde_json::to_string_pretty(&document).map(|text| text + "\n").map_err(|e| e.to_string())
     }
 }
@@ -258,7 +261,7 @@ mod tests {
     fn a_package_is_told_from_other_json() {
         let text = r#"{"format": 1, "main": "a.p4", "define": ["A=1"], "files": {"a.p4": ""}, "tables": []}"#;
         let package = Package::read(text).unwrap().unwrap();
-        assert_eq!(Package::read(&package.json().unwrap()), Ok(Some(package)));
+        assert_eq!(Package::read(&package.json(Default::default()).unwrap()), Ok(Some(package)));
         for other in [r#"{"header_types": [], "files": 1}"#, "{", "[]", "control", &"{\"a\":".repeat(1000)] {
             assert_eq!(Package::read(other), Ok(None), "{other}");
         }

@@ -3,6 +3,7 @@
 //! [`Program`](crate::bytecode::program::Program) as source text does. A part that this switch lacks is an error with
 //! its path; nothing is left out.
 mod actions;
+mod description;
 mod expressions;
 mod graph;
 mod info;
@@ -11,6 +12,7 @@ mod parsers;
 mod pipelines;
 mod tree;
 
+pub use description::describe;
 pub use tree::Error;
 
 use crate::bytecode::CALL_DEPTH;

@@ -55,7 +55,7 @@ fn a_packed_program_is_the_program() {
             let mut options = Options { folders: vec![top.join("../../include")], ..Options::default() };
             options.macros.define("PACKED=2").unwrap();
             let Ok((package, program)) = Package::of_file(&name, &text, &options) else { continue };
-            let again = Package::read(&package.json().unwrap()).unwrap().unwrap();
+            let again = Package::read(&package.json(Default::default()).unwrap()).unwrap().unwrap();
             assert_eq!(again, package, "{name}");
             assert_eq!(again.compile().unwrap_or_else(|e| panic!("{name}: {e}")).info, program.info, "{name}");
             count += 1;

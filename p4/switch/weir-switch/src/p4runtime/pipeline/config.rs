@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A forwarding pipeline configuration: the program's text, JSON or package in, a program with its P4Info out. Pure and
 //! slow: for a thread of its own.
-use super::package::{Package, package};
+use super::package::{Package, package, plain_text};
 use super::{adopt, p4info, state_size};
 use crate::p4runtime::messages::bytes::Layout;
 use crate::p4runtime::messages::error::{Res, exhausted, invalid, unimplemented};
@@ -50,11 +50,9 @@ impl Config {
         Ok(config)
     }
 
-    /// The text of the program, without those that it includes.
-    pub fn program_text(&self) -> Option<String> {
-        let mut package = package(&self.device_config).ok()?;
-        let main = std::mem::take(&mut package.main);
-        package.files.remove(&main)
+    /// The device configuration, where it is a text.
+    pub fn device_text(&self) -> Option<String> {
+        plain_text(&self.device_config)
     }
 
     /// For a compiled program.

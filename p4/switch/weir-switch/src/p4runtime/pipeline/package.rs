@@ -39,6 +39,11 @@ pub fn package(bytes: &[u8]) -> Res<Package> {
     Ok(Package { main: MAIN.into(), files, folders: vec![PathBuf::new()], macros: Macros::default() })
 }
 
+/// A device configuration that is a text, as it came.
+pub fn plain_text(bytes: &[u8]) -> Option<String> {
+    String::from_utf8(unwrap_config(bytes).unwrap_or_else(|| bytes.to_vec())).ok()
+}
+
 /// `p4.tmp.P4DeviceConfig`, in which controllers for BMv2 wrap the program.
 #[derive(Clone, PartialEq, prost::Message)]
 struct P4DeviceConfig {

@@ -2,7 +2,7 @@
 //! Programs: replacing them, their descriptions, fresh state.
 use super::Call;
 use crate::p4runtime::{Missing, lock};
-use crate::thrift::description::{Description, id};
+use crate::thrift::description;
 use crate::thrift::failure::{Done, Failure, declared, internal};
 use tonic::Status;
 
@@ -55,7 +55,7 @@ fn described<R>(call: &mut Call<'_>, f: impl FnOnce(&mut Call<'_>, &str) -> Resu
 fn text(call: &Call<'_>) -> Result<String, Failure> {
     let config = call.runtime.block_on(async { call.server.control.read().await.config() });
     match config {
-        Ok(config) => Ok(Description::of(&config).text()),
+        Ok(config) => Ok(description::text(&config)),
         Err(Missing::Program) => Ok(NO_PROGRAM.into()),
         Err(e) => Err(e.into()),
     }
@@ -80,7 +80,7 @@ pub fn id_of_name(call: &mut Call<'_>) -> Done {
     if !(0..=5).contains(&kind) {
         return declared(INVALID_RESOURCE_TYPE, format!("{kind} is no BmResourceType"));
     }
-    let Some(found) = described(call, |_, text| Ok(id(text, kind, &name)))? else {
+    let Some(found) = described(call, |_, text| Ok(description::id(text, kind, &name)))? else {
         return declared(INVALID_RESOURCE_NAME, format!("there is no such object {name}"));
     };
     call.out.i32(0, found);
