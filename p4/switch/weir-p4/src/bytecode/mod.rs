@@ -9,7 +9,7 @@ pub(crate) mod keys;
 pub(crate) mod lower;
 pub(crate) mod operators;
 pub mod program;
-pub(crate) mod trace_points;
+pub(crate) mod source_map;
 mod widths;
 
 pub use call_depth::CALL_DEPTH;
