@@ -105,7 +105,7 @@ def test_a_reader_that_stops_reading_holds_up_neither_packets_nor_the_end(tmp_pa
                 rig.send(1, UNKNOWN)
             switch.send_signal(signal.SIGTERM)
             assert switch.wait(timeout=30) == 0
-            # What the pipe held; the rest was given up.
+            # The pipe was full; the rest was given up.
             assert 0 < len(switch.stdout.read()) <= 1 << 16
         assert json.loads(stats.read_text())["drops"]["ingress"] > 100
     finally:

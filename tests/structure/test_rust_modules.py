@@ -34,7 +34,7 @@ LAYERS = {
         "fuzz",
     ),
     "p4/switch/weir-p4/src/bytecode": (
-        *("operators", "ir", "code", "program", "keys", "call_depth", "cost", "widths", "lower"),
+        *("operators", "ir", "code", "source_map", "program", "keys", "call_depth", "cost", "widths", "lower"),
     ),
     "p4/switch/weir-p4/src/bmv2": (
         *("tree", "layout", "expressions", "graph", "actions", "parsers", "pipelines", "info", "description"),
@@ -45,7 +45,7 @@ LAYERS = {
         *("def_use", "target_limits", "blocks", "declarations", "p4info"),
     ),
     "p4/switch/weir-p4/src/exec": (
-        *("change", "hash", "lpm", "meter", "packet", "memory", "table", "state", "interpreter"),
+        *("change", "hash", "lpm", "meter", "packet", "memory", "table", "state", "trace", "interpreter"),
     ),
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A file, and the most bytes that it and FILE.1 have.
 pub struct RotatingFile {
     path: PathBuf,
-    file: File,
+    pub(crate) file: File,
     bytes: u64,
     most_bytes: u64,
 }

@@ -89,7 +89,7 @@ impl TraceWriter {
         Ok((TraceSender { lines: sender, shared }, TraceWriter { ended }))
     }
 
-    /// Waits for lines that were handed over, once the sender is gone.
+    /// Waits for lines that were handed over, once the sender is dropped.
     pub fn finish(self) {
         // An error is the end of the thread: nothing is ever sent.
         if self.ended.recv_timeout(END_WAIT) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -98,7 +98,7 @@ impl TraceWriter {
     }
 }
 
-/// Writes lines until the sender is gone.
+/// Writes lines until the sender is dropped.
 fn write(lines: &mpsc::Receiver<String>, mut sink: Sink, shared: &Shared) {
     let mut failed = false;
     while let Ok(first) = lines.recv() {

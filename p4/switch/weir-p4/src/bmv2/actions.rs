@@ -6,7 +6,7 @@ use super::layout::*;
 use super::tree::{Item, Res};
 use crate::bytecode::ir::{Address, Block, Expression, Fields, Statement};
 use crate::bytecode::operators::{HashAlgorithm, Operator, Slot};
-use crate::bytecode::trace_points::{SourceMap, SourcePlace};
+use crate::bytecode::source_map::{SourceMap, SourcePlace};
 use crate::value::Val;
 use num_traits::ToPrimitive;
 use std::cell::RefCell;

@@ -3,7 +3,6 @@
 //! [`crate::bytecode::lower`]. A slot of the program is the cell of the same number; temporaries and constants follow.
 //! A slot that may hold more than 64 bits has its value in a second, wide frame instead.
 use crate::bytecode::operators::{HashAlgorithm, Operator};
-use crate::bytecode::trace_points::TracePoint;
 use crate::value::Val;
 
 /// A cell of the frame.
@@ -613,6 +612,25 @@ pub struct TableCode {
     pub idle_timeout: bool,
     pub hit: Cell,
     pub action_run: Cell,
+}
+
+/// A value that an event shows.
+#[derive(Clone, Debug)]
+pub enum PointField {
+    Text(String),
+    Flag(bool),
+    Number(u64),
+    /// A value of so many bits.
+    Value(Source, u32),
+    Values(Vec<(Source, u32)>),
+}
+
+/// An event of traced code.
+#[derive(Clone, Debug)]
+pub struct TracePoint {
+    pub event: &'static str,
+    pub fields: Vec<(&'static str, PointField)>,
+    pub place: Option<usize>,
 }
 
 #[derive(Clone, Debug, Default)]

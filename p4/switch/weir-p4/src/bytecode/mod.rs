@@ -11,7 +11,7 @@ pub(crate) mod lower;
 pub(crate) mod marks;
 pub(crate) mod operators;
 pub mod program;
-pub(crate) mod trace_points;
+pub(crate) mod source_map;
 mod widths;
 
 pub use call_depth::CALL_DEPTH;

@@ -3,7 +3,7 @@
 use crate::bytecode::code::Code;
 use crate::bytecode::ir::{Block, Expression, Parser};
 use crate::bytecode::operators::{HashAlgorithm, Slot};
-use crate::bytecode::trace_points::SourceMap;
+use crate::bytecode::source_map::SourceMap;
 use crate::p4info::P4Info;
 use crate::value::Val;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BMv2's JSON: the same program from source and from JSON, and documents that are wrong.
 #[path = "common/differential.rs"]
-mod differential;
+pub mod differential;
 
 use proptest::prelude::*;
 use serde_json::Value;

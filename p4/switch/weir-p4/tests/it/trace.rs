@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traces: they change nothing, and tell of each packet what became of it.
-#[path = "common/differential.rs"]
-mod differential;
-
+//! Traces: packets are forwarded as without one, and each line agrees with the packets sent.
+use crate::bmv2::differential;
 use crate::common::{program, repository};
 use serde_json::Value;
 use std::collections::BTreeSet;

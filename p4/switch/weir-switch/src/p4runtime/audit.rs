@@ -316,6 +316,8 @@ impl Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
+    use std::path::PathBuf;
 
     fn entry(result: &str) -> Entry {
         Entry { who: "CN=a".into(), call: "Write", result: result.into(), ..Default::default() }
@@ -412,13 +414,13 @@ mod tests {
     fn lines_that_could_not_be_written_are_counted_in_the_next() {
         let (folder, mut log) = log(500);
         log.record(&entry("OK"), 1);
-        let Sink::File { file, .. } = &mut log.sink else { unreachable!() };
+        let Sink::File(sink) = &mut log.sink else { unreachable!() };
         // Nothing can be written to it; the disk is full.
-        let good = std::mem::replace(file, OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let good = std::mem::replace(&mut sink.file, OpenOptions::new().write(true).open("/dev/full").unwrap());
         log.record(&entry("OK"), 2);
         log.record(&entry("OK"), 3);
-        let Sink::File { file, .. } = &mut log.sink else { unreachable!() };
-        *file = good;
+        let Sink::File(sink) = &mut log.sink else { unreachable!() };
+        sink.file = good;
         log.record(&entry("OK"), 4);
         let text = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap();
         let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();

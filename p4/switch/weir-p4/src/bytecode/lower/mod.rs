@@ -14,7 +14,6 @@ use crate::bytecode::ir::{self, *};
 use crate::bytecode::keys::{layout, match_keys};
 use crate::bytecode::operators::{HashAlgorithm, Operator, Slot};
 use crate::bytecode::program::{MatchKind, Program, Table};
-use crate::bytecode::trace_points::TracePoint;
 use crate::bytecode::widths::Widths;
 use crate::value::Val;
 use std::collections::HashMap;

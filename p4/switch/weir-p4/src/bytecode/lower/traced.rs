@@ -2,7 +2,7 @@
 //! Events that traced code reports.
 use super::fold::load;
 use super::*;
-use crate::bytecode::trace_points::PointField as Field;
+use crate::bytecode::code::PointField as Field;
 
 /// Fields of an event.
 type Fields = Vec<(&'static str, Field)>;

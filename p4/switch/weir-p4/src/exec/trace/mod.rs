@@ -4,7 +4,8 @@
 mod json;
 mod tables;
 
-use crate::bytecode::trace_points::{PointField, SourcePlace, TracePoint};
+use crate::bytecode::code::{PointField, Source, TracePoint};
+use crate::bytecode::source_map::SourcePlace;
 use crate::value::Val;
 use json::{Object, hex};
 
@@ -222,12 +223,7 @@ impl Tracer {
     }
 
     /// An event that code reports; `value` reads the frame.
-    pub fn point(
-        &mut self,
-        point: &TracePoint,
-        places: &[SourcePlace],
-        value: impl Fn(crate::bytecode::code::Source) -> Val,
-    ) {
+    pub fn point(&mut self, point: &TracePoint, places: &[SourcePlace], value: impl Fn(Source) -> Val) {
         self.event(point.event, |o| {
             for (key, field) in &point.fields {
                 match field {

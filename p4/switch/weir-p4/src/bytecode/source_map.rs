@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events that traced code reports, and the places in the source that they name.
-use crate::bytecode::code::Source;
+//! Names and places in the source, for traces.
 use crate::syntax::diagnostics::{Diagnostics, Span};
 use std::collections::HashMap;
 
@@ -53,23 +52,4 @@ impl SourceMap {
     pub fn span(&mut self, diagnostics: &Diagnostics, span: Span) -> usize {
         self.place(SourcePlace::new(diagnostics.file_name(span.file), span.line, diagnostics.line(span)))
     }
-}
-
-/// A value that an event shows.
-#[derive(Clone, Debug)]
-pub(crate) enum PointField {
-    Text(String),
-    Flag(bool),
-    Number(u64),
-    /// A value of so many bits.
-    Value(Source, u32),
-    Values(Vec<(Source, u32)>),
-}
-
-/// An event of traced code.
-#[derive(Clone, Debug)]
-pub(crate) struct TracePoint {
-    pub event: &'static str,
-    pub fields: Vec<(&'static str, PointField)>,
-    pub place: Option<usize>,
 }
