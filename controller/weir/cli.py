@@ -5,7 +5,6 @@ Each command has a module of its own with `main(words) -> exit status`, imported
 beside an eBPF queue has no use for gRPC, and start-up is time.
 """
 
-import gc
 import importlib
 import os
 import sys
@@ -118,12 +117,7 @@ def _with_output(work: Callable[[], int]) -> Any:
 def run() -> Any:
     """The installed command."""
     stopping.install()
-    status = _with_output(main)
-    # A gRPC stream takes a lock as it is collected. At the end of the interpreter the thread that may hold it is dead
-    # already, and the program would wait for it for ever.
-    gc.collect()
-    stopping.finish(status)
-    return status
+    stopping.finish(_with_output(main))
 
 
 if __name__ == "__main__":

@@ -20,14 +20,13 @@ from typing import Any
 LIMIT_S = 4.0
 _KERNEL_S = LIMIT_S + 0.5
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_came = threading.Event()
 
 
 def install() -> None:
     """Handlers of this process, in its main thread: SIGTERM and SIGHUP raise SystemExit, SIGINT KeyboardInterrupt. A
     signal that is ignored stays ignored (nohup). Handlers that a command sets later are limited in the same way."""
     for number in SIGNALS:
-        if signal.getsignal(number) == signal.SIG_DFL:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _exit)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     reader, writer = os.pipe()
@@ -37,20 +36,27 @@ def install() -> None:
 
 
 def finish(status: object) -> None:
-    """After the command: signals end the process at once, as the interpreter's end runs no handlers. After a signal the
-    process ends here, with that status of `sys.exit`."""
+    """Ends the process after the command, with that status of `sys.exit`.
+
+    The end of the interpreter is left out: a gRPC stream takes a lock as it is collected there, and the thread that
+    may hold it is dead already. No handler of a signal runs there either.
+    """
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
-    if _came.is_set():
+    if status is not None and not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status if isinstance(status, int) else int(status is not None))
+            stream.flush()
+    os._exit(status or 0)
 
 
 def _exit(number: int, _frame: Any) -> None:
-    _came.set()
+    signal.setitimer(signal.ITIMER_REAL, _KERNEL_S)  # in case that the interpreter's end comes before `_watch`
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     sys.exit(128 + number)
 
 
@@ -59,7 +65,6 @@ def _watch(reader: int) -> None:
     number = 0
     while number not in SIGNALS:
         number = os.read(reader, 1)[0]
-    _came.set()
     signal.setitimer(signal.ITIMER_REAL, _KERNEL_S)  # SIGALRM has no handler: the kernel ends the process
     time.sleep(LIMIT_S)
     with contextlib.suppress(Exception):
