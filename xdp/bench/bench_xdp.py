@@ -110,7 +110,7 @@ def spread(values: list[float]) -> dict:
 
 
 def machine() -> ModuleType:
-    """The part that looks at the machine, from the clone that this script is in."""
+    """`weirlab.bench.machine`, from the clone of this script."""
     sys.path.insert(0, str(REPO / "mininet"))
     from weirlab.bench import machine as found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A benchmark's look at its machine."""
+"""Facts of the machine that a benchmark names, and its refusal of a busy one."""
 
 import pytest
 

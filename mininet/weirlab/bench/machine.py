@@ -43,7 +43,7 @@ def busy_share(watched_s: float = WATCHED_S) -> float:
 
 
 def facts(share: float) -> dict[str, str | int | float]:
-    """What a table names: processor, kernel, date (UTC), commit; `share` is of `busy_share` before it began."""
+    """Processor, kernel, date (UTC) and commit for a table; `share`: of `busy_share` before the measurement."""
     names = [line for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines() if line.startswith("model name")]
     commit = ""
     words = ["git", "-C", str(CLONE), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"]

@@ -38,7 +38,7 @@ class BenchError(Exception):
 
 
 def machine() -> ModuleType:
-    """The part that looks at the machine, from the clone that this script is in."""
+    """`weirlab.bench.machine`, from the clone of this script."""
     sys.path.insert(0, str(HERE.parents[2] / "mininet"))
     from weirlab.bench import machine as found
 

@@ -23,7 +23,7 @@ pub const PIECE_BYTES: u64 = 48;
 /// A client acknowledges what it gets; an answered echo request must not earn another.
 pub const SENT_BYTES_PER_BYTE: u64 = 16;
 
-/// What requests have earned since the connection last read, and the reader to wake for it.
+/// Bytes that requests have earned since the connection last read, and the reader to wake for it.
 #[derive(Debug, Default)]
 pub struct Earned {
     bytes: AtomicU64,
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(read_in(&mut allowance, &earned, Duration::ZERO).await, BURST_BYTES);
         let flood = read_in(&mut allowance, &earned, 10 * second).await;
         assert!((9 * BYTES_PER_S..=10 * BYTES_PER_S + LEAST_BYTES).contains(&flood), "{flood}");
-        // What it saves in rest is a burst.
+        // At rest it saves up one burst.
         tokio::time::sleep(1000 * second).await;
         assert_eq!(read_in(&mut allowance, &earned, Duration::ZERO).await, BURST_BYTES);
         // A body of any size earns what it takes, and ends the wait.
