@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Operations of a packet as BMv2 counts them: a bound on the cost of `p4/programs/pid_delay.p4` there. p4c gives BMv2 a
-//! node for each conditional, each table, and each run of statements between them; a node costs about as much as ten
-//! primitives or operators.
-use super::*;
-use crate::bytecode::marks::Mark;
+//! Bounds on the operations of a packet.
+use super::COUNTED;
 use crate::bytecode::program::{ActionCall, KeyMatch};
+use crate::exec::table::EntryAction;
 use crate::v1model::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch};
-use std::cell::RefCell;
+use crate::value::Val;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,45 +14,6 @@ type Args = BTreeMap<String, u64>;
 const PORT: u64 = 2;
 const EVERY_US: u64 = 60;
 const PACKETS: usize = 2000;
-
-/// Operations that a packet took.
-#[derive(Clone, Copy, Debug, Default)]
-struct Operations {
-    /// Conditionals, tables, and runs of statements.
-    nodes: usize,
-    primitives: usize,
-    operators: usize,
-    /// The last operation was a primitive.
-    is_run: bool,
-}
-
-thread_local! {
-    static COUNTED: RefCell<Operations> = RefCell::default();
-}
-
-/// The interpreter is about to run the instruction at `pc`.
-pub(super) fn count(code: &Code, pc: usize) {
-    let first = code.marks.partition_point(|(at, _)| (*at as usize) < pc);
-    COUNTED.with_borrow_mut(|o| {
-        for (_, mark) in code.marks[first..].iter().take_while(|(at, _)| *at as usize == pc) {
-            let was_run = std::mem::take(&mut o.is_run);
-            match *mark {
-                Mark::Branch { operators } => {
-                    o.nodes += 1;
-                    o.operators += operators;
-                }
-                Mark::Table => o.nodes += 1,
-                Mark::Join => {}
-                Mark::Primitive { operators } => {
-                    o.nodes += usize::from(!was_run);
-                    o.is_run = true;
-                    o.primitives += 1;
-                    o.operators += operators;
-                }
-            }
-        }
-    });
-}
 
 /// Means per packet, ingress and egress together: nodes, primitives, operators.
 #[derive(Debug)]
