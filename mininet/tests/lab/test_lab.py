@@ -185,7 +185,7 @@ def test_packaged_boots_and_loads_modules(tmp_path):
     assert b"qdisc pie" in result.stdout
 
 
-def test_a_kernel_without_room_for_its_memory_says_so():
+def test_a_lab_runs_where_dev_shm_has_no_room_for_its_memory():
     private = ["unshare", "-m", *([] if os.geteuid() == 0 else ["-Ur"])]
     if subprocess.run([*private, "true"], check=False).returncode:
         pytest.skip("this machine gives no private mounts to this user")
@@ -201,9 +201,7 @@ def test_a_kernel_without_room_for_its_memory_says_so():
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    said = "the packaged lab's memory does not fit into /dev/shm, which has 8 MiB; give it 1 GiB"
-    assert done.stderr.splitlines()[-1] == said
+    assert done.returncode == 0, done.stderr
 
 
 def test_host_is_private(tmp_path):

@@ -49,7 +49,8 @@ impl Mark {
             | Statement::Extract(..)
             | Statement::Emit(_)
             | Statement::Lookahead(..)
-            | Statement::Zero(..) => return None,
+            | Statement::Zero(..)
+            | Statement::Mark(_) => return None,
             Statement::Copy(_, _, n) => *n - 1,
             Statement::Set(_, e) | Statement::SetAt(_, e) | Statement::Count(_, e) => operators(e),
             Statement::RegisterRead(_, _, e) => operators(e),
