@@ -25,7 +25,7 @@ control QueueDeparture(
         bool ends;
         law_dq_on.read(r.dq_on, queue);
         law_dq_count_bytes.read(r.dq_count_bytes, queue);
-        count.apply(r, dq_shift, len_bytes, backlog_bytes, begins, ends);
+        count.apply(r.dq_on, r.dq_count_bytes, dq_shift, len_bytes, backlog_bytes, begins, ends);
         law_dq_on.write(queue, r.dq_on);
         law_dq_count_bytes.write(queue, r.dq_count_bytes);
         if (begins || ends) {

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saturation and signs in 64 bits. Nothing here divides; shifts of signed numbers are by constants and arithmetic.
+// Saturation of 64 bits without sign.
 #ifndef WEIR_FIXED_POINT_P4
 #define WEIR_FIXED_POINT_P4
 
-int<64> clamp_s64(in int<64> value, in int<64> least, in int<64> most) {
-    int<64> within = value;
-    if (value < least) {
-        within = least;
-    }
-    if (value > most) {
-        within = most;
-    }
-    return within;
-}
+const bit<64> BYTES_MAX = 0xffffffff;
 
 bit<64> min_u64(in bit<64> a, in bit<64> b) {
     bit<64> least = a;
@@ -20,16 +11,6 @@ bit<64> min_u64(in bit<64> a, in bit<64> b) {
         least = b;
     }
     return least;
-}
-
-// Whether the product of two numbers is above 0, without making it.
-bool same_sign(in int<64> a, in int<64> b) {
-    return (a > 0 && b > 0) || (a < 0 && b < 0);
-}
-
-// Whether the product of two numbers is below 0.
-bool opposite_sign(in int<64> a, in int<64> b) {
-    return (a > 0 && b < 0) || (a < 0 && b > 0);
 }
 
 #endif

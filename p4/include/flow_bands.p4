@@ -7,7 +7,7 @@
 #define WEIR_FLOW_BANDS_P4
 
 #include "flow_bands_types.p4"
-#include "law.p4"
+#include "fixed_point.p4"
 
 const bit<64> BAND_NEW_BYTES = 1024;
 const bit<64> BAND_FREE_BYTES = 8192;

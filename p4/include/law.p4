@@ -8,9 +8,9 @@
 
 #include "fixed_point.p4"
 #include "law_types.p4"
+#include "signed.p4"
 
 const bit<64> TAU_MAX_US = 0xffffff;
-const bit<64> BYTES_MAX = 0xffffffff;
 const bit<64> P_ONE_Q32 = 0x100000000;
 const int<64> U_ONE_Q40 = 64s0x10000000000;
 // 4.0: times a Z below 2^20 it stays within 63 bits.
@@ -20,7 +20,8 @@ const int<64> Z_ONE_Q16 = 64s0x10000;
 // A packet of `len_bytes`, at most 2^32 - 1, left; `backlog_bytes` stay behind it (RFC 8033 4.3, averaging the reciprocal
 // of the rate). begins, ends: LawDepartureTime must follow.
 control LawDepartureCount(
-    inout law_rate_t r,
+    inout bit<1> dq_on,
+    inout bit<32> dq_count_bytes,
     in bit<5> dq_shift,
     in bit<32> len_bytes,
     in bit<64> backlog_bytes,
@@ -28,10 +29,10 @@ control LawDepartureCount(
     out bool ends)
 {
     apply {
-        r.dq_count_bytes = r.dq_on == 1 ? r.dq_count_bytes |+| len_bytes : r.dq_count_bytes; // 2
-        begins = r.dq_on == 0 && backlog_bytes >= 64w1 << dq_shift; // 1
-        ends = r.dq_on == 1 && r.dq_count_bytes >= 32w1 << dq_shift; // 3
-        r.dq_on = begins || (r.dq_on == 1 && backlog_bytes != 0) ? 1w1 : 0; // 1, 4
+        dq_count_bytes = dq_on == 1 ? dq_count_bytes |+| len_bytes : dq_count_bytes; // 2
+        begins = dq_on == 0 && backlog_bytes >= 64w1 << dq_shift; // 1
+        ends = dq_on == 1 && dq_count_bytes >= 32w1 << dq_shift; // 3
+        dq_on = begins || (dq_on == 1 && backlog_bytes != 0) ? 1w1 : 0; // 1, 4
     }
 }
 

@@ -154,7 +154,7 @@ control ProbeIngress(
             r.dq_on = (bit<1>)hdr.probe.dq_on;
             bool begins;
             bool ends;
-            departure_count.apply(r, p.dq_shift, (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX),
+            departure_count.apply(r.dq_on, r.dq_count_bytes, p.dq_shift, (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX),
                 hdr.probe.in_backlog_bytes, begins, ends);
             if (begins || ends) {
                 departure_time.apply(r, p.dq_shift, p.dq_weight_shift, hdr.probe.in_now_us, ends);

@@ -108,7 +108,8 @@ def _on_bmv2(program: str, what: str, files: list[Path], folder: Path) -> str:
     assert files
     command = ["unshare", "--net", "--pid", "--fork", "--kill-child", sys.executable, str(HERE / "p4_bmv2.py")]
     command += [str(folder / f"{Path(program).stem}.json"), what, *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(REPO / "controller")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
