@@ -2,7 +2,6 @@
 """Switches and links for scripts that were written for BMv2: their keywords and command lines. Networks that run are in
 tests/packet."""
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
