@@ -63,11 +63,9 @@ def silent() -> Iterator[tuple[Silent, str]]:
 
 
 def start(*words: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "weir.cli", *words]
-    return subprocess.Popen(
-        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # these tests may run under nohup
-    )  # fmt: skip
+    # `env` gives SIGHUP back its default: these tests may run under nohup.
+    command = ["env", "--default-signal=HUP", sys.executable, "-m", "weir.cli", *words]
+    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def end_by(number: signal.Signals, process: subprocess.Popen) -> tuple[int, str]:
