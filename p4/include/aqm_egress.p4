@@ -39,9 +39,9 @@ control QueueDeparture(
     }
 }
 
-// Backlog of a queue whose packets leave in any order and had drained to `drained`, as one of `len_bytes` leaves and `waiting` packets stay: what was
-// enqueued less what left. Lost packets are those that neither left nor wait; for their bytes the length of this packet
-// stands, as far as what waits can have it: 64 to 2048 bytes a packet. An empty queue is exact again.
+// Backlog of a queue whose packets leave in any order, as a packet of `len_bytes` leaves and `waiting` packets stay: bytes
+// enqueued less bytes that left (`drained` before this packet). Lost packets neither left nor wait; each is counted with
+// the length of this packet. The backlog is then 64 to 2048 bytes for each waiting packet. An empty queue is exact again.
 control CountedBacklog(
     in bit<32> queue,
     in bit<48> waiting,

@@ -65,7 +65,8 @@ control BothBands(in bit<32> low, inout aqm_state_t state) {
 }
 #endif
 
-// Band of a packet whose flow's counter is `counted` and `counted_last_us`, on a port with two bands of flows; band B has a delay of `tau_us`.
+// Band of a packet on a port with two bands of flows. Its flow's counter is `counted` and `counted_last_us`; band B has a
+// delay of `tau_us`.
 control FlowBand(
     in bit<32> port,
     in aqm_config_t config,

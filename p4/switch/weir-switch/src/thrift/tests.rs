@@ -363,7 +363,7 @@ fn half_a_request_delays_nobody_and_the_end_waits_for_nobody() {
 fn an_idle_connection_gives_way() {
     let running = running();
     let mut all: Vec<TcpStream> = (0..64).map(|_| connect(&running)).collect();
-    // Each has been accepted when it has an answer. Which one is idle for longest depends on the threads' turns.
+    // Each has been accepted when it has an answer. The order of the threads decides the longest idle one.
     all.iter_mut().for_each(|c| assert!(ask(c).unwrap() > 0));
     let mut one_more = connect(&running);
     assert!(ask(&mut one_more).unwrap() > 0);
