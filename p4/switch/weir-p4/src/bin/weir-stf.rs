@@ -222,7 +222,7 @@ fn find(p: &Path, any: bool, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf
 }
 
 fn one(source: &Path, script: &Path, options: &Options, trace: Option<&mut ScriptTrace>) -> Outcome {
-    let read = |p: &Path| std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()));
+    let read = |p: &Path| weir_p4::source::read_text(p).map_err(|e| format!("{}: {e}", p.display()));
     let (program, stf) = match (read(source), read(script)) {
         (Ok(p), Ok(s)) => (p, s),
         (Err(m), _) | (_, Err(m)) => return Outcome::Failed(m),
