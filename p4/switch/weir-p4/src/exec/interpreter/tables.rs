@@ -3,7 +3,7 @@
 use super::*;
 
 impl<'a> Machine<'a> {
-    pub(super) fn apply<const TRACED: bool>(&mut self, n: &mut [u64], t: usize) -> Flow {
+    pub(crate) fn apply<const TRACED: bool>(&mut self, n: &mut [u64], t: usize) -> Flow {
         let x = &self.code.tables[t];
         if self.is_spent(self.state.tables[t].rows() as u64 / 8) {
             return self.too_long();
