@@ -213,7 +213,7 @@ impl Translator<'_, '_> {
         self.b.ins().iconst(I64, v as i64)
     }
 
-    fn cut(&mut self, v: Value, sh: u8) -> Value {
+    pub(super) fn cut(&mut self, v: Value, sh: u8) -> Value {
         match sh {
             0 => v,
             _ => self.b.ins().band_imm(v, (u64::MAX >> sh) as i64),

@@ -4,10 +4,11 @@
 mod arithmetic;
 mod cells;
 mod functions;
+mod headers;
 mod memory;
-mod private_cells;
 mod shims;
 mod translate;
+mod wide;
 
 use crate::bytecode::code::{Code, Pc};
 use cranelift_codegen::binemit::Reloc;
@@ -19,8 +20,8 @@ use cranelift_codegen::{Context, FinalizedRelocTarget};
 use cranelift_frontend::FunctionBuilderContext;
 use functions::{Body, body, entries};
 use memory::Executable;
+use rustc_hash::FxHashMap;
 use shims::Shim;
-use std::collections::HashMap;
 use std::fmt;
 use translate::{FUNCTIONS, SHIMS};
 
@@ -43,6 +44,7 @@ pub struct Native {
     offsets: Vec<u32>,
     /// Cells of the frame that the functions use.
     cells: usize,
+    wide_cells: usize,
     bytes: usize,
 }
 
@@ -84,14 +86,13 @@ pub(crate) fn compile(code: &Code) -> Result<Native, String> {
     }
     let isa = isa()?;
     let bodies: Vec<Body> = entries(code).into_iter().filter_map(|pc| body(code, pc)).collect();
-    let numbers: HashMap<Pc, u32> = bodies.iter().zip(0..).map(|(b, i)| (b.entry, i)).collect();
-    let private = private_cells::find(code, &bodies);
+    let numbers: FxHashMap<Pc, u32> = bodies.iter().zip(0..).map(|(b, i)| (b.entry, i)).collect();
     let (mut context, mut builder) = (Context::new(), FunctionBuilderContext::new());
     let mut functions = Vec::new();
     for body in &bodies {
         context.clear();
         context.func = Function::new();
-        let parts = translate::Parts { code, body, numbers: &numbers, private: &private, isa: &*isa };
+        let parts = translate::Parts { code, body, numbers: &numbers, isa: &*isa };
         let is_compiled = translate::function(&parts, &mut context.func, &mut builder)
             && context.compile(&*isa, &mut ControlPlane::default()).is_ok();
         functions.push(if is_compiled { compiled(&context, body.entry) } else { None });
@@ -168,7 +169,7 @@ fn link(code: &Code, functions: &[Option<Compiled>]) -> Result<Native, String> {
         }
         Ok(bytes)
     })?;
-    Ok(Native { memory, offsets, cells: code.frame.len(), bytes: len })
+    Ok(Native { memory, offsets, cells: code.frame.len(), wide_cells: code.wide_cells, bytes: len })
 }
 
 /// Functions all of whose callees are there.

@@ -45,6 +45,7 @@ impl Shim {
 /// The frame is shorter than the code's, or one of the machine's own functions panics: none unwinds through native code.
 pub(crate) fn run(native: &Native, offset: u32, machine: &mut Machine<'_>, n: &mut [u64]) -> Flow {
     assert!(n.len() >= native.cells, "a frame of {} cells for code over {}", n.len(), native.cells);
+    assert!(machine.wide_cells() >= native.wide_cells, "a wide frame that is too short");
     let address = native.memory.address(offset);
     // SAFETY: `offset` is that of a function of this signature, which `native` keeps mapped.
     let function = unsafe { std::mem::transmute::<*const c_void, Function>(address) };

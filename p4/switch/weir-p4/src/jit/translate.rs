@@ -2,7 +2,6 @@
 //! One function: control flow, calls, registers, and calls of the machine. [`super::arithmetic`] has the operators,
 //! [`super::cells`] the access to cells.
 use super::functions::{Body, successors};
-use super::private_cells::PrivateCells;
 use super::shims::Shim;
 use crate::bytecode::code::{Cell, Code, Instruction, Pc};
 use crate::exec::interpreter::{FIELD_OFFSETS, Flow, PACKET_STEPS};
@@ -15,7 +14,6 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use rustc_hash::FxHashMap;
-use std::collections::HashMap;
 
 /// Namespaces of the functions that native code calls: native ones by number, and the machine's.
 pub(super) const FUNCTIONS: u32 = 0;
@@ -26,8 +24,7 @@ pub(super) struct Parts<'c> {
     pub(super) code: &'c Code,
     pub(super) body: &'c Body,
     /// Numbers of the functions, by entry.
-    pub(super) numbers: &'c HashMap<Pc, u32>,
-    pub(super) private: &'c PrivateCells,
+    pub(super) numbers: &'c FxHashMap<Pc, u32>,
     pub(super) isa: &'c dyn TargetIsa,
 }
 
@@ -39,17 +36,17 @@ pub(super) struct Translator<'c, 'f> {
     pub(super) code: &'c Code,
     parts: &'c Parts<'c>,
     pub(super) b: FunctionBuilder<'f>,
-    machine: Value,
+    pub(super) machine: Value,
     pub(super) frame: Value,
-    blocks: HashMap<Pc, Block>,
+    blocks: FxHashMap<Pc, Block>,
     /// Returns its parameter.
     out: Block,
     pub(super) known: Known,
     /// What is known at a block's begin, as far as the ways there have been seen, and how many these are.
-    incoming: HashMap<Pc, (Known, usize)>,
+    incoming: FxHashMap<Pc, (Known, usize)>,
     pub(super) constants: FxHashMap<Cell, u64>,
     signature: SigRef,
-    callees: HashMap<(u32, u32), FuncRef>,
+    callees: FxHashMap<(u32, u32), FuncRef>,
     /// A number of the code is out of its range: there is no native function.
     pub(super) is_refused: bool,
 }
@@ -65,7 +62,7 @@ pub(super) fn function(parts: &Parts<'_>, func: &mut Function, context: &mut Fun
     b.append_block_params_for_function_params(start);
     b.switch_to_block(start);
     let (machine, frame) = (b.block_params(start)[0], b.block_params(start)[1]);
-    let blocks: HashMap<Pc, Block> = parts.body.leaders.keys().map(|pc| (*pc, b.create_block())).collect();
+    let blocks: FxHashMap<Pc, Block> = parts.body.leaders.keys().map(|pc| (*pc, b.create_block())).collect();
     let out = b.create_block();
     let signature = b.import_signature(signature);
     b.ins().jump(blocks[&parts.body.entry], &[]);
@@ -78,10 +75,10 @@ pub(super) fn function(parts: &Parts<'_>, func: &mut Function, context: &mut Fun
         blocks,
         out,
         known: Known::default(),
-        incoming: HashMap::new(),
+        incoming: FxHashMap::default(),
         constants: parts.code.constants.iter().copied().collect(),
         signature,
-        callees: HashMap::new(),
+        callees: FxHashMap::default(),
         is_refused: false,
     };
     t.blocks_in_order();
@@ -150,7 +147,7 @@ impl Translator<'_, '_> {
         if let Some((d, v)) = self.arithmetic(i) {
             return self.set(d, v);
         }
-        if self.is_cell_access(i, pc) || self.is_jump(i, pc) {
+        if self.is_cell_access(i, pc) || self.is_jump(i, pc) || self.is_wide_access(i, pc) {
             return;
         }
         match i {
@@ -180,7 +177,7 @@ impl Translator<'_, '_> {
             Instruction::PacketLength { d } => self.load_field(d, FIELD_OFFSETS.length),
             Instruction::DropPort { d } => self.load_field(d, FIELD_OFFSETS.drop_port),
             Instruction::Apply { table } => self.shim(Shim::Apply, table),
-            Instruction::Extract { .. } => self.shim(Shim::Extract, pc),
+            Instruction::Extract { header, size } => self.extract(header, size, pc),
             Instruction::Lookahead { header } => self.shim(Shim::Lookahead, header),
             Instruction::Emit { header } => self.shim(Shim::Emit, header),
             Instruction::Hash { .. } => self.shim(Shim::Hash, pc),

@@ -134,7 +134,7 @@ impl<'a> Machine<'a> {
                 match f {
                     FieldOut::Or { offset, left } => bytes |= n[base + *offset as usize] << left,
                     FieldOut::Bytes(count) => {
-                        self.scratch.head.push_small(bytes, 8 * u32::from(*count));
+                        self.scratch.head.push_bytes(bytes, *count);
                         bytes = 0;
                     }
                     FieldOut::Wide { offset, width } => {

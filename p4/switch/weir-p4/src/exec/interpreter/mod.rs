@@ -116,9 +116,11 @@ pub struct Machine<'a> {
     native: Option<&'a Native>,
     /// Cells of the narrow registers.
     registers: *const View,
+    /// The frame of values above 64 bits.
+    wide: *const Val,
     state: &'a mut State,
     scratch: &'a mut Scratch,
-    pub packet: &'a [u8],
+    packet: &'a [u8],
     /// Position of the parser, in bits.
     pub at: usize,
     pub payload: &'a [u8],
@@ -132,6 +134,9 @@ pub struct Machine<'a> {
     pub grown_bytes: i64,
     error: u32,
     steps: u64,
+    /// The packet, for native code.
+    packet_start: *const u8,
+    packet_bits: usize,
     /// Of a function that native code called.
     panic: Option<Box<dyn Any + Send>>,
 }
@@ -164,6 +169,9 @@ impl<'a> Machine<'a> {
             program,
             native: if scratch.is_native { code.native.get().and_then(|n| n.as_deref().ok()) } else { None },
             registers: state.register_views(),
+            wide: scratch.wide.as_mut_ptr(),
+            packet_start: input.packet.as_ptr(),
+            packet_bits: 8 * input.packet.len(),
             state,
             scratch,
             packet: input.packet,

@@ -12,6 +12,10 @@ pub(crate) struct FieldOffsets {
     pub(crate) length: usize,
     pub(crate) drop_port: usize,
     pub(crate) registers: usize,
+    pub(crate) wide: usize,
+    pub(crate) at: usize,
+    pub(crate) packet_start: usize,
+    pub(crate) packet_bits: usize,
 }
 
 /// Offsets for native code.
@@ -21,6 +25,10 @@ pub(crate) const FIELD_OFFSETS: FieldOffsets = FieldOffsets {
     length: offset_of!(Machine<'static>, length),
     drop_port: offset_of!(Machine<'static>, drop_port),
     registers: offset_of!(Machine<'static>, registers),
+    wide: offset_of!(Machine<'static>, wide),
+    at: offset_of!(Machine<'static>, at),
+    packet_start: offset_of!(Machine<'static>, packet_start),
+    packet_bits: offset_of!(Machine<'static>, packet_bits),
 };
 
 impl Flow {
@@ -42,6 +50,11 @@ impl Machine<'_> {
     /// Cells of the code's frame.
     pub(crate) fn cells(&self) -> usize {
         self.code.frame.len()
+    }
+
+    /// Cells of the wide frame.
+    pub(crate) fn wide_cells(&self) -> usize {
+        self.scratch.wide.len()
     }
 
     /// Runs `part`. A panic ends the packet, and goes on where native code has returned: it may not unwind through it.

@@ -45,9 +45,9 @@ impl<'a> Machine<'a> {
                     metered = true;
                 }
                 if let Some(q) = &e.quick {
-                    for ((to, _), v) in x.actions[q.action as usize].params.iter().zip(q.args) {
+                    for ((to, _), v) in x.actions[q.action as usize].params.iter().zip(q.args()) {
                         if let Source::N(c) = to {
-                            n[*c as usize] = v;
+                            n[*c as usize] = *v;
                         }
                     }
                     action = Some(q.action as usize);
