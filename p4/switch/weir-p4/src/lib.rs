@@ -8,6 +8,7 @@ mod check;
 pub mod exec;
 #[doc(hidden)]
 pub mod fuzz;
+mod jit;
 pub mod p4c;
 pub mod p4info;
 pub mod package;

@@ -8,6 +8,8 @@ use std::cmp::Ordering;
 pub const MAX_WIDTH: u32 = 2048;
 
 /// A value below 2^128 is always `S`, so that equal values have equal forms.
+// Native code works on `S` in place, by this layout.
+#[repr(u8)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Val {
     /// Below 2^128.
@@ -53,6 +55,9 @@ pub fn ones(w: u32) -> u128 {
 // The operations take widths, so the standard operator traits don't fit them.
 #[allow(clippy::should_implement_trait)]
 impl Val {
+    /// Where `S` has its number, in bytes; the byte at the value's begin is 0 for `S` alone.
+    pub(crate) const SMALL_AT: usize = align_of::<u128>();
+
     /// The value as a big integer.
     pub fn big(self) -> BigUint {
         match self {
@@ -322,6 +327,19 @@ impl BitWriter {
         }
     }
 
+    /// The low bytes of `v`, one to eight, from a byte boundary on.
+    pub(crate) fn push_bytes(&mut self, v: u64, bytes: u8) {
+        let top = v << (64 - 8 * u32::from(bytes));
+        self.bits += 8 * usize::from(bytes);
+        self.append(top.to_be_bytes(), bytes.into());
+    }
+
+    /// Eight bytes are copied and some are taken back: that is faster than a copy of a length that varies.
+    fn append(&mut self, top: [u8; 8], bytes: usize) {
+        self.bytes.extend_from_slice(&top);
+        self.bytes.truncate(self.bytes.len() - 8 + bytes);
+    }
+
     /// The low `w` bits, 64 at most.
     pub fn push_small(&mut self, v: u64, w: u32) {
         let used = self.bits % 8;
@@ -338,7 +356,7 @@ impl BitWriter {
         if left > 0 {
             // The last bits, moved to the top of their bytes.
             let top = (v << (64 - left)).to_be_bytes();
-            self.bytes.extend_from_slice(&top[..left.div_ceil(8) as usize]);
+            self.append(top, left.div_ceil(8) as usize);
         }
     }
 }

@@ -50,6 +50,25 @@ impl Switch {
         Switch::with_code(program, seed, code)
     }
 
+    /// As [`Switch::new`], with native code in the place of the interpreter where the system and the program allow it:
+    /// [`Switch::native`] tells. Making it the first time takes as long as compiling.
+    pub fn compiled(program: Arc<Program>, seed: u64) -> Switch {
+        let mut switch = Switch::new(program, seed);
+        switch.scratch.is_native = switch.code.native().is_ok();
+        switch
+    }
+
+    /// Whether this switch runs native code.
+    ///
+    /// # Errors
+    /// Why it interprets, as text.
+    pub fn native(&self) -> Result<(), &str> {
+        match self.scratch.is_native {
+            true => Ok(()),
+            false => Err(self.code.native.get().and_then(|n| n.as_ref().err()).map_or("not asked for", String::as_str)),
+        }
+    }
+
     pub(super) fn with_code(program: Arc<Program>, seed: u64, code: Option<Arc<Code>>) -> Switch {
         let (state, code) = (State::new(&program, seed), code.unwrap_or_default());
         let slots = program.headers.0..program.std.0 + program.std.1;
