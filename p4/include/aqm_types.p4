@@ -20,32 +20,46 @@ enum bit<2> aqm_mode_t {
 const bit<2> DELAY_SOJOURN = 0;
 const bit<2> DELAY_FLOWS = 2;
 
+// Parameters of the law that egress has (LAW_PACK).
+typedef bit<331> packed_params_t;
+
 // Packets in the high, bytes in the low 48 bits, so that one register access reads or writes both and they are of the
 // same moment. Bytes carry into packets after 2^48 (280 TB); the difference of two pairs is right in both for less
 // than that.
 typedef bit<96> pair_t;
 
-// The parameters that the table `aqm` has for the port.
-struct aqm_config_t {
-    aqm_mode_t mode;
-    bit<2> delay_source;
-    bit<32> digest_interval_us;
-    bit<33> fixed_u_q32;
-    law_params_t law;
-    // The port has two bands of flows, and the law has band B.
-    bit<1> has_bands;
-    flow_bands_t bands;
+// One message an interval and port, sent by the first packet after it. Counts are totals modulo their width.
+struct aqm_state_t {
+    bit<16> port;
+    bit<48> now_us;
+    // Sojourn of the packet that left the queue last.
+    bit<32> delay_us;
+    bit<64> u_q40;
+    bit<48> backlog_bytes;
+    // To drain 2^dq_shift bytes; 0 unknown.
+    bit<32> dq_time_q8_us;
+    bit<8> row;
+    bit<48> enqueued_packets;
+    bit<48> enqueued_bytes;
+    bit<48> tail_dropped_packets;
+    bit<48> tail_dropped_bytes;
+    bit<64> aqm_dropped_packets;
+    bit<64> aqm_marked_packets;
 }
 
-// Key of a packet's flow. Addresses of 32 bits stand in the low bits; ports: both, 0 where there are none.
-struct aqm_flow_t {
-    bit<128> src;
-    bit<128> dst;
-    bit<8> protocol;
-    bit<32> ports;
-}
-
+// A packet's state from ingress to egress, and values that both halves and all actions share: BMv2 clears each field of
+// the program for each packet.
 struct aqm_metadata_t {
+    // Set by the caller. The egress port, the packet's counter in `law_flows`, and properties of the packet: the law may
+    // drop or mark it; its sender is told by a mark (ECT or CE, RFC 3168).
+    bit<32> port;
+    bit<32> flow;
+    bit<1> controlled;
+    bit<1> ecn_capable;
+    // The caller must set CE in the packet.
+    bit<1> mark;
+    // The action that the table `aqm` has for the port.
+    aqm_mode_t mode;
     // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
     bit<1> stamped;
     pair_t enqueued;
@@ -55,13 +69,43 @@ struct aqm_metadata_t {
     bit<1> ahead;
     // `ahead_enqueued` with this packet in it.
     bit<48> ahead_enqueued;
-    aqm_config_t config;
 #ifdef WEIR_L4S
     // The port has two bands, and the packet goes into band L.
     bit<1> coupled;
     bit<1> low;
     coupling_t coupling;
+    // The packet's cell of registers of queues, and that of the other band.
+    bit<32> queue;
+    bit<32> other;
+    bit<64> other_bytes;
 #endif
+    // A digest is due.
+    bit<1> report;
+    aqm_state_t state;
+    bit<96> reported_us;
+    pair_t drained;
+    pair_t pair;
+    bit<64> backlog_bytes;
+    bit<32> tau_us;
+    bit<32> dq_time_q8_us;
+    bit<32> dq_count_bytes;
+    bit<1> dq_on;
+    bit<64> last_us;
+    packed_params_t packed;
+    bit<64> u_q40;
+    bit<64> u_ecn_q40;
+    bit<64> sum_q32;
+    bit<64> counted;
+    bit<64> counted_last_us;
+    bit<64> share_mean_q6;
+    bit<64> packets;
+    bit<32> rand_a;
+    bit<32> rand_b;
+    law_size_t size;
+    law_verdict_t verdict;
+    band_kind_t kind;
+    bit<96> bands_bytes;
+    bit<48> ahead_left;
 }
 
 #endif
