@@ -13,22 +13,27 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
     CoupledFollow() follow;
 #endif
 
+    action write_start(in bit<32> cell) {
+        meta.dq_start_us = (bit<64>)standard_metadata.egress_global_timestamp;
+        law_dq_start_us.write(cell, meta.dq_start_us);
+    }
+
     // A packet's part in the departure rate of the cell's queue, or of the line.
     action depart(in bit<32> cell, in bit<64> backlog_bytes) {
         bit<64> now_us = (bit<64>)standard_metadata.egress_global_timestamp;
-        bit<5> dq_shift = LAW_PACKED_DQ_SHIFT(meta.packed);
+        bit<5> dq_shift = LAW_DQ_SHIFT(meta.packet_params);
         law_dq_on.read(meta.dq_on, cell);
         if (meta.dq_on == 1) {
             law_dq_count_bytes.read(meta.dq_count_bytes, cell);
             meta.dq_count_bytes = meta.dq_count_bytes |+| meta.len_bytes; // 2
             if (law_departure_ends(meta.dq_count_bytes, dq_shift)) {
                 law_dq_time_q8_us.read(meta.dq_time_q8_us, cell);
-                law_dq_start_us.read(meta.last_us, cell);
-                meta.dq_time_q8_us = law_departure_time(meta.dq_time_q8_us, meta.last_us,
-                    LAW_PACKED_DQ_WEIGHT_SHIFT(meta.packed), now_us);
+                law_dq_start_us.read(meta.dq_start_us, cell);
+                meta.dq_time_q8_us = law_departure_time(meta.dq_time_q8_us, meta.dq_start_us,
+                    LAW_DQ_WEIGHT_SHIFT(meta.packet_params), now_us);
                 meta.dq_count_bytes = law_departure_rest(meta.dq_count_bytes, dq_shift);
                 law_dq_time_q8_us.write(cell, meta.dq_time_q8_us);
-                law_dq_start_us.write(cell, now_us);
+                write_start(cell);
             }
             law_dq_count_bytes.write(cell, meta.dq_count_bytes);
             if (backlog_bytes == 0) { // 4
@@ -37,7 +42,7 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
         } else if (law_departure_begins(backlog_bytes, dq_shift)) {
             law_dq_on.write(cell, 1);
             law_dq_count_bytes.write(cell, 0);
-            law_dq_start_us.write(cell, now_us);
+            write_start(cell);
         }
     }
 
@@ -74,7 +79,7 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
     // With nothing left, what else was counted as handed to the queue was lost at its tail. (Or is about to join it; then it
     // sets `drained` to the same place again.) Elsewhere packets lost at the tail stay in the backlog until one that joined
     // after them leaves.
-    action leave() {
+    action leave_queue() {
         aqm_dequeued.read(meta.pair, AQM_QUEUE);
         meta.pair = meta.pair + (48w1 ++ (bit<48>)meta.len_bytes);
         aqm_dequeued.write(AQM_QUEUE, meta.pair);
@@ -83,11 +88,10 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
         aqm_left_us.write(AQM_QUEUE, standard_metadata.egress_global_timestamp);
 #endif
         aqm_enqueued.read(meta.pair, AQM_QUEUE);
-        law_packed.read(meta.packed, meta.port);
+        law_packet_params.read(meta.packet_params, meta.port);
         if (standard_metadata.deq_qdepth == 0) {
-            meta.backlog_bytes = 0;
             aqm_drained.write(AQM_QUEUE, meta.pair);
-        } else if (meta.mode == aqm_mode_t.PID_DELAY && LAW_PACKED_DELAY_SOURCE(meta.packed) == DELAY_FLOWS) {
+        } else if (meta.mode == aqm_mode_t.PID_DELAY && LAW_DELAY_SOURCE(meta.packet_params) == DELAY_FLOWS) {
             count_backlog((bit<48>)standard_metadata.deq_qdepth);
         } else {
             meta.backlog_bytes = (bit<64>)(meta.pair - meta.enqueued)[47:0];
@@ -108,15 +112,15 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
 #else
             depart(meta.port, meta.backlog_bytes);
 #endif
-            law_last_us.read(meta.last_us, meta.port);
+            law_last_us.read(meta.s.last_us, meta.port);
         }
     }
 
     // A packet of band A: takes its part in the rate of the line, while band B waits for it.
     action leave_ahead() {
-        law_packed.read(meta.packed, meta.port);
+        law_packet_params.read(meta.packet_params, meta.port);
         if (standard_metadata.deq_qdepth == 0) {
-            ahead_enqueued.read(meta.ahead_enqueued, meta.port); // as in `leave`
+            ahead_enqueued.read(meta.ahead_enqueued, meta.port); // as in `leave_queue`
         }
         ahead_drained.write(meta.port, meta.ahead_enqueued);
         aqm_drained.read(meta.drained, meta.port);
@@ -124,83 +128,94 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
         depart(meta.port, (bit<64>)(meta.pair - meta.drained)[47:0]);
     }
 
+    action leave() {
+        if (meta.ahead == 1) {
+            leave_ahead();
+        } else {
+            leave_queue();
+        }
+    }
+
     apply {
         bit<64> now_us = (bit<64>)standard_metadata.egress_global_timestamp;
-        if (meta.stamped == 1) {
-            leave();
-            if (meta.mode == aqm_mode_t.PID_DELAY // else no step is due
-                && (meta.last_us == 0 || now_us - meta.last_us
-                    >= (bit<64>)LAW_PACKED_INTERVAL_US(meta.packed)))
-            {
-                law_params_t p;
-                law_state_t s;
-                bit<64> o1_us;
-                bit<64> o2_us;
-                bit<1> stepped;
-                bit<32> delay_us = standard_metadata.deq_timedelta;
-                LAW_UNPACK(p, meta.packed)
-                if (LAW_PACKED_DELAY_SOURCE(meta.packed) != DELAY_SOJOURN) {
-                    law_dq_time_q8_us.read(meta.dq_time_q8_us, AQM_QUEUE);
-                    delay_us = law_tau(meta.dq_time_q8_us, p.dq_shift, meta.backlog_bytes);
-                }
+        leave();
+        if (meta.mode == aqm_mode_t.PID_DELAY && meta.ahead == 0 // else no step is due
+            && (meta.s.last_us == 0 || now_us - meta.s.last_us
+                >= (bit<64>)LAW_INTERVAL_US(meta.packet_params)))
+        {
+            law_params_t p;
+            bit<1> stepped;
 #ifdef WEIR_L4S
-                if (meta.coupled == 1 && meta.other_bytes != 0) {
-                    bit<32> other_us;
-                    if (LAW_PACKED_DELAY_SOURCE(meta.packed) != DELAY_SOJOURN) {
-                        bit<32> other_dq_time_q8_us;
-                        law_dq_time_q8_us.read(other_dq_time_q8_us, meta.other);
-                        other_us = law_tau(other_dq_time_q8_us, p.dq_shift, meta.other_bytes);
-                    } else {
-                        // Of the last packet to leave, or if that is longer, for how long none has left.
-                        bit<48> left_us;
-                        aqm_sojourn_us.read(other_us, meta.other);
-                        aqm_left_us.read(left_us, meta.other);
-                        bit<64> still_us = now_us - (bit<64>)left_us;
-                        if (still_us > (bit<64>)other_us) {
-                            other_us = (bit<32>)min_u64(still_us, TAU_MAX_US);
-                        }
-                    }
-                    if (other_us > delay_us) {
-                        delay_us = other_us;
-                    }
-                }
+            bit<64> before_us = meta.s.last_us;
 #endif
-                law_started.read(s.started, meta.port);
-                law_u_q40.read(s.u_q40, meta.port);
-                law_o1_us.read(o1_us, meta.port);
-                law_o2_us.read(o2_us, meta.port);
-                law_no_i_run.read(s.no_i_run, meta.port);
-                law_row.read(s.row, meta.port);
-                law_u_ecn_q40.read(s.u_ecn_q40, meta.port);
-                s.last_us = meta.last_us;
-                s.o1_us = (int<64>)o1_us;
-                s.o2_us = (int<64>)o2_us;
-                update.apply(s, p, now_us, delay_us, stepped);
-#ifdef WEIR_L4S
-                if (meta.coupled == 1 && stepped == 1) {
-                    bit<64> r_q40;
-                    bit<48> classic_left_us;
-                    bit<64> classic_bytes = meta.low == 1 ? meta.other_bytes : meta.backlog_bytes;
-                    bool missed = now_us - meta.last_us >= (bit<64>)p.interval_us << 1;
-                    aqm_left_us.read(classic_left_us, meta.port);
-                    coupled_r_q40.read(r_q40, meta.port);
-                    follow.apply(r_q40, s.u_q40, classic_bytes != 0
-                        || now_us - (bit<64>)classic_left_us < (bit<64>)p.interval_us << 1, missed);
-                    coupled_r_q40.write(meta.port, r_q40);
-                }
-#endif
-                law_started.write(meta.port, s.started);
-                law_last_us.write(meta.port, s.last_us);
-                law_u_q40.write(meta.port, s.u_q40);
-                law_o1_us.write(meta.port, (bit<64>)s.o1_us);
-                law_o2_us.write(meta.port, (bit<64>)s.o2_us);
-                law_no_i_run.write(meta.port, s.no_i_run);
-                law_row.write(meta.port, s.row);
-                law_u_ecn_q40.write(meta.port, s.u_ecn_q40);
+            bit<32> delay_us = standard_metadata.deq_timedelta;
+            law_step_params.read(meta.step_params, meta.port);
+            LAW_UNPACK(p, meta.step_params, meta.packet_params)
+            if (LAW_DELAY_SOURCE(meta.packet_params) != DELAY_SOJOURN) {
+                law_dq_time_q8_us.read(meta.dq_time_q8_us, AQM_QUEUE);
+                delay_us = law_tau(meta.dq_time_q8_us, p.dq_shift, meta.backlog_bytes);
             }
-        } else if (meta.ahead == 1) {
-            leave_ahead();
-        } else if (standard_metadata.deq_qdepth == 0) { // not counted
+#ifdef WEIR_L4S
+            if (meta.coupled == 1 && meta.other_bytes != 0) {
+                bit<32> other_us;
+                if (LAW_DELAY_SOURCE(meta.packet_params) != DELAY_SOJOURN) {
+                    bit<32> other_dq_time_q8_us;
+                    law_dq_time_q8_us.read(other_dq_time_q8_us, meta.other);
+                    other_us = law_tau(other_dq_time_q8_us, p.dq_shift, meta.other_bytes);
+                } else {
+                    // Of the last packet to leave, or if that is longer, for how long none has left.
+                    bit<48> left_us;
+                    aqm_sojourn_us.read(other_us, meta.other);
+                    aqm_left_us.read(left_us, meta.other);
+                    bit<64> still_us = now_us - (bit<64>)left_us;
+                    if (still_us > (bit<64>)other_us) {
+                        other_us = (bit<32>)min_u64(still_us, TAU_MAX_US);
+                    }
+                }
+                if (other_us > delay_us) {
+                    delay_us = other_us;
+                }
+            }
+#endif
+            law_started.read(meta.s.started, meta.port);
+            law_u_q40.read(meta.s.u_q40, meta.port);
+            law_o1_us.read(meta.counted, meta.port);
+            law_o2_us.read(meta.share_mean_q6, meta.port);
+            law_no_i_run.read(meta.s.no_i_run, meta.port);
+            law_row.read(meta.s.row, meta.port);
+            law_u_ecn_q40.read(meta.s.u_ecn_q40, meta.port);
+            meta.s.o1_us = (int<64>)meta.counted;
+            meta.s.o2_us = (int<64>)meta.share_mean_q6;
+            update.apply(meta.s, p, now_us, delay_us, stepped);
+#ifdef WEIR_L4S
+            if (meta.coupled == 1 && stepped == 1) {
+                bit<64> r_q40;
+                bit<48> classic_left_us;
+                bit<64> classic_bytes = meta.low == 1 ? meta.other_bytes : meta.backlog_bytes;
+                bool missed = now_us - before_us >= (bit<64>)p.interval_us << 1;
+                aqm_left_us.read(classic_left_us, meta.port);
+                coupled_r_q40.read(r_q40, meta.port);
+                follow.apply(r_q40, meta.s.u_q40, classic_bytes != 0
+                    || now_us - (bit<64>)classic_left_us < (bit<64>)p.interval_us << 1, missed);
+                coupled_r_q40.write(meta.port, r_q40);
+            }
+#endif
+            law_started.write(meta.port, meta.s.started);
+            law_last_us.write(meta.port, meta.s.last_us);
+            law_u_q40.write(meta.port, meta.s.u_q40);
+            law_o1_us.write(meta.port, (bit<64>)meta.s.o1_us);
+            law_o2_us.write(meta.port, (bit<64>)meta.s.o2_us);
+            law_no_i_run.write(meta.port, meta.s.no_i_run);
+            law_row.write(meta.port, meta.s.row);
+            law_u_ecn_q40.write(meta.port, meta.s.u_ecn_q40);
+        }
+    }
+}
+
+// Packets that were not looked up.
+control OtherEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
+    apply {
+        if (standard_metadata.deq_qdepth == 0) { // as in AqmEgress
             aqm_enqueued.read(meta.pair, (bit<32>)standard_metadata.egress_port);
             aqm_drained.write((bit<32>)standard_metadata.egress_port, meta.pair);
         }

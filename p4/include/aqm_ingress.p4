@@ -15,13 +15,14 @@
 const bit<64> STUCK_US = 1048576;
 
 // Steps 1 and 2 of the verdict for most packets: U is 0 and the delay within both bounds. They pass, and `sum_q32` is 0.
-bool law_is_quiet(in bit<64> u_q40, in law_params_t p, in bit<32> tau_us) {
-    return u_q40 == 0 && (p.delay_limit_us == 0 || tau_us < (bit<32>)p.delay_limit_us)
-        && (p.delay_bound_us == 0 || tau_us <= (bit<32>)p.delay_bound_us);
+bool law_is_quiet(in bit<64> u_q40, in bit<24> delay_bound_us, in bit<24> delay_limit_us, in bit<32> tau_us) {
+    return u_q40 == 0 && (delay_limit_us == 0 || tau_us < (bit<32>)delay_limit_us)
+        && (delay_bound_us == 0 || tau_us <= (bit<32>)delay_bound_us);
 }
 
 // Time after which changed parameters reach egress, as a shift.
 #define AQM_PACK_SHIFT 14
+#define AQM_TICK ((bit<16>)(standard_metadata.ingress_global_timestamp >> AQM_PACK_SHIFT) + 1)
 
 #ifdef WEIR_L4S
 // Adds what band L counts to what is reported of a port: sums, the larger delay, the rate of the line.
@@ -73,18 +74,17 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
     action read_queue() {
         aqm_enqueued.read(meta.enqueued, AQM_QUEUE);
         aqm_drained.read(meta.drained, AQM_QUEUE);
-        meta.backlog_bytes = (bit<64>)(meta.enqueued - meta.drained)[47:0];
     }
 
     // Expected delay of this packet, which is newer than that of the last one to leave. With an empty queue it need not
     // wait, however long the last one did.
-    action read_tau(in bit<5> dq_shift) {
-        if (meta.backlog_bytes != 0) {
+    action read_tau(in bit<64> backlog_bytes, in bit<5> dq_shift) {
+        if (backlog_bytes != 0) {
             law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
             if (meta.dq_time_q8_us == 0) {
                 aqm_sojourn_us.read(meta.tau_us, meta.port);
             } else {
-                meta.tau_us = law_tau(meta.dq_time_q8_us, dq_shift, meta.backlog_bytes);
+                meta.tau_us = law_tau(meta.dq_time_q8_us, dq_shift, backlog_bytes);
             }
         }
     }
@@ -112,16 +112,16 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
     }
 
     // The verdict of the law, with the random numbers if they have an effect. `size` is known.
-    action decide(in law_params_t p) {
+    action decide(in law_params_t p, in bit<64> backlog_bytes, in law_size_t size) {
         // A short queue is not marked by the mean of U, which the swings of U keep above 0.
-        bit<1> ect = meta.tau_us >= (bit<32>)p.min_delay_us ? meta.ecn_capable : 0;
-        law_u_ecn_q40.read(meta.u_ecn_q40, meta.port);
+        bit<1> ect = (bit<1>)(meta.tau_us >= (bit<32>)p.min_delay_us && meta.effects == aqm_effects_t.DROP_OR_MARK);
+        law_u_ecn_q40.read(meta.s.u_ecn_q40, meta.port);
         law_sum_q32.read(meta.sum_q32, meta.port);
         if (p.space_most_q16 == 0 || p.share_least_q16 == 0) {
             random(meta.rand_a, 0, 0xffffffff);
             random(meta.rand_b, 0, 0xffffffff);
         }
-        law_decide(meta.u_q40, meta.u_ecn_q40, meta.sum_q32, p, meta.backlog_bytes, meta.tau_us, ect, meta.size,
+        law_decide(meta.s.u_q40, meta.s.u_ecn_q40, meta.sum_q32, p, backlog_bytes, meta.tau_us, ect, size,
             meta.rand_a, meta.rand_b, meta.verdict);
         law_sum_q32.write(meta.port, meta.sum_q32);
     }
@@ -129,9 +129,9 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
 #ifdef WEIR_L4S
     // In overload packets of band L are dropped as those of C are. Marks are given where they leave (bands.p4).
     action decide_low() {
-        if (meta.low == 1 && meta.u_q40 != 0) {
+        if (meta.low == 1 && meta.s.u_q40 != 0) {
             bit<64> p_q32;
-            bit<64> r_q40 = meta.u_q40;
+            bit<64> r_q40 = meta.s.u_q40;
             if (meta.mode == aqm_mode_t.PID_DELAY) {
                 coupled_r_q40.read(r_q40, meta.port);
             }
@@ -147,11 +147,11 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
 
     // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever: one that
     // finds a step due and the queue empty passes, and takes the step.
-    action spare_for_step(in bit<24> interval_us) {
-        law_last_us.read(meta.last_us, meta.port);
-        bit<64> elapsed_us = (bit<64>)standard_metadata.ingress_global_timestamp - meta.last_us;
+    action spare_for_step(in bit<64> backlog_bytes, in bit<24> interval_us) {
+        law_last_us.read(meta.s.last_us, meta.port);
+        bit<64> elapsed_us = (bit<64>)standard_metadata.ingress_global_timestamp - meta.s.last_us;
         if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)interval_us
-            && (meta.backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
+            && (backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
             meta.verdict = law_verdict_t.PASS;
         }
     }
@@ -175,24 +175,25 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         meta.enqueued = meta.enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
         aqm_enqueued.write(AQM_QUEUE, meta.enqueued);
         meta.len_bytes = standard_metadata.packet_length;
-        meta.stamped = 1;
     }
 
-    // Digests and parameters for egress, by time. True too of a clock gone back.
-    action publish(in law_params_t p, in bit<2> delay_source, in bit<32> digest_interval_us) {
+    // A digest, and after AQM_PACK_SHIFT parameters for egress, are due; true too of a clock gone back.
+    action read_due(in bit<32> digest_interval_us) {
         aqm_digest_us.read(meta.reported_us, meta.port);
-        bit<48> now_us = standard_metadata.ingress_global_timestamp;
-        bit<48> tick = (now_us >> AQM_PACK_SHIFT) + 1;
-        if (meta.reported_us[95:48] != tick
-            || (digest_interval_us != 0 && now_us - meta.reported_us[47:0] >= (bit<48>)digest_interval_us)) {
-            if (digest_interval_us != 0 && now_us - meta.reported_us[47:0] >= (bit<48>)digest_interval_us) {
-                meta.report = 1;
-                meta.reported_us[47:0] = now_us;
-            }
-            meta.reported_us[95:48] = tick;
+        if (digest_interval_us != 0
+            && standard_metadata.ingress_global_timestamp - meta.reported_us[47:0] >= (bit<48>)digest_interval_us)
+        {
+            meta.report = 1;
+            meta.reported_us[47:0] = standard_metadata.ingress_global_timestamp;
             aqm_digest_us.write(meta.port, meta.reported_us);
-            law_packed.write(meta.port, LAW_PACK(p, delay_source));
         }
+    }
+
+    action publish(in law_params_t p, in bit<2> delay_source) {
+        meta.reported_us[63:48] = AQM_TICK;
+        aqm_digest_us.write(meta.port, meta.reported_us);
+        law_step_params.write(meta.port, LAW_PACK_STEP(p));
+        law_packet_params.write(meta.port, LAW_PACK_PACKET(p, delay_source));
     }
 
     // Band of a packet on a port with two bands of flows: `kind`.
@@ -228,11 +229,11 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         bit<48> now_us = standard_metadata.ingress_global_timestamp;
         ahead_enqueued.read(meta.ahead_enqueued, meta.port);
         ahead_drained.read(meta.ahead_left, meta.port);
-        meta.backlog_bytes = (bit<64>)(meta.ahead_enqueued - meta.ahead_left);
-        if (meta.controlled == 1 && meta.backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // before the cost of the rest
+        bit<64> ahead_bytes = (bit<64>)(meta.ahead_enqueued - meta.ahead_left);
+        if (meta.effects != aqm_effects_t.NONE && ahead_bytes >= (bit<64>)p.min_backlog_bytes) { // before the cost of the rest
             law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
-            meta.tau_us = law_tau(meta.dq_time_q8_us, p.dq_shift, meta.backlog_bytes);
-            if (ahead_is_late(p.min_backlog_bytes, p.delay_limit_us, meta.backlog_bytes, meta.tau_us)) {
+            meta.tau_us = law_tau(meta.dq_time_q8_us, p.dq_shift, ahead_bytes);
+            if (ahead_is_late(p.min_backlog_bytes, p.delay_limit_us, ahead_bytes, meta.tau_us)) {
                 bit<96> met;
                 ahead_late.read(met, meta.port);
                 if (met[95:48] != meta.ahead_left || now_us - met[47:0] >= (bit<48>)STUCK_US) {
@@ -251,21 +252,23 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
     }
 
     action no_aqm() {
+        meta.mode = aqm_mode_t.NONE;
         read_queue();
         enqueue();
     }
 
     // For tests: drops or marks with a probability that stays; no step is taken.
     action fixed_probability(bit<33> u_q32, bit<1> squared, bit<33> ecn_bound_q32, bit<32> digest_interval_us) {
-        law_params_t p;
-        LAW_CLEAR_PARAMS(p)
-        p.squared = squared;
-        p.ecn_bound_q32 = ecn_bound_q32;
         meta.mode = aqm_mode_t.FIXED;
-        meta.u_q40 = (bit<64>)u_q32 << 8;
+        meta.s.u_q40 = (bit<64>)u_q32 << 8;
         read_queue();
-        if (meta.controlled == 1 && meta.u_q40 != 0) {
-            decide(p);
+        random(meta.rand_a, 0, 0xffffffff);
+        random(meta.rand_b, 0, 0xffffffff);
+        if (meta.effects != aqm_effects_t.NONE && (bit<33>)meta.rand_a < u_q32 && (squared == 0 || (bit<33>)meta.rand_b < u_q32)) {
+            meta.verdict = law_verdict_t.DROP;
+            if (meta.effects == aqm_effects_t.DROP_OR_MARK && u_q32 <= ecn_bound_q32) {
+                meta.verdict = law_verdict_t.MARK;
+            }
         }
 #ifdef WEIR_L4S
         decide_low();
@@ -275,33 +278,31 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         } else {
             enqueue();
         }
-        publish(p, 0, digest_interval_us);
+        read_due(digest_interval_us);
     }
 
     // The law's part in a packet, on a port without bands of flows.
-    action one_band(in law_params_t p) {
-        if (meta.controlled == 1) {
+    action one_band(in law_params_t p, in bit<64> backlog_bytes) {
+        if (meta.effects != aqm_effects_t.NONE) {
             if (p.share_least_q16 != 0) {
                 count_flow(p.share_shift);
             }
-            if (law_is_quiet(meta.u_q40, p, meta.tau_us)) {
+            if (law_is_quiet(meta.s.u_q40, p.delay_bound_us, p.delay_limit_us, meta.tau_us)) {
                 law_sum_q32.write(meta.port, 0);
-            } else if (meta.u_q40 == 0 || meta.backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // else no packet is hit
-                if (p.share_least_q16 != 0) {
-                    meta.size = law_flow_size(meta.counted[31:0] - standard_metadata.packet_length, meta.counted[31:0],
-                        meta.share_mean_q6, p.share_least_q16);
-                }
-                decide(p);
+            } else if (meta.s.u_q40 == 0 || backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // else no packet is hit
+                // Without effect if `share_least` is 0.
+                decide(p, backlog_bytes, law_flow_size(meta.counted[31:0] - standard_metadata.packet_length, meta.counted[31:0],
+                    meta.share_mean_q6, p.share_least_q16));
             }
         }
     }
 
-    action drop_or_enqueue(in law_params_t p) {
+    action drop_or_enqueue(in bit<64> backlog_bytes, in bit<24> interval_us) {
 #ifdef WEIR_L4S
         decide_low();
 #endif
         if (meta.verdict == law_verdict_t.DROP) {
-            spare_for_step(p.interval_us);
+            spare_for_step(backlog_bytes, interval_us);
         }
         if (meta.verdict == law_verdict_t.DROP) {
             drop_packet();
@@ -319,15 +320,19 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         LAW_SET_PARAMS(p)
         meta.mode = aqm_mode_t.PID_DELAY;
         read_queue();
-        read_tau(dq_shift);
-        law_u_q40.read(meta.u_q40, meta.port);
-        one_band(p);
-        drop_or_enqueue(p);
-        publish(p, delay_source, digest_interval_us);
+        bit<64> backlog_bytes = (bit<64>)(meta.enqueued - meta.drained)[47:0];
+        read_tau(backlog_bytes, dq_shift);
+        law_u_q40.read(meta.s.u_q40, meta.port);
+        one_band(p, backlog_bytes);
+        drop_or_enqueue(backlog_bytes, interval_us);
+        read_due(digest_interval_us);
+        if (meta.reported_us[63:48] != AQM_TICK) {
+            publish(p, delay_source);
+        }
     }
 
     // The same on a port with bands of flows.
-    action two_bands(in law_params_t p, in flow_bands_t b) {
+    action two_bands(in law_params_t p, in bit<64> backlog_bytes, in flow_bands_t b) {
         band_of_flow(p, b);
         if (meta.kind == band_kind_t.AHEAD) {
             aqm_ahead.count(meta.port);
@@ -335,22 +340,19 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
             standard_metadata.priority = PRIORITY_FIRST;
             limit_ahead(p);
         } else {
-            if (meta.controlled == 1) {
+            if (meta.effects != aqm_effects_t.NONE) {
                 if (band_refuses(meta.kind, p.target_us, meta.tau_us)) {
                     meta.verdict = law_verdict_t.DROP;
                 } else {
-                    if (meta.kind != band_kind_t.SMALL) {
-                        meta.size = law_size_t.LARGE;
-                    }
-                    decide(p);
+                    decide(p, backlog_bytes, meta.kind == band_kind_t.SMALL ? law_size_t.SMALL : law_size_t.LARGE);
                 }
             }
             if (meta.verdict == law_verdict_t.DROP) {
-                spare_for_step(p.interval_us);
+                spare_for_step(backlog_bytes, p.interval_us);
             }
         }
         if (meta.verdict == law_verdict_t.DROP) {
-            if (meta.controlled == 1 && meta.ahead == 0 && band_refuses(meta.kind, p.target_us, meta.tau_us)) {
+            if (meta.effects != aqm_effects_t.NONE && meta.ahead == 0 && band_refuses(meta.kind, p.target_us, meta.tau_us)) {
                 aqm_refused.count(meta.port);
             }
             drop_packet();
@@ -379,19 +381,23 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         b.ahead_least_bytes = ahead_least_bytes;
         meta.mode = aqm_mode_t.PID_DELAY;
         read_queue();
-        read_tau(dq_shift);
-        law_u_q40.read(meta.u_q40, meta.port);
+        bit<64> backlog_bytes = (bit<64>)(meta.enqueued - meta.drained)[47:0];
+        read_tau(backlog_bytes, dq_shift);
+        law_u_q40.read(meta.s.u_q40, meta.port);
 #ifdef WEIR_L4S
         if (meta.coupled == 1) { // it has its two bands
-            one_band(p);
-            drop_or_enqueue(p);
+            one_band(p, backlog_bytes);
+            drop_or_enqueue(backlog_bytes, interval_us);
         } else {
-            two_bands(p, b);
+            two_bands(p, backlog_bytes, b);
         }
 #else
-        two_bands(p, b);
+        two_bands(p, backlog_bytes, b);
 #endif
-        publish(p, delay_source, digest_interval_us);
+        read_due(digest_interval_us);
+        if (meta.reported_us[63:48] != AQM_TICK) {
+            publish(p, delay_source);
+        }
     }
 
     table aqm {
@@ -415,27 +421,30 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
             aqm_dequeued.read(meta.pair, meta.port);
             aqm_drained.read(meta.drained, meta.port);
             aqm_enqueued.read(meta.enqueued, meta.port);
+            aqm_sojourn_us.read(meta.tau_us, meta.port);
+            law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
+            law_row.read(meta.s.row, meta.port);
+            aqm_dropped_packets.read(meta.packets, meta.port);
+            aqm_marked_packets.read(meta.counted, meta.port);
             pair_t lost = meta.drained - meta.pair;
             pair_t waiting = meta.enqueued - meta.drained;
-            meta.state.port = (bit<16>)meta.port;
-            meta.state.now_us = standard_metadata.ingress_global_timestamp;
-            aqm_sojourn_us.read(meta.state.delay_us, meta.port);
-            meta.state.u_q40 = meta.u_q40;
-            meta.state.backlog_bytes = waiting[47:0];
-            law_dq_time_q8_us.read(meta.state.dq_time_q8_us, meta.port);
-            law_row.read(meta.state.row, meta.port);
-            meta.state.enqueued_packets = meta.enqueued[95:48];
-            meta.state.enqueued_bytes = meta.enqueued[47:0];
-            meta.state.tail_dropped_packets = lost[95:48];
-            meta.state.tail_dropped_bytes = lost[47:0];
-            aqm_dropped_packets.read(meta.state.aqm_dropped_packets, meta.port);
-            aqm_marked_packets.read(meta.state.aqm_marked_packets, meta.port);
 #ifdef WEIR_L4S
-            if (meta.coupled == 1) {
-                total.apply(PORTS + meta.port, meta.state);
-            }
+            aqm_state_t state = {
+#else
+            digest<aqm_state_t>(1, {
 #endif
-            digest<aqm_state_t>(1, meta.state);
+                (bit<16>)meta.port, standard_metadata.ingress_global_timestamp, meta.tau_us, meta.s.u_q40, waiting[47:0],
+                meta.dq_time_q8_us, meta.s.row, meta.enqueued[95:48], meta.enqueued[47:0], lost[95:48], lost[47:0],
+                meta.packets, meta.counted
+#ifdef WEIR_L4S
+            };
+            if (meta.coupled == 1) {
+                total.apply(PORTS + meta.port, state);
+            }
+            digest<aqm_state_t>(1, state);
+#else
+            });
+#endif
         }
     }
 }

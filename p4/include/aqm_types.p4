@@ -7,11 +7,19 @@
 #include "flow_bands_types.p4"
 #include "law_types.p4"
 
-// The action that the table `aqm` has for the port.
+// The action that the table `aqm` had for the packet. Packets for several ports are not looked up.
 enum bit<2> aqm_mode_t {
+    NOT_ASKED = 0,
+    NONE = 1,
+    PID_DELAY = 2,
+    FIXED = 3
+}
+
+// Effects that the law may have on a packet. A mark tells its sender (ECT or CE, RFC 3168).
+enum bit<2> aqm_effects_t {
     NONE = 0,
-    PID_DELAY = 1,
-    FIXED = 2
+    DROP = 2,
+    DROP_OR_MARK = 3
 }
 
 // Where the law has the delay from: the last packet's own time in the queue, or (1) Cao Eq. 1. Packets of a queue with
@@ -20,8 +28,9 @@ enum bit<2> aqm_mode_t {
 const bit<2> DELAY_SOJOURN = 0;
 const bit<2> DELAY_FLOWS = 2;
 
-// Parameters of the law that egress has (LAW_PACK).
-typedef bit<331> packed_params_t;
+// Parameters of the law for the egress half (LAW_PACK_STEP, LAW_PACK_PACKET).
+typedef bit<296> step_params_t;
+typedef bit<35> packet_params_t;
 
 // Packets in the high, bytes in the low 48 bits, so that one register access reads or writes both and they are of the
 // same moment. Bytes carry into packets after 2^48 (280 TB); the difference of two pairs is right in both for less
@@ -50,18 +59,14 @@ struct aqm_state_t {
 // A packet's state from ingress to egress, and values that both halves and all actions share: BMv2 clears each field of
 // the program for each packet.
 struct aqm_metadata_t {
-    // Set by the caller. The egress port, the packet's counter in `law_flows`, and properties of the packet: the law may
-    // drop or mark it; its sender is told by a mark (ECT or CE, RFC 3168).
+    // Set by the caller: the egress port, the packet's counter in `law_flows`, effects of the law.
     bit<32> port;
     bit<32> flow;
-    bit<1> controlled;
-    bit<1> ecn_capable;
+    aqm_effects_t effects;
     // The caller must set CE in the packet.
     bit<1> mark;
-    // The action that the table `aqm` has for the port.
     aqm_mode_t mode;
-    // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
-    bit<1> stamped;
+    // `aqm_enqueued` with the packet itself in it.
     pair_t enqueued;
     // Its length in ingress: BMv2's packet_length has changed by egress when a tag was added or removed.
     bit<32> len_bytes;
@@ -81,8 +86,7 @@ struct aqm_metadata_t {
 #endif
     // A digest is due.
     bit<1> report;
-    aqm_state_t state;
-    bit<96> reported_us;
+    bit<64> reported_us;
     pair_t drained;
     pair_t pair;
     bit<64> backlog_bytes;
@@ -90,10 +94,10 @@ struct aqm_metadata_t {
     bit<32> dq_time_q8_us;
     bit<32> dq_count_bytes;
     bit<1> dq_on;
-    bit<64> last_us;
-    packed_params_t packed;
-    bit<64> u_q40;
-    bit<64> u_ecn_q40;
+    bit<64> dq_start_us;
+    packet_params_t packet_params;
+    step_params_t step_params;
+    law_state_t s;
     bit<64> sum_q32;
     bit<64> counted;
     bit<64> counted_last_us;
@@ -101,7 +105,6 @@ struct aqm_metadata_t {
     bit<64> packets;
     bit<32> rand_a;
     bit<32> rand_b;
-    law_size_t size;
     law_verdict_t verdict;
     band_kind_t kind;
     bit<96> bands_bytes;

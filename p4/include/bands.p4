@@ -44,7 +44,7 @@ control BandIngress(in bool scalable, inout aqm_metadata_t meta, inout standard_
         meta.other = PORTS + meta.port;
         if (meta.coupled == 1 && scalable) {
             meta.low = 1;
-            meta.controlled = 0; // of the law in C
+            meta.effects = aqm_effects_t.NONE; // of the law in C
             meta.queue = PORTS + meta.port;
             meta.other = meta.port;
             standard_metadata.priority = PRIORITY_FIRST;
@@ -58,7 +58,7 @@ control BandEgress(out bool mark, inout aqm_metadata_t meta, inout standard_meta
 
     apply {
         mark = false;
-        if (meta.low == 1 && meta.stamped == 1) {
+        if (meta.low == 1 && meta.mode != aqm_mode_t.NOT_ASKED) {
             bit<32> port = (bit<32>)standard_metadata.egress_port;
             bit<32> queue = PORTS + port;
             bit<64> r_q40 = 0;
@@ -71,9 +71,9 @@ control BandEgress(out bool mark, inout aqm_metadata_t meta, inout standard_meta
                 bit<32> dq_time_q8_us;
                 coupled_r_q40.read(r_q40, port);
                 law_dq_time_q8_us.read(dq_time_q8_us, queue);
-                floor_us = law_tau(dq_time_q8_us, LAW_PACKED_DQ_SHIFT(meta.packed), (bit<64>)meta.coupling.floor_bytes);
+                floor_us = law_tau(dq_time_q8_us, LAW_DQ_SHIFT(meta.packet_params), (bit<64>)meta.coupling.floor_bytes);
             } else if (meta.mode == aqm_mode_t.FIXED) {
-                r_q40 = meta.u_q40;
+                r_q40 = meta.s.u_q40;
             }
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);

@@ -10,9 +10,9 @@
 control NameFlow(in headers_t hdr, inout aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
     apply {
         meta.port = (bit<32>)standard_metadata.egress_spec;
-        meta.controlled = 1;
+        meta.effects = aqm_effects_t.DROP;
         if (hdr.names.kind == KIND_DATA && (hdr.names.flags & NAMES_FLAG_ECT) != 0) {
-            meta.ecn_capable = 1;
+            meta.effects = aqm_effects_t.DROP_OR_MARK;
         }
         hash(meta.flow, HashAlgorithm.crc32, 32w0,
             { standard_metadata.egress_spec, hdr.names.prefix, hdr.names.name, hdr.names.kind }, FLOWS);

@@ -76,13 +76,18 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
     AqmEgress() aqm_egress;
+    OtherEgress() other_egress;
     NamesEgress() names_egress;
 
     apply {
         if (standard_metadata.egress_port == AGAIN_PORT && meta.names.stage != STAGE_NONE) {
             names_egress.apply(hdr, meta.names, standard_metadata);
         } else {
-            aqm_egress.apply(meta.aqm, standard_metadata);
+            if (meta.aqm.mode != aqm_mode_t.NOT_ASKED) {
+                aqm_egress.apply(meta.aqm, standard_metadata);
+            } else {
+                other_egress.apply(meta.aqm, standard_metadata);
+            }
             if (standard_metadata.instance_type == REPLICATED
                 && standard_metadata.egress_port == standard_metadata.ingress_port) {
                 mark_to_drop(standard_metadata); // a flooded frame does not go back

@@ -84,25 +84,31 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
     AqmEgress() aqm_egress;
+    OtherEgress() other_egress;
 #ifdef WEIR_L4S
     BandEgress() bands;
     MarkCe() mark_ce;
 #endif
 
     apply {
-        aqm_egress.apply(meta.aqm, standard_metadata);
+        if (meta.aqm.mode != aqm_mode_t.NOT_ASKED) {
+            forwarded.count(meta.aqm.port);
+            aqm_egress.apply(meta.aqm, standard_metadata);
 #ifdef WEIR_L4S
-        bool mark;
-        bands.apply(mark, meta.aqm, standard_metadata);
-        if (mark) {
-            mark_ce.apply(hdr, meta);
-        }
+            bool mark;
+            bands.apply(mark, meta.aqm, standard_metadata);
+            if (mark) {
+                mark_ce.apply(hdr, meta);
+            }
 #endif
-        if (standard_metadata.instance_type == REPLICATED
-            && standard_metadata.egress_port == standard_metadata.ingress_port) {
-            mark_to_drop(standard_metadata); // a flooded frame does not go back
         } else {
-            forwarded.count((bit<32>)standard_metadata.egress_port);
+            other_egress.apply(meta.aqm, standard_metadata);
+            if (standard_metadata.instance_type == REPLICATED
+                && standard_metadata.egress_port == standard_metadata.ingress_port) {
+                mark_to_drop(standard_metadata); // a flooded frame does not go back
+            } else {
+                forwarded.count((bit<32>)standard_metadata.egress_port);
+            }
         }
     }
 }
