@@ -16,7 +16,7 @@ pub(crate) struct Notes {
     pub value_sets: Vec<ExternNote>,
     pub digests: Vec<(Ty, Span)>,
     pub controller_headers: Vec<Name>,
-    /// There is a call of an extern function.
+    /// A control or action calls an extern function.
     pub calls_functions: bool,
 }
 

@@ -96,7 +96,7 @@ pub struct P4Info {
     pub digests: Vec<Object<proto::Digest>>,
     /// Types that the others name.
     pub type_info: proto::P4TypeInfo,
-    /// The program calls extern functions; as in p4c, the message then has a `type_info`.
+    /// A control or action calls an extern function; as in p4c, the message then has a `type_info`.
     pub calls_functions: bool,
     /// Bits in the program of each of the new types in `type_info`.
     pub new_type_bits: BTreeMap<String, u32>,
