@@ -2,10 +2,10 @@
 //! The packet thread's end of the sending half: frames are gathered, and sent here or handed to a sending thread.
 //!
 //! A port whose socket takes no more is held ([`Device::hold`]): its packets wait in its own queue.
-use super::capture::{Pcap, capture_frame};
-use super::line::{Batch, Line, Space};
-use super::sending::{SendThread, SharedLine};
 use crate::device::{Device, Sink};
+use crate::ports::capture::{Pcap, capture_frame};
+use crate::ports::line::{Batch, Line, Space};
+use crate::ports::sending::{SendThread, SharedLine};
 use crate::system;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,7 +18,7 @@ const TX_BATCH: usize = 64;
 
 /// Frames of one port in an iteration from which a thread is worth its wake-up: fewer are sent at once, so that a lone
 /// frame waits for no other thread.
-const HAND_OVER_FRAMES: usize = 16;
+const HAND_OVER_FRAMES: usize = 8;
 
 /// Frames of one port with a sending thread at most. Beyond them the packet thread sends with it, and so waits no longer than
 /// if it had sent all by itself.
@@ -256,3 +256,6 @@ impl Senders {
         self.senders.iter().for_each(|sender| sender.line.lock().give_up());
     }
 }
+
+#[cfg(test)]
+mod tests;
