@@ -225,16 +225,19 @@ impl Senders {
         }
     }
 
-    /// Holds and releases the device's ports, and waits for sockets that are full.
+    /// Holds and releases the device's ports, and waits for sockets that are full. True: packets may leave that were held.
     ///
     /// # Errors
     /// The kernel's, of epoll.
-    pub fn settle(&mut self, device: &mut Device, epoll: &OwnedFd) -> Result<()> {
+    pub fn settle(&mut self, device: &mut Device, epoll: &OwnedFd) -> Result<bool> {
+        let mut has_released = false;
         while let Some(at) = self.changed.pop() {
             let sender = &mut self.senders[at];
-            match sender.is_full {
-                true => device.hold(sender.port),
-                false => device.release(sender.port),
+            if sender.is_full {
+                device.hold(sender.port);
+            } else {
+                device.release(sender.port);
+                has_released = true;
             }
             let is_polled = sender.is_full;
             if let Some(socket) = sender.line.lock().fd().filter(|_| is_polled != sender.is_polled) {
@@ -246,7 +249,7 @@ impl Senders {
                 sender.is_polled = is_polled;
             }
         }
-        Ok(())
+        Ok(has_released)
     }
 
     /// Sends what can be sent, and counts the rest as dropped. Threads end.
