@@ -7,6 +7,8 @@ mod functions;
 mod headers;
 mod memory;
 mod shims;
+#[cfg(test)]
+mod tests;
 mod translate;
 mod wide;
 
@@ -107,7 +109,7 @@ fn isa() -> Result<OwnedTargetIsa, String> {
         return Err(format!("no native code on {} and {}", std::env::consts::ARCH, std::env::consts::OS));
     }
     let mut flags = settings::builder();
-    let is_tested = if cfg!(debug_assertions) { "true" } else { "false" };
+    let is_tested = if cfg!(any(test, debug_assertions)) { "true" } else { "false" };
     for (name, value) in [("opt_level", "speed"), ("is_pic", "false"), ("enable_verifier", is_tested)] {
         flags.set(name, value).map_err(|e| format!("cranelift: {name}: {e}"))?;
     }

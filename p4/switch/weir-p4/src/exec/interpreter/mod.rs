@@ -7,7 +7,7 @@ mod native;
 mod operations;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod work;
 
 use crate::bytecode::code::*;
