@@ -61,11 +61,7 @@ pub(crate) fn run(native: &Native, offset: u32, machine: &mut Machine<'_>, n: &m
 ///
 /// # Safety
 /// The pointers are those that [`run`] gave to native code.
-unsafe fn with(
-    machine: *mut c_void,
-    n: *mut u64,
-    part: impl FnOnce(&mut Machine<'_>, &mut [u64]) -> Flow,
-) -> u32 {
+unsafe fn with(machine: *mut c_void, n: *mut u64, part: impl FnOnce(&mut Machine<'_>, &mut [u64]) -> Flow) -> u32 {
     // SAFETY: `run` has borrowed the machine for native code, which passes the pointer on and waits.
     let machine = unsafe { &mut *machine.cast::<Machine<'_>>() };
     // SAFETY: as above; `run` has checked that the frame has this many cells at least.

@@ -179,7 +179,7 @@ impl Translator<'_, '_> {
             Instruction::Apply { table } => self.shim(Shim::Apply, table),
             Instruction::Extract { header, size } => self.extract(header, size, pc),
             Instruction::Lookahead { header } => self.shim(Shim::Lookahead, header),
-            Instruction::Emit { header } => self.shim(Shim::Emit, header),
+            Instruction::Emit { header } => self.emit(header),
             Instruction::Hash { .. } => self.shim(Shim::Hash, pc),
             _ => self.shim(Shim::Work, pc),
         }

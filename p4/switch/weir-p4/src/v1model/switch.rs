@@ -10,7 +10,7 @@ use crate::exec::interpreter::{Input, Machine, Scratch};
 use crate::exec::packet::Packet;
 use crate::exec::{Mirror, State};
 use crate::v1model::packets::*;
-use crate::value::Val;
+use crate::value::{Val, clear_values, copy_values};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -116,8 +116,8 @@ impl Switch {
         let mut c = self.carried.pop().unwrap_or_default();
         c.frame.clear();
         c.frame.extend_from_slice(&self.frame[self.slots.clone()]);
-        c.wide.clear();
-        c.wide.extend_from_slice(&self.scratch.wide[self.wide.clone()]);
+        c.wide.resize(self.wide.len(), Val::S(0));
+        copy_values(&mut c.wide, &self.scratch.wide[self.wide.clone()]);
         c.payload = payload;
         c.truncate = None;
         c.clone_bytes = None;
@@ -142,7 +142,7 @@ impl Switch {
     /// Brings back the frame of a packet that was carried.
     fn restore(&mut self, c: &Carried) {
         self.frame[self.slots.clone()].copy_from_slice(&c.frame);
-        self.scratch.wide[self.wide.clone()].clone_from_slice(&c.wide);
+        copy_values(&mut self.scratch.wide[self.wide.clone()], &c.wide);
     }
 
     fn get(&self, slot: Slot) -> Val {
@@ -195,7 +195,7 @@ impl Switch {
         let p = self.program.clone();
         let length = a.packet.len() as u32;
         self.frame[self.slots.clone()].fill(0);
-        self.scratch.wide[self.wide.clone()].fill(Val::S(0));
+        clear_values(&mut self.scratch.wide[self.wide.clone()]);
         a.kept.into_iter().for_each(|(slot, v)| self.set(slot, v));
         let s = &p.std_fields;
         // As in simple_switch, only a packet from outside knows its port and time.
