@@ -249,7 +249,7 @@ impl Device {
         self.trace.is_some()
     }
 
-    /// Makes switches as this device runs them. That takes long: packets should not wait for it.
+    /// Makes switches as this device runs them. Each takes long: packets should not wait for it.
     pub fn switch_maker(&self) -> SwitchMaker {
         SwitchMaker { seed: self.seed, is_native: self.is_native, is_traced: self.is_traced() }
     }

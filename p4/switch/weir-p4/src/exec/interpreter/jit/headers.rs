@@ -26,7 +26,7 @@ fn machine_memory() -> MemFlags {
 /// stack's index depends on. A field of variable length is not among them.
 fn fixed_fields(h: &HeaderCode) -> Option<Vec<Field>> {
     let is_fixed = h.at.is_none() && h.next.is_none() && h.siblings.is_empty();
-    if !is_fixed || h.fixed_bits % 8 != 0 || h.reads.is_empty() {
+    if !is_fixed || !h.fixed_bits.is_multiple_of(8) || h.reads.is_empty() {
         return None;
     }
     let fields = h.reads.iter().map(|f| match f {

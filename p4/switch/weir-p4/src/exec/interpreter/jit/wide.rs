@@ -66,7 +66,7 @@ impl Translator<'_, '_> {
         self.known.remove(&d);
     }
 
-    /// What `fast` does when all these values are below 2^128, else what the machine does with the instruction.
+    /// Runs `fast` where all these values are below 2^128, else the machine's own code for the instruction.
     fn with_small(&mut self, cells: &[WideCell], pc: Pc, fast: impl FnOnce(&mut Self)) {
         let mut any = None;
         for cell in cells {

@@ -42,7 +42,7 @@ pub(super) struct Translator<'c, 'f> {
     /// Returns its parameter.
     out: Block,
     pub(super) known: Known,
-    /// What is known at a block's begin, as far as the ways there have been seen, and how many these are.
+    /// Known values at the begin of a block, after the branches there that have been translated, and their number.
     incoming: FxHashMap<Pc, (Known, usize)>,
     pub(super) constants: FxHashMap<Cell, u64>,
     signature: SigRef,
@@ -108,13 +108,13 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// One more way to the block at `to` has been seen.
+    /// A branch to the block at `to`.
     fn leaves_for(&mut self, to: Pc) {
         match self.incoming.get_mut(&to) {
             None => {
                 self.incoming.insert(to, (self.known.clone(), 1));
             }
-            // A value that each way has is there in the block too.
+            // A value that each branch has is there in the block too.
             Some((known, ways)) => {
                 known.retain(|cell, value| self.known.get(cell) == Some(value));
                 *ways += 1;

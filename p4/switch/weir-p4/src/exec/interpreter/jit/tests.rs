@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Native code beside the interpreter: operators, and the memory of code.
+use super::compile;
 use super::memory::Executable;
 use crate::bytecode::code::{Code, NARROW};
 use crate::bytecode::ir::{Expression, Statement};
@@ -15,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Both frames after the first procedure has run over these values of the first slots.
 fn run(code: &Code, p: &Program, inputs: &[Val], is_native: bool) -> (Vec<u64>, Vec<Val>) {
     let (mut state, mut scratch) = (State::new(p, 1), Scratch::new(code.wide_cells));
-    scratch.is_native = is_native;
+    scratch.native = is_native.then(|| compile(code).expect("the code is compiled"));
     let mut frame = code.frame.clone();
     for (i, v) in inputs.iter().enumerate() {
         match code.wide_of[i] {
@@ -69,7 +70,7 @@ proptest! {
         let widths = (0..2).map(|i| Statement::Set(i, Expression::Const(Val::all_ones(w)))).collect();
         let p = Program { slots: work.len() + 2, procs: vec![work, widths], ..Program::default() };
         let code = lower(&p).expect("the program is lowered");
-        prop_assert!(code.native().is_ok_and(|native| native.entry(code.procs[0]).is_some()));
+        prop_assert!(compile(&code).is_ok_and(|native| native.function(code.procs[0]).is_some()));
         prop_assert_eq!(run(&code, &p, &inputs, false), run(&code, &p, &inputs, true));
     }
 }
@@ -80,7 +81,6 @@ fn a_panic_of_the_machine_passes_native_code() {
     let work = vec![Statement::Count(7, Expression::Const(Val::S(0)))];
     let p = Program { procs: vec![work], ..Program::default() };
     let code = lower(&p).expect("the program is lowered");
-    assert!(code.native().is_ok());
     for is_native in [false, true] {
         assert!(catch_unwind(AssertUnwindSafe(|| run(&code, &p, &[], is_native))).is_err());
     }
