@@ -20,6 +20,7 @@ CRATES = (
 LAYERS = {
     "p4/switch/weir-p4/src": (
         "stack",
+        "source",
         "value",
         "p4info",
         "syntax",

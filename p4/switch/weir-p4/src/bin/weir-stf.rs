@@ -231,7 +231,7 @@ fn one(source: &Path, script: &Path, options: &Options, is_native: bool, trace: 
         (false, None) => run_interpreted(Arc::new(program), stf),
         (_, trace) => run_with(Arc::new(program), stf, trace),
     };
-    let read = |p: &Path| std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()));
+    let read = |p: &Path| weir_p4::source::read_text(p).map_err(|e| format!("{}: {e}", p.display()));
     let (program, stf) = match (read(source), read(script)) {
         (Ok(p), Ok(s)) => (p, s),
         (Err(m), _) | (_, Err(m)) => return Outcome::Failed(m),

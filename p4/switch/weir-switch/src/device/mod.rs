@@ -69,13 +69,14 @@ pub enum Event {
 
 /// Where frames go.
 pub trait Sink {
-    /// A frame leaves by `port`.
-    fn frame(&mut self, port: u32, bytes: &[u8]);
+    /// A frame leaves by `port`. False: the port takes no more until [`Device::release`].
+    fn frame(&mut self, port: u32, bytes: &[u8]) -> bool;
 }
 
 impl Sink for Vec<(u32, Vec<u8>)> {
-    fn frame(&mut self, port: u32, bytes: &[u8]) {
+    fn frame(&mut self, port: u32, bytes: &[u8]) -> bool {
         self.push((port, bytes.to_vec()));
+        true
     }
 }
 
@@ -322,6 +323,16 @@ impl Device {
         }
     }
 
+    /// Packets to a port wait from now on: its interface takes no more.
+    pub fn hold(&mut self, port: u32) {
+        self.traffic_manager.hold(port);
+    }
+
+    /// The packets that wait for a port may leave.
+    pub fn release(&mut self, port: u32) {
+        self.traffic_manager.release(port, self.now_ns);
+    }
+
     /// A frame came in on `port`.
     pub fn arrive(&mut self, bytes: &[u8], port: u32, now_ns: u64, out: &mut dyn Sink) {
         self.tick(now_ns);
@@ -460,7 +471,9 @@ impl Device {
             self.port_counters.entry(sent.port).or_default().sent.add(sent.packet.len() as u64);
             if Some(sent.port) != self.cpu_port {
                 self.work += SEND_STEPS;
-                out.frame(sent.port, &sent.packet);
+                if !out.frame(sent.port, &sent.packet) {
+                    self.traffic_manager.hold(sent.port);
+                }
             }
         }
         let to_controllers = sent.and_then(|sent| {

@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sending half of the ports: frames are gathered and sent in batches.
+//! The packet thread's end of the sending half: frames are gathered, and sent here or handed to a sending thread.
+//!
+//! A port whose socket or thread takes no more is held ([`Device::hold`]): its packets wait in its own queue.
 use super::capture::{Pcap, capture_frame};
-use crate::device::Sink;
+use super::line::{Batch, Line, Space};
+use super::sending::{RESUME_FRAMES, SendThread, SharedLine};
+use crate::device::{Device, Sink};
 use crate::system;
-use std::io::ErrorKind;
-use std::ops::Range;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io::Result;
 use std::os::fd::OwnedFd;
-use tracing::warn;
+use std::sync::Arc;
 
 /// Frames kept for one port before they are sent.
 const TX_BATCH: usize = 64;
+
+/// Frames of one port in an iteration from which a thread is worth its wake-up: fewer are sent at once, so that a lone
+/// frame waits for no other thread.
+const HAND_OVER_FRAMES: usize = 16;
+
+/// Frames of one port with a sending thread at most.
+const HANDED_FRAMES: usize = 2 * RESUME_FRAMES;
+
+/// Event source of a port's socket that has become writable: this and the port's place.
+pub const WRITABLE: u64 = 1 << 33;
 
 /// Frames for a port that its interface did not take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,126 +33,243 @@ pub struct SendDrops {
     pub down: u64,
     /// Longer than its MTU allows.
     pub too_long: u64,
-    /// Its own queue was full.
+    /// Dropped by the interface's qdisc or by a filter there; also those that waited for it at the switch's end.
     pub queue_full: u64,
     /// Anything else, logged the first time.
     pub other: u64,
+}
+
+/// Event after which a port takes frames again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// It takes them now.
+    None,
+    Writable,
+    Thread,
 }
 
 /// One port's.
 pub struct Sender {
     pub port: u32,
     pub name: String,
-    /// None while the interface is down or away.
-    pub socket: Option<OwnedFd>,
-    /// Frames that wait for [`Senders::flush`], one after the other.
-    bytes: Vec<u8>,
-    frames: Vec<Range<usize>>,
-    pub drops: SendDrops,
+    pub line: Arc<SharedLine>,
+    /// Frames that wait for [`Senders::flush`].
+    batch: Batch,
+    /// Space of the line behind `batch`, as far as is known.
+    space: Space,
+    wait: Wait,
+    /// Its socket is in the packet thread's epoll.
+    is_polled: bool,
     pub capture: Option<Pcap>,
-    warned: bool,
 }
 
 /// The ports' sending half.
-#[derive(Default)]
 pub struct Senders {
     pub(super) senders: Vec<Sender>,
     /// Sender of each port number.
     by_port: Vec<Option<usize>>,
     /// Senders with frames that wait.
     waiting: Vec<usize>,
+    /// Senders whose `wait` has changed.
+    changed: Vec<usize>,
+    threads: Vec<SendThread>,
+    /// Readable when a thread has news.
+    news: Arc<OwnedFd>,
     /// Frames for ports without an interface.
     pub no_interface: u64,
+    /// Nanoseconds since the start.
+    pub now_ns: u64,
     /// The time since the epoch that goes with captured frames.
     pub captured_ns: u64,
 }
 
 impl Sink for Senders {
-    fn frame(&mut self, port: u32, bytes: &[u8]) {
+    fn frame(&mut self, port: u32, bytes: &[u8]) -> bool {
         let Some(at) = self.by_port.get(port as usize).copied().flatten() else {
             self.no_interface += 1;
-            return;
+            return true;
         };
         let sender = &mut self.senders[at];
         capture_frame(&mut sender.capture, &sender.name, bytes, self.captured_ns);
-        if sender.frames.is_empty() {
+        if sender.batch.is_empty() {
             self.waiting.push(at);
         }
-        let start = sender.bytes.len();
-        sender.bytes.extend_from_slice(bytes);
-        sender.frames.push(start..sender.bytes.len());
-        if sender.frames.len() == TX_BATCH {
-            sender.flush();
+        sender.batch.push(bytes);
+        sender.space = sender.space.after(bytes.len());
+        if sender.batch.len() >= TX_BATCH || sender.space == Space::Bytes(0) {
+            self.flush_one(at);
         }
+        self.senders[at].wait == Wait::None
     }
 }
 
 impl Senders {
+    /// No ports yet.
+    ///
+    /// # Errors
+    /// The kernel gives no eventfd.
+    pub fn new() -> Result<Senders> {
+        Ok(Senders {
+            senders: Vec::new(),
+            by_port: Vec::new(),
+            waiting: Vec::new(),
+            changed: Vec::new(),
+            threads: Vec::new(),
+            news: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            no_interface: 0,
+            now_ns: 0,
+            captured_ns: 0,
+        })
+    }
+
     /// Adds a port, which has no socket yet.
     pub fn add(&mut self, port: u32, name: String, capture: Option<Pcap>) {
         self.by_port.resize(self.by_port.len().max(port as usize + 1), None);
         self.by_port[port as usize] = Some(self.senders.len());
         self.senders.push(Sender {
             port,
+            line: Arc::new(SharedLine::new(Line::new(port, name.clone()))),
             name,
-            socket: None,
-            bytes: Vec::new(),
-            frames: Vec::new(),
-            drops: SendDrops::default(),
+            batch: Batch::default(),
+            space: Space::Unlimited,
+            wait: Wait::None,
+            is_polled: false,
             capture,
-            warned: false,
         });
+    }
+
+    /// Starts so many sending threads, which share the ports.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start_threads(&mut self, threads: usize) -> Result<()> {
+        for n in 0..threads.min(self.senders.len()) {
+            self.threads.push(SendThread::start(n, self.news.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Readable when a sending thread has news: see [`Senders::heard`].
+    pub fn news(&self) -> &OwnedFd {
+        &self.news
     }
 
     /// Sends the waiting frames.
     pub fn flush(&mut self) {
-        for at in self.waiting.drain(..) {
-            self.senders[at].flush();
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.drain(..).for_each(|at| self.flush_one(at));
+        self.waiting = waiting;
+    }
+
+    fn flush_one(&mut self, at: usize) {
+        let sender = &mut self.senders[at];
+        let frames = sender.batch.len();
+        if frames == 0 {
+            return;
+        }
+        let handed = sender.line.handed();
+        let count = self.threads.len().max(1);
+        // A port's frames stay in order: behind handed ones, others are handed too.
+        let thread = self.threads.get_mut(at % count).filter(|thread| {
+            let is_worth_it = frames >= HAND_OVER_FRAMES && sender.space != Space::Bytes(0);
+            handed > 0 || is_worth_it && thread.backlog() < HANDED_FRAMES
+        });
+        if let Some(thread) = thread {
+            thread.send(&sender.line, &mut sender.batch);
+            let is_full = handed + frames >= HANDED_FRAMES || sender.space == Space::Bytes(0);
+            if is_full && sender.line.wait() {
+                sender.wait = Wait::Thread;
+                self.changed.push(at);
+            } else if is_full {
+                sender.space = sender.line.space();
+            }
+            return;
+        }
+        sender.space = sender.line.send(&sender.batch);
+        sender.batch.clear();
+        if sender.space == Space::Bytes(0) && sender.wait != Wait::Writable {
+            sender.wait = Wait::Writable;
+            self.changed.push(at);
         }
     }
-}
 
-impl Sender {
-    fn flush(&mut self) {
-        let mut at = 0;
-        while at < self.frames.len() {
-            let left = (self.frames.len() - at) as u64;
-            let Some(socket) = &self.socket else {
-                self.drops.down += left;
-                break;
+    /// Interface `at` has a new socket, or none.
+    pub(super) fn renew(&mut self, at: usize, socket: Option<OwnedFd>) -> Result<()> {
+        let sender = &mut self.senders[at];
+        sender.line.lock().renew(socket)?;
+        // The old socket left the epoll when it was closed.
+        sender.is_polled = false;
+        self.writable(at);
+        Ok(())
+    }
+
+    /// Interface `at` takes frames again, as far as is known: those that wait are sent.
+    pub fn writable(&mut self, at: usize) {
+        let sender = &mut self.senders[at];
+        sender.space = sender.line.writable(self.now_ns);
+        if sender.space != Space::Bytes(0) {
+            sender.wait = Wait::None;
+            self.changed.push(at);
+        } else if sender.wait != Wait::Writable || !sender.is_polled {
+            sender.wait = Wait::Writable;
+            self.changed.push(at);
+        }
+    }
+
+    /// Clears an error of interface `at`'s socket, which would wake the thread again and again.
+    pub fn clear_error(&self, at: usize) {
+        if let Some(socket) = self.senders[at].line.lock().fd() {
+            // The next frame finds the reason, if it lasts.
+            let _ = system::take_error(socket);
+        }
+    }
+
+    /// Looks after all ports: a thread has sent what was handed to it, or found a socket full.
+    pub fn heard(&mut self) {
+        let _ = rustix::io::read(&self.news, &mut [0; 8]);
+        for (at, sender) in self.senders.iter_mut().enumerate() {
+            let wait = match sender.line.space() {
+                Space::Bytes(0) if sender.wait == Wait::Writable => continue,
+                Space::Bytes(0) => Wait::Writable,
+                space if sender.wait == Wait::Thread && sender.line.handed() <= RESUME_FRAMES => {
+                    sender.space = space;
+                    Wait::None
+                }
+                _ => continue,
             };
-            match system::send_batch(socket, &self.bytes, &self.frames[at..]) {
-                Ok(n) => at += n,
-                Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                        self.drops.down += left;
-                        break;
-                    }
-                    Some(libc::EAGAIN) => {
-                        self.drops.queue_full += left;
-                        break;
-                    }
-                    Some(libc::ENOBUFS) => {
-                        self.drops.queue_full += 1;
-                        at += 1;
-                    }
-                    Some(libc::EMSGSIZE) => {
-                        self.drops.too_long += 1;
-                        at += 1;
-                    }
-                    _ => {
-                        self.drops.other += 1;
-                        if !std::mem::replace(&mut self.warned, true) {
-                            let length = self.frames[at].len();
-                            warn!("port {}: interface {}: {length} bytes not sent: {e}", self.port, self.name);
-                        }
-                        at += 1;
-                    }
-                },
+            sender.wait = wait;
+            self.changed.push(at);
+        }
+    }
+
+    /// Holds and releases the device's ports, and waits for sockets that are full.
+    ///
+    /// # Errors
+    /// The kernel's, of epoll.
+    pub fn settle(&mut self, device: &mut Device, epoll: &OwnedFd) -> Result<()> {
+        while let Some(at) = self.changed.pop() {
+            let sender = &mut self.senders[at];
+            match sender.wait {
+                Wait::None => device.release(sender.port),
+                Wait::Writable | Wait::Thread => device.hold(sender.port),
+            }
+            let is_polled = sender.wait == Wait::Writable;
+            if let Some(socket) = sender.line.lock().fd().filter(|_| is_polled != sender.is_polled) {
+                if is_polled {
+                    epoll::add(epoll, socket, EventData::new_u64(WRITABLE + at as u64), EventFlags::OUT)?;
+                } else {
+                    epoll::delete(epoll, socket)?;
+                }
+                sender.is_polled = is_polled;
             }
         }
-        self.frames.clear();
-        self.bytes.clear();
+        Ok(())
+    }
+
+    /// Sends what can be sent, and counts the rest as dropped. Threads end.
+    pub fn finish(&mut self) {
+        self.flush();
+        self.threads.drain(..).for_each(SendThread::finish);
+        self.senders.iter().for_each(|sender| sender.line.lock().give_up());
     }
 }
