@@ -8,7 +8,6 @@ mod check;
 pub mod exec;
 #[doc(hidden)]
 pub mod fuzz;
-mod jit;
 pub mod p4c;
 pub mod p4info;
 pub mod package;

@@ -80,12 +80,7 @@ pub fn run_interpreted(program: Arc<Program>, script: &str) -> Outcome {
     run_on(Switch::new(program.clone(), 1), program, script, None)
 }
 
-fn run_on(
-    mut switch: Switch,
-    program: Arc<Program>,
-    script: &str,
-    mut trace: Option<&mut ScriptTrace>,
-) -> Outcome {
+fn run_on(mut switch: Switch, program: Arc<Program>, script: &str, mut trace: Option<&mut ScriptTrace>) -> Outcome {
     if let Some(trace) = &trace {
         switch.resume_trace(trace.numbers);
     }

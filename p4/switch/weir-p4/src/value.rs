@@ -47,6 +47,30 @@ impl Ord for Val {
     }
 }
 
+/// Copies values, without a call for each where they are below 2^128.
+///
+/// # Panics
+/// The two are not of one length.
+pub(crate) fn copy_values(to: &mut [Val], from: &[Val]) {
+    assert_eq!(to.len(), from.len(), "values to copy, and places");
+    for (to, from) in to.iter_mut().zip(from) {
+        match (&mut *to, from) {
+            (Val::S(to), Val::S(from)) => *to = *from,
+            _ => *to = from.clone(),
+        }
+    }
+}
+
+/// Sets values to 0.
+pub(crate) fn clear_values(values: &mut [Val]) {
+    for v in values {
+        match v {
+            Val::S(v) => *v = 0,
+            Val::B(_) => *v = Val::S(0),
+        }
+    }
+}
+
 /// The largest value of `w` bits, for `w` up to 128.
 pub fn ones(w: u32) -> u128 {
     if w >= 128 { u128::MAX } else { (1u128 << w) - 1 }

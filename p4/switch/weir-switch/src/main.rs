@@ -215,6 +215,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         cpu_port: options.cpu_port,
         drop_port: options.drop_port,
         seed: options.seed,
+        is_native: !options.no_jit,
         ..Config::default()
     });
     queues::apply(&limits.read()?, &limits.ports, &mut device.traffic_manager, 0);

@@ -226,13 +226,7 @@ fn find(p: &Path, any: bool, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf
     Ok(())
 }
 
-fn one(
-    source: &Path,
-    script: &Path,
-    options: &Options,
-    is_native: bool,
-    trace: Option<&mut ScriptTrace>,
-) -> Outcome {
+fn one(source: &Path, script: &Path, options: &Options, is_native: bool, trace: Option<&mut ScriptTrace>) -> Outcome {
     let run = |program: Program, stf: &str| match (is_native, trace) {
         (false, None) => run_interpreted(Arc::new(program), stf),
         (_, trace) => run_with(Arc::new(program), stf, trace),

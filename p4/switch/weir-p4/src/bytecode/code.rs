@@ -3,9 +3,7 @@
 //! [`crate::bytecode::lower`]. A slot of the program is the cell of the same number; temporaries and constants follow.
 //! A slot that may hold more than 64 bits has its value in a second, wide frame instead.
 use crate::bytecode::operators::{HashAlgorithm, Operator};
-use crate::jit::{self, Native};
 use crate::value::Val;
-use std::sync::{Arc, OnceLock};
 
 /// A cell of the frame.
 pub type Cell = u32;
@@ -666,8 +664,6 @@ pub struct Code {
     pub points: Vec<TracePoint>,
     /// Numbers of the errors that the machine itself raises.
     pub errors: Errors,
-    /// The same code for the processor, once a switch has asked for it.
-    pub native: OnceLock<Result<Arc<Native>, String>>,
     /// Statements, by the first instruction of each.
     #[cfg(test)]
     pub marks: Vec<(Pc, crate::bytecode::marks::Mark)>,
@@ -680,12 +676,4 @@ pub struct Errors {
     pub header_too_short: u32,
     pub stack: u32,
     pub timeout: u32,
-}
-
-impl Code {
-    /// Native code, which is made when this is called first.
-    pub fn native(&self) -> Result<&Native, &str> {
-        let made = self.native.get_or_init(|| jit::compile(self).map(Arc::new));
-        made.as_deref().map_err(String::as_str)
-    }
 }

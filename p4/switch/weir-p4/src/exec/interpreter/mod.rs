@@ -2,12 +2,13 @@
 //! Runs one block of a program over one packet.
 mod data;
 mod headers;
+pub(crate) mod jit;
 mod native;
 #[cfg(test)]
 mod operations;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod work;
 
 use crate::bytecode::code::*;
@@ -18,8 +19,8 @@ use crate::exec::registers::View;
 use crate::exec::state::State;
 use crate::exec::table::EntryAction;
 use crate::exec::trace::{Lookup, Tracer};
-use crate::jit::Native;
 use crate::value::{BitWriter, Val, read_bits};
+use jit::Native;
 pub(crate) use native::FIELD_OFFSETS;
 use std::any::Any;
 
@@ -83,8 +84,8 @@ pub struct Scratch {
     hits: Vec<(usize, u8)>,
     /// Steps taken since somebody asked.
     pub spent: u64,
-    /// Whether native code runs, where there is some.
-    pub is_native: bool,
+    /// Native code of the machine's code: it stays for as long as a machine has the buffers.
+    pub native: Option<Native>,
     /// The trace, which only traced code writes.
     pub tracer: Tracer,
 }
@@ -112,8 +113,6 @@ pub struct Input<'a> {
 pub struct Machine<'a> {
     code: &'a Code,
     program: &'a Program,
-    /// Native code, where there is some.
-    native: Option<&'a Native>,
     /// Cells of the narrow registers.
     registers: *const View,
     /// The frame of values above 64 bits.
@@ -167,7 +166,6 @@ impl<'a> Machine<'a> {
         Machine {
             code,
             program,
-            native: if scratch.is_native { code.native.get().and_then(|n| n.as_deref().ok()) } else { None },
             registers: state.register_views(),
             wide: scratch.wide.as_mut_ptr(),
             packet_start: input.packet.as_ptr(),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The machine as native code sees it: places of its fields, and the instructions that native code leaves to it.
 use super::*;
-use crate::jit;
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -41,8 +40,8 @@ impl Flow {
 impl Machine<'_> {
     /// Runs code from `start` on until it returns, in native code where there is some.
     pub(crate) fn run(&mut self, n: &mut [u64], start: Pc) -> Flow {
-        match self.native.and_then(|native| Some((native, native.entry(start)?))) {
-            Some((native, offset)) => jit::run(native, offset, self, n),
+        match self.scratch.native.as_ref().and_then(|native| native.function(start)) {
+            Some(function) => jit::run(function, self, n),
             None => self.interpret(n, start),
         }
     }

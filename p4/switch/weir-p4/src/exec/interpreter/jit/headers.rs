@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Headers of fixed length at fixed places.
+//! Headers at fixed places.
 use super::shims::Shim;
 use super::translate::Translator;
-use crate::bytecode::code::{Cell, FieldIn, HeaderCode, Pc};
+use crate::bytecode::code::{Cell, FieldIn, HeaderCode, NARROW, Pc, WideCell};
 use crate::exec::interpreter::FIELD_OFFSETS;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
@@ -22,11 +22,11 @@ fn machine_memory() -> MemFlags {
     MemFlags::trusted().with_alias_region(Some(AliasRegion::Vmctx))
 }
 
-/// The fields of a header that native code extracts: one at a fixed place, of whole bytes, without parts of variable
-/// length, that no other header and no stack's index depends on.
+/// The fields of a header that native code extracts: one at a fixed place, of whole bytes, that no other header and no
+/// stack's index depends on. A field of variable length is not among them.
 fn fixed_fields(h: &HeaderCode) -> Option<Vec<Field>> {
-    let is_fixed = h.at.is_none() && h.varbit.is_none() && h.next.is_none() && h.siblings.is_empty();
-    if !is_fixed || h.fixed_bits % 8 != 0 || h.reads.is_empty() {
+    let is_fixed = h.at.is_none() && h.next.is_none() && h.siblings.is_empty();
+    if !is_fixed || !h.fixed_bits.is_multiple_of(8) || h.reads.is_empty() {
         return None;
     }
     let fields = h.reads.iter().map(|f| match f {
@@ -42,15 +42,25 @@ impl Translator<'_, '_> {
     pub(super) fn extract(&mut self, header: u32, size: Cell, pc: Pc) {
         let code = self.code;
         let h = &code.headers[header as usize];
-        let is_fixed = self.constants.get(&size) == Some(&0);
-        let Some(fields) = fixed_fields(h).filter(|_| is_fixed) else { return self.shim(Shim::Extract, pc) };
+        let Some(fields) = fixed_fields(h) else { return self.shim(Shim::Extract, pc) };
+        let variable = h.varbit.map(|v| h.base + h.fields[v].0);
         let valid = self.number(1);
         let (at, bits, place) = self.parser_place();
         let end = self.b.ins().iadd_imm(at, h.fixed_bits as i64);
         let is_there = self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, end, bits);
         let odd = self.b.ins().band_imm(at, 7);
         let is_whole = self.b.ins().icmp_imm(IntCC::Equal, odd, 0);
-        let is_quick = self.b.ins().band(is_there, is_whole);
+        let mut is_quick = self.b.ins().band(is_there, is_whole);
+        if self.constants.get(&size) != Some(&0) {
+            let size = self.get(size);
+            let is_empty = self.b.ins().icmp_imm(IntCC::Equal, size, 0);
+            is_quick = self.b.ins().band(is_quick, is_empty);
+        }
+        if let Some(wide) = variable.and_then(|slot| self.wide_of(slot)) {
+            let tag = self.tag(wide);
+            let is_small = self.b.ins().icmp_imm(IntCC::Equal, tag, 0);
+            is_quick = self.b.ins().band(is_quick, is_small);
+        }
         let (slow, quick, go_on) = (self.b.create_block(), self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(slow);
         self.b.ins().brif(is_quick, quick, &[], slow, &[]);
@@ -62,10 +72,51 @@ impl Translator<'_, '_> {
         self.fields(place, &fields);
         self.b.ins().store(machine_memory(), end, self.machine, FIELD_OFFSETS.at as i32);
         self.store(h.base, valid);
+        if let Some(slot) = variable {
+            self.empty(slot);
+        }
         self.b.ins().jump(go_on, &[]);
         self.b.switch_to_block(go_on);
         known.insert(h.base, valid);
         fields.iter().for_each(|f| _ = known.remove(&f.0));
+        variable.into_iter().flat_map(|slot| [slot, slot + 1]).for_each(|slot| _ = known.remove(&slot));
+        self.known = known;
+    }
+
+    /// A slot's place in the wide frame, if it is there.
+    fn wide_of(&self, slot: Cell) -> Option<WideCell> {
+        self.code.wide_of.get(slot as usize).copied().filter(|w| *w != NARROW)
+    }
+
+    /// A field of variable length without any bits; its length is in the next slot.
+    fn empty(&mut self, slot: Cell) {
+        let zero = self.number(0);
+        match self.wide_of(slot) {
+            Some(wide) => {
+                let v = self.b.ins().iconcat(zero, zero);
+                self.set_wide(wide, v);
+            }
+            None => self.store(slot, zero),
+        }
+        self.store(slot + 1, zero);
+    }
+
+    /// A header that is not valid takes no call.
+    pub(super) fn emit(&mut self, header: u32) {
+        let code = self.code;
+        let h = &code.headers[header as usize];
+        if h.at.is_some() {
+            return self.shim(Shim::Emit, header);
+        }
+        let valid = self.get(h.base);
+        let (call, go_on) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(valid, call, &[], go_on, &[]);
+        // The machine only reads the frame.
+        let known = self.known.clone();
+        self.b.switch_to_block(call);
+        self.shim(Shim::Emit, header);
+        self.b.ins().jump(go_on, &[]);
+        self.b.switch_to_block(go_on);
         self.known = known;
     }
 

@@ -66,12 +66,11 @@ impl Translator<'_, '_> {
         self.known.remove(&d);
     }
 
-    /// What `fast` does when all these values are below 2^128, else what the machine does with the instruction.
+    /// Runs `fast` where all these values are below 2^128, else the machine's own code for the instruction.
     fn with_small(&mut self, cells: &[WideCell], pc: Pc, fast: impl FnOnce(&mut Self)) {
-        let (mut any, frame) = (None, self.wide_frame());
+        let mut any = None;
         for cell in cells {
-            let offset = self.wide_offset(*cell) - Val::SMALL_AT as i32;
-            let tag = self.b.ins().load(I8, wide_memory(), frame, offset);
+            let tag = self.tag(*cell);
             any = Some(any.map_or(tag, |x| self.b.ins().bor(x, tag)));
         }
         let Some(any) = any else { return fast(self) };
@@ -91,6 +90,12 @@ impl Translator<'_, '_> {
         self.known = known;
     }
 
+    /// Zero for a value below 2^128.
+    pub(super) fn tag(&mut self, cell: WideCell) -> Value {
+        let (offset, frame) = (self.wide_offset(cell) - Val::SMALL_AT as i32, self.wide_frame());
+        self.b.ins().load(I8, wide_memory(), frame, offset)
+    }
+
     fn wide_frame(&mut self) -> Value {
         let fixed = MemFlags::trusted().with_readonly().with_can_move();
         self.b.ins().load(I64, fixed, self.machine, FIELD_OFFSETS.wide as i32)
@@ -103,7 +108,7 @@ impl Translator<'_, '_> {
         at.unwrap_or(0)
     }
 
-    fn set_wide(&mut self, d: WideCell, v: Value) {
+    pub(super) fn set_wide(&mut self, d: WideCell, v: Value) {
         let (offset, frame) = (self.wide_offset(d), self.wide_frame());
         self.b.ins().store(wide_memory(), v, frame, offset);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Both directions between native code and the machine: the call of a native function, and the functions that native
 //! code calls.
-use super::Native;
+use super::NativeFunction;
 use crate::bytecode::code::Pc;
 use crate::exec::interpreter::{Flow, Machine};
 use std::ffi::c_void;
@@ -39,19 +39,19 @@ impl Shim {
     }
 }
 
-/// Runs the native function at `offset` over a frame.
+/// Runs a native function over a frame.
 ///
 /// # Panics
 /// The frame is shorter than the code's, or one of the machine's own functions panics: none unwinds through native code.
-pub(crate) fn run(native: &Native, offset: u32, machine: &mut Machine<'_>, n: &mut [u64]) -> Flow {
-    assert!(n.len() >= native.cells, "a frame of {} cells for code over {}", n.len(), native.cells);
-    assert!(machine.wide_cells() >= native.wide_cells, "a wide frame that is too short");
-    let address = native.memory.address(offset);
-    // SAFETY: `offset` is that of a function of this signature, which `native` keeps mapped.
+pub(crate) fn run(function: NativeFunction, machine: &mut Machine<'_>, n: &mut [u64]) -> Flow {
+    let NativeFunction { address, cells, wide_cells } = function;
+    assert!(n.len() >= cells, "a frame of {} cells for code over {cells}", n.len());
+    assert!(machine.wide_cells() >= wide_cells, "a wide frame that is too short");
+    // SAFETY: a function of this signature in memory of the machine's `Native`, which keeps it mapped.
     let function = unsafe { std::mem::transmute::<*const c_void, Function>(address) };
-    // SAFETY: native code reads and writes the cells below `native.cells` of the frame, which has been checked above,
-    // the machine's fields by their offsets, and registers within their bounds. Both pointers come from exclusive
-    // borrows that last for the call; functions that it calls borrow again from these pointers, one at a time.
+    // SAFETY: native code reads and writes cells of both frames, as many as have been checked above, the machine's
+    // fields by their offsets, the packet within its length, and registers within their bounds. The pointers come from
+    // exclusive borrows that last for the call; functions that it calls borrow again from these, one at a time.
     let flow = unsafe { function(std::ptr::from_mut(machine).cast(), n.as_mut_ptr(), 0) };
     machine.resume_panic();
     Flow::from_number(flow)
@@ -61,11 +61,7 @@ pub(crate) fn run(native: &Native, offset: u32, machine: &mut Machine<'_>, n: &m
 ///
 /// # Safety
 /// The pointers are those that [`run`] gave to native code.
-unsafe fn with(
-    machine: *mut c_void,
-    n: *mut u64,
-    part: impl FnOnce(&mut Machine<'_>, &mut [u64]) -> Flow,
-) -> u32 {
+unsafe fn with(machine: *mut c_void, n: *mut u64, part: impl FnOnce(&mut Machine<'_>, &mut [u64]) -> Flow) -> u32 {
     // SAFETY: `run` has borrowed the machine for native code, which passes the pointer on and waits.
     let machine = unsafe { &mut *machine.cast::<Machine<'_>>() };
     // SAFETY: as above; `run` has checked that the frame has this many cells at least.

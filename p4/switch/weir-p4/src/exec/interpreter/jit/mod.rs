@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Native code of a program, made by cranelift from [`crate::bytecode::code`]. The interpreter is the reference, and
-//! runs what has no native code.
+//! Native code of a program, made by cranelift from [`crate::bytecode::code`]: a function over the machine and its frame
+//! for each procedure, parser and action. The interpreter is the reference. It runs what has no native code: traced
+//! programs, programs and procedures beyond the limits here, other processors, systems without executable memory.
+//!
+//! A value is stored where its cell is set, and numbers of cells are checked when the code is compiled. Tables, values
+//! of more than 128 bits and rare instructions call the machine. Its panics are caught before native code and go on
+//! behind it. Unsafe code is in [`memory`] and [`shims`] alone.
 mod arithmetic;
 mod cells;
 mod functions;
 mod headers;
 mod memory;
 mod shims;
+#[cfg(test)]
+mod tests;
 mod translate;
 mod wide;
 
@@ -22,6 +29,7 @@ use functions::{Body, body, entries};
 use memory::Executable;
 use rustc_hash::FxHashMap;
 use shims::Shim;
+use std::ffi::c_void;
 use std::fmt;
 use translate::{FUNCTIONS, SHIMS};
 
@@ -57,9 +65,20 @@ impl fmt::Debug for Native {
 
 impl Native {
     /// The function that does what the code from `pc` on does.
-    pub(crate) fn entry(&self, pc: Pc) -> Option<u32> {
-        self.offsets.get(pc as usize).copied().filter(|o| *o != NONE)
+    pub(crate) fn function(&self, pc: Pc) -> Option<NativeFunction> {
+        let offset = self.offsets.get(pc as usize).copied().filter(|o| *o != NONE)?;
+        let (cells, wide_cells) = (self.cells, self.wide_cells);
+        Some(NativeFunction { address: self.memory.address(offset), cells, wide_cells })
     }
+}
+
+/// A function of native code, valid for as long as [`Native`] is.
+#[derive(Clone, Copy)]
+pub(crate) struct NativeFunction {
+    address: *const c_void,
+    /// Cells of the frames that it is for.
+    cells: usize,
+    wide_cells: usize,
 }
 
 /// One function before it has a place: bytes, and the absolute addresses that it needs.
@@ -107,7 +126,7 @@ fn isa() -> Result<OwnedTargetIsa, String> {
         return Err(format!("no native code on {} and {}", std::env::consts::ARCH, std::env::consts::OS));
     }
     let mut flags = settings::builder();
-    let is_tested = if cfg!(debug_assertions) { "true" } else { "false" };
+    let is_tested = if cfg!(any(test, debug_assertions)) { "true" } else { "false" };
     for (name, value) in [("opt_level", "speed"), ("is_pic", "false"), ("enable_verifier", is_tested)] {
         flags.set(name, value).map_err(|e| format!("cranelift: {name}: {e}"))?;
     }
@@ -115,7 +134,7 @@ fn isa() -> Result<OwnedTargetIsa, String> {
     builder.finish(settings::Flags::new(flags)).map_err(|e| format!("cranelift: {e}"))
 }
 
-/// What the compiler has made; `None` when it is none that can be linked here.
+/// The function that was compiled last; `None` where it needs an address of another kind, or too much of the stack.
 fn compiled(context: &Context, entry: Pc) -> Option<Compiled> {
     let code = context.compiled_code()?;
     if code.frame_size > FRAME_BYTES {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory of native code. It is never writable and executable at once: the code is written to a file in memory whose
-//! mapping is readable and executable from the start. That also works in a process that may not make memory executable
-//! (systemd's `MemoryDenyWriteExecute`, `PR_SET_MDWE`).
+//! mapping is readable and executable from the start. Processes that may not make memory executable (systemd's
+//! `MemoryDenyWriteExecute`, `PR_SET_MDWE`) can map it too.
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;

@@ -42,7 +42,7 @@ pub(super) struct Translator<'c, 'f> {
     /// Returns its parameter.
     out: Block,
     pub(super) known: Known,
-    /// What is known at a block's begin, as far as the ways there have been seen, and how many these are.
+    /// Known values at the begin of a block, after the branches there that have been translated, and their number.
     incoming: FxHashMap<Pc, (Known, usize)>,
     pub(super) constants: FxHashMap<Cell, u64>,
     signature: SigRef,
@@ -108,13 +108,13 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// One more way to the block at `to` has been seen.
+    /// A branch to the block at `to`.
     fn leaves_for(&mut self, to: Pc) {
         match self.incoming.get_mut(&to) {
             None => {
                 self.incoming.insert(to, (self.known.clone(), 1));
             }
-            // A value that each way has is there in the block too.
+            // A value that each branch has is there in the block too.
             Some((known, ways)) => {
                 known.retain(|cell, value| self.known.get(cell) == Some(value));
                 *ways += 1;
@@ -179,7 +179,7 @@ impl Translator<'_, '_> {
             Instruction::Apply { table } => self.shim(Shim::Apply, table),
             Instruction::Extract { header, size } => self.extract(header, size, pc),
             Instruction::Lookahead { header } => self.shim(Shim::Lookahead, header),
-            Instruction::Emit { header } => self.shim(Shim::Emit, header),
+            Instruction::Emit { header } => self.emit(header),
             Instruction::Hash { .. } => self.shim(Shim::Hash, pc),
             _ => self.shim(Shim::Work, pc),
         }

@@ -11,6 +11,9 @@ use cranelift_codegen::ir::{AliasRegion, InstBuilder, MemFlags, Value};
 /// Cells that are copied or cleared one by one; the machine does it for more.
 const FEW_CELLS: u32 = 32;
 
+/// Cells whose values are known at a time, so that the work at each branch is bounded.
+const KNOWN_CELLS: usize = 256;
+
 fn frame_memory() -> MemFlags {
     MemFlags::new().with_notrap().with_alias_region(Some(AliasRegion::Heap))
 }
@@ -36,14 +39,21 @@ impl Translator<'_, '_> {
         }
         let offset = self.offset(cell, 1);
         let v = self.b.ins().load(I64, frame_memory(), self.frame, offset);
-        self.known.insert(cell, v);
+        self.remember(cell, v);
         v
+    }
+
+    fn remember(&mut self, cell: Cell, v: Value) {
+        if self.known.len() >= KNOWN_CELLS {
+            self.known.clear();
+        }
+        self.known.insert(cell, v);
     }
 
     /// Stores a cell's value.
     pub(super) fn set(&mut self, cell: Cell, v: Value) {
         self.store(cell, v);
-        self.known.insert(cell, v);
+        self.remember(cell, v);
     }
 
     /// The same, where the value is not known behind the next join.
@@ -80,7 +90,8 @@ impl Translator<'_, '_> {
         let (from, to) = (self.offset(a, n), self.offset(d, n));
         let values: Vec<Option<Value>> = (a..a + n).map(|c| self.known.get(&c).copied()).collect();
         // Each part is read before its place is written, whichever way the two overlap.
-        let mut parts: Vec<(u32, u32)> = (0..n / 2).map(|k| (2 * k, 2)).chain((n % 2 == 1).then(|| (n - 1, 1))).collect();
+        let mut parts: Vec<(u32, u32)> =
+            (0..n / 2).map(|k| (2 * k, 2)).chain((n % 2 == 1).then(|| (n - 1, 1))).collect();
         if d > a {
             parts.reverse();
         }
