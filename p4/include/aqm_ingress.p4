@@ -410,21 +410,24 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
             // In this order: a packet that leaves meanwhile is lost until the next report, and never less than none.
             aqm_dequeued.read(meta.pair, meta.port);
             aqm_drained.read(meta.drained, meta.port);
-            aqm_enqueued.read(meta.enqueued, meta.port);
+            pair_t enqueued = meta.enqueued; // ingress alone writes it
+#ifdef WEIR_L4S
+            aqm_enqueued.read(enqueued, meta.port); // of C
+#endif
             aqm_sojourn_us.read(meta.tau_us, meta.port);
             law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
             law_row.read(meta.s.row, meta.port);
             aqm_dropped_packets.read(meta.packets, meta.port);
             aqm_marked_packets.read(meta.counted, meta.port);
             pair_t lost = meta.drained - meta.pair;
-            pair_t waiting = meta.enqueued - meta.drained;
+            pair_t waiting = enqueued - meta.drained;
 #ifdef WEIR_L4S
             aqm_state_t state = {
 #else
             digest<aqm_state_t>(1, {
 #endif
                 (bit<16>)meta.port, standard_metadata.ingress_global_timestamp, meta.tau_us, meta.s.u_q40, waiting[47:0],
-                meta.dq_time_q8_us, meta.s.row, meta.enqueued[95:48], meta.enqueued[47:0], lost[95:48], lost[47:0],
+                meta.dq_time_q8_us, meta.s.row, enqueued[95:48], enqueued[47:0], lost[95:48], lost[47:0],
                 meta.packets, meta.counted
 #ifdef WEIR_L4S
             };
