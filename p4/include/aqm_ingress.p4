@@ -58,7 +58,7 @@ control BothBands(in bit<32> low, inout aqm_state_t state) {
 
 // The work for a packet is in the actions of the table `aqm`, because on BMv2 a conditional with a statement behind it
 // costs four times as much in `apply` as in an action, and an action's own parameters cost nothing to read
-// (docs/notebook/2026-11-switch-profile.md).
+// (docs/notebook/2026-11-law-cost.md).
 control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
