@@ -289,14 +289,16 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
 #ifdef WEIR_L4S
         decide_low();
 #endif
-        if (meta.verdict != law_verdict_t.PASS) {
+        if (meta.verdict == law_verdict_t.PASS) {
+            enqueue();
+        } else {
             if (meta.verdict == law_verdict_t.DROP) {
                 spare_for_step(backlog_bytes, interval_us);
             }
             act();
-        }
-        if (meta.verdict != law_verdict_t.DROP) {
-            enqueue();
+            if (meta.verdict != law_verdict_t.DROP) {
+                enqueue();
+            }
         }
     }
 
