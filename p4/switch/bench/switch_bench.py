@@ -4,6 +4,10 @@ kernel's bridge: same program, same veths, same offered load, in one run. Prints
 
 A namespace of its own holds two veth pairs. `weir-frames` offers more than any of them forwards; what came out is read
 from the far interface's counters. Repetitions alternate between the targets, so that a busy machine slows all of them.
+
+`--cores N` restricts the switches to N processors: of two, 1 leaves the other to the load and its softirqs, 2 is shared
+by switch and load as on any machine. A load without end takes a whole processor; `--per-second` leaves the rest of it
+to the switch. `--latency` measures packets that are alone in the target.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ BMV2 = "BMv2"
 WARM_UP_S = 0.3
 READY_LIMIT_S = 20.0
 LENGTHS_BYTES = (64, 1400)
+LATENCY_PACKETS = 20_000
+QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 AIM_RATIO = 10
 AIM_RESIDENT_KB = 64 * 1024
 
@@ -79,6 +85,19 @@ class Running:
             self.process.wait()
 
 
+def pinned(words: list, options: argparse.Namespace) -> list:
+    """The command of a switch on the last `--cores` processors."""
+    if not options.cores:
+        return words
+    cores = sorted(os.sched_getaffinity(0))[-options.cores :]
+    return ["taskset", "-c", ",".join(map(str, cores)), *words]
+
+
+def load_command(words: list, options: argparse.Namespace) -> list:
+    """The command of a load: on the first processor, which `--cores 1` leaves to it and to its softirqs."""
+    return ["taskset", "-c", str(min(os.sched_getaffinity(0))), *words] if options.cores else words
+
+
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True)
 
@@ -107,7 +126,8 @@ def frame(length: int) -> bytes:
 
 def weir_switch(program: str, options: argparse.Namespace, compiled: dict) -> Running:
     source = ["--no-p4"] if options.config else ["--no-grpc", "--p4", options.program]
-    process = subprocess.Popen([program, *source, "-i", "1@sw1", "-i", "2@sw2"], stdout=subprocess.PIPE, text=True)
+    words = [program, *source, "-i", "1@sw1", "-i", "2@sw2"]
+    process = subprocess.Popen(pinned(words, options), stdout=subprocess.PIPE, text=True)
     if not process.stdout.readline().startswith("ready"):
         process.wait()
         raise BenchError("weir-switch did not start; see above")
@@ -118,7 +138,7 @@ def simple_switch(program: str, options: argparse.Namespace, compiled: dict) -> 
     words = [program, "-i", "1@sw1", "-i", "2@sw2", "--thrift-port", str(THRIFT_PORT), "--log-level", "off"]
     words += ["--no-p4", "--", "--grpc-server-addr", GRPC] if options.config else [compiled["json"]]
     # It complains once for each thread when nobody listens to its events.
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(pinned(words, options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     began = time.monotonic()
     port = int(GRPC.rpartition(":")[2]) if options.config else THRIFT_PORT
     while time.monotonic() - began < READY_LIMIT_S:
@@ -171,9 +191,11 @@ def came_out() -> int:
     raise BenchError("interface out0 is gone")
 
 
-def measure(target: Running, frames: str, length: int, seconds: float) -> dict:
+def measure(target: Running, frames: str, length: int, options: argparse.Namespace) -> dict:
+    seconds = options.seconds
     words = [frames, "-i", "in0", "--frame", frame(length).hex(), "--seconds", str(seconds + 2 * WARM_UP_S)]
-    load = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    words += ["--per-second", str(options.per_second)] if options.per_second else []
+    load = subprocess.Popen(load_command(words, options), stdout=subprocess.PIPE, text=True)
     time.sleep(WARM_UP_S)
     packets, cpu_s, began = came_out(), target.cpu_s(), time.monotonic()
     time.sleep(seconds)
@@ -188,6 +210,21 @@ def measure(target: Running, frames: str, length: int, seconds: float) -> dict:
         "cpu_us_per_packet": cpu_s * 1e6 / packets if target.process and packets else None,
         "resident_kb": target.resident_kb(),
     }
+
+
+def latency(target: Running, frames: str, length: int, options: argparse.Namespace) -> dict:
+    """Time from the send call to the read call, one packet at a time, of one process: us, and packets lost."""
+    words = [frames, "-i", "in0", "--frame", frame(length).hex(), "--until-out-of", "out0"]
+    for count in (LATENCY_PACKETS // 20, LATENCY_PACKETS):  # the first to warm up
+        done = subprocess.run(
+            load_command([*words, "--count", str(count)], options), stdout=subprocess.PIPE, text=True, check=True
+        )
+    times = done.stdout.split()
+    took_us = sorted(int(line) / 1000 for line in times if line != "-")
+    if not took_us:
+        raise BenchError("no packet came out")
+    at = {f"latency_{name}_us": took_us[int(share * (len(took_us) - 1))] for name, share in QUANTILES.items()}
+    return {"length_bytes": length, **at, "latency_lost": len(times) - len(took_us)}
 
 
 def find(name: str, given: str | None) -> str:
@@ -224,11 +261,12 @@ def run(options: argparse.Namespace) -> dict:
                 for name, start in started.items():
                     target = start()
                     try:
-                        row = measure(target, frames, length, options.seconds)
+                        row = measure(target, frames, length, options)
+                        row |= latency(target, frames, length, options) if options.latency else {}
                     finally:
                         target.stop()
                     rows.append({"target": name, "repetition": repetition, **row})
-    found = {"bench": "switch", "program": options.program.name, "machine": facts}
+    found = {"bench": "switch", "program": options.program.name, "cores": options.cores, "machine": facts}
     return {**found, "rows": rows, "ratios": ratios(rows)}
 
 
@@ -249,18 +287,24 @@ def ratios(rows: list[dict]) -> dict:
 def show(found: dict) -> None:
     rows = found["rows"]
     print(f"{found['program']}: {machine().line(found['machine'])}")
-    print(f"{'target':14} {'bytes':>5} {'packets/s':>12} {'spread':>19} {'CPU us/packet':>13} {'resident MB':>11}")
+    if found["cores"]:
+        print(f"switches on {found['cores']} processors")
+    columns = [f"{f'{name} us':>9}" for name in QUANTILES if f"latency_{name}_us" in rows[0]]
+    head = f"{'target':14} {'bytes':>5} {'packets/s':>12} {'spread':>19} {'CPU us/packet':>13} {'resident MB':>11}"
+    print(" ".join([head, *columns]))
     for length in LENGTHS_BYTES:
         for name in dict.fromkeys(r["target"] for r in rows):
             of = [r for r in rows if (r["target"], r["length_bytes"]) == (name, length)]
             speed = [r["forwarded_packets_s"] for r in of]
             cpu = [r["cpu_us_per_packet"] for r in of if r["cpu_us_per_packet"] is not None]
             resident = [r["resident_kb"] for r in of if r["resident_kb"] is not None]
-            print(
+            delays = [statistics.median(r[f"latency_{q}_us"] for r in of) for q in QUANTILES] if columns else []
+            line = (
                 f"{name:14} {length:5} {statistics.median(speed):12,.0f} {min(speed):9,.0f}-{max(speed):9,.0f} "
                 f"{f'{statistics.median(cpu):.2f}' if cpu else '':>13} "
                 f"{f'{max(resident) / 1024:.1f}' if resident else '':>11}"
             )
+            print(" ".join([line, *(f"{us:9.1f}" for us in delays)]))
     for name, by_length in found["ratios"].items():
         for length, (median, least, most) in by_length.items():
             aim = f" (aim: {AIM_RATIO} or more)" if name == BMV2 else ""
@@ -275,6 +319,9 @@ def main() -> int:
     parser.add_argument("--frames", help="weir-frames (default: on PATH)")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--per-second", type=int, metavar="N", help="frames offered (default: as many as are taken)")
+    parser.add_argument("--latency", action="store_true", help=f"also of {LATENCY_PACKETS} lone packets")
+    parser.add_argument("--cores", type=int, choices=(1, 2), help="processors of the switches")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--busy", action="store_true", help="measure although other programs use the processors")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)

@@ -215,6 +215,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         cpu_port: options.cpu_port,
         drop_port: options.drop_port,
         seed: options.seed,
+        is_native: !options.no_jit,
         ..Config::default()
     });
     queues::apply(&limits.read()?, &limits.ports, &mut device.traffic_manager, 0);
@@ -227,6 +228,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
         None => system::give_up_capabilities()?,
     }
+    ports.senders.start_threads(options.send_threads()).map_err(|e| format!("a thread for sending: {e}"))?;
     let trace = options.trace.as_ref().map(|path| TraceWriter::start(path, options.trace_mib << 20)).transpose()?;
     let trace = trace.map(|(sender, writer)| {
         device.trace_to(sender);

@@ -104,6 +104,11 @@ pub struct Options {
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub receive_mib: u32,
 
+    /// Threads that send frames of busy ports; default: one beside the packet thread where two processors are available,
+    /// otherwise none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=16))]
+    pub send_threads: Option<u8>,
+
     /// Number of queues of each port; standard_metadata.priority selects one, and the highest number is served first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub priority_queues: u8,
@@ -173,6 +178,10 @@ pub struct Options {
     /// Limit for the memory of a program's registers, counters and meters together
     #[arg(long, value_name = "MIB", default_value_t = STATE_BYTES >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub max_state_mib: u64,
+
+    /// Interpret the program, without native code for it
+    #[arg(long)]
+    pub no_jit: bool,
 
     /// Seed of the random numbers that programs draw
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -318,6 +327,12 @@ impl Options {
             let m = format!("P4Runtime on {addr}: without TLS whoever reaches this address can replace the program");
             self.warnings.push(m);
         }
+    }
+
+    /// Number of sending threads. Of a single processor they would only take time from the packet thread.
+    pub fn send_threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.send_threads.map_or_else(|| usize::from(processors() > 1), usize::from)
     }
 
     /// Whether other machines can reach the P4Runtime server, without TLS.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sends frames over and over, as fast as an interface takes them or at a rate: the offered load of the benchmarks. The
-//! frames that leave the far end are counted by that interface.
+//! frames that leave the far end are counted by that interface. Or one frame at a time, and the time until it comes out.
 use clap::Parser;
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -38,6 +40,15 @@ struct Options {
     /// Time to send
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
+
+    /// Send each frame when the one before has come out of this interface, and print the nanoseconds that each took, one
+    /// a line (-: lost). The last four bytes of a frame are its number
+    #[arg(long, value_name = "NAME", conflicts_with = "per_second", conflicts_with = "seconds")]
+    until_out_of: Option<String>,
+
+    /// Number of frames with --until-out-of
+    #[arg(long, value_name = "N", default_value_t = 20_000, requires = "until_out_of")]
+    count: u32,
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {
@@ -106,14 +117,55 @@ impl Pace {
     }
 }
 
+/// Time after which a frame is taken for lost.
+const LOST_AFTER: Duration = Duration::from_millis(200);
+
+/// A packet socket of an interface, which receives frames of `protocol`, or none (0).
+fn open(interface: &str, protocol: u16) -> Result<OwnedFd, String> {
+    let made = system::packet_socket().and_then(|socket| {
+        let link = system::link(&socket, interface)?;
+        system::bind(&socket, link.index, protocol)?;
+        system::set_packet_option(&socket, libc::PACKET_QDISC_BYPASS, &1i32)?;
+        Ok(socket)
+    });
+    made.map_err(|e| format!("interface {interface}: {e}"))
+}
+
+/// Sends one frame at a time; gives the lines of the result.
+fn one_at_a_time(options: &Options, far: &str) -> Result<String, String> {
+    let Frames { mut bytes, places, count } = Frames::read(options)?;
+    let near = open(&options.interface, 0)?;
+    let mut far_end = File::from(open(far, libc::ETH_P_ALL as u16)?);
+    let (mut lines, mut received) = (String::new(), [0; 1 << 16]);
+    for number in 0..options.count {
+        let place = &places[number as usize % count];
+        let tail = number.to_be_bytes();
+        bytes[place.end - tail.len()..place.end].copy_from_slice(&tail);
+        let start = Instant::now();
+        system::send_batch(&near, &bytes, std::slice::from_ref(place))
+            .map_err(|e| format!("interface {}: {e}", options.interface))?;
+        // Without sleep: the wake-up of this process would be part of the result.
+        let took = loop {
+            match far_end.read(&mut received) {
+                Ok(n) if received[..n].ends_with(&tail) => break Some(start.elapsed()),
+                Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                    return Err(format!("interface {far}: {e}"));
+                }
+                _ if start.elapsed() > LOST_AFTER => break None,
+                _ => std::hint::spin_loop(),
+            }
+        };
+        lines += &took.map_or("-".to_string(), |t| t.as_nanos().to_string());
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
 fn run(options: &Options) -> Result<u64, String> {
     let told = |e: std::io::Error| format!("interface {}: {e}", options.interface);
     let frames = Frames::read(options)?;
     let seconds = Duration::try_from_secs_f64(options.seconds).map_err(|e| format!("--seconds: {e}"))?;
-    let socket = system::packet_socket().map_err(told)?;
-    let link = system::link(&socket, &options.interface).map_err(told)?;
-    system::bind(&socket, link.index, 0).map_err(told)?;
-    system::set_packet_option(&socket, libc::PACKET_QDISC_BYPASS, &1i32).map_err(told)?;
+    let socket = open(&options.interface, 0)?;
     let (mut sent, mut at, start) = (0, 0, Instant::now());
     let mut pace = options.per_second.map(|per_second| Pace { per_second, from: start, sent: 0 });
     while start.elapsed() < seconds {
@@ -137,9 +189,14 @@ fn run(options: &Options) -> Result<u64, String> {
 }
 
 fn main() -> ExitCode {
-    let mut out = std::io::stdout();
-    let printed = |sent| writeln!(out, "{sent}").map_err(|e| format!("standard output: {e}"));
-    match run(&Options::parse()).and_then(printed) {
+    let options = Options::parse();
+    let text = match &options.until_out_of {
+        Some(far) => one_at_a_time(&options, far),
+        None => run(&options).map(|sent| format!("{sent}\n")),
+    };
+    let printed =
+        |text: String| std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("standard output: {e}"));
+    match text.and_then(printed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("{e}");

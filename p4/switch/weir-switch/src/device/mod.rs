@@ -69,13 +69,14 @@ pub enum Event {
 
 /// Where frames go.
 pub trait Sink {
-    /// A frame leaves by `port`.
-    fn frame(&mut self, port: u32, bytes: &[u8]);
+    /// A frame leaves by `port`. False: the port takes no more until [`Device::release`].
+    fn frame(&mut self, port: u32, bytes: &[u8]) -> bool;
 }
 
 impl Sink for Vec<(u32, Vec<u8>)> {
-    fn frame(&mut self, port: u32, bytes: &[u8]) {
+    fn frame(&mut self, port: u32, bytes: &[u8]) -> bool {
         self.push((port, bytes.to_vec()));
+        true
     }
 }
 
@@ -126,13 +127,47 @@ pub struct Config {
     pub drop_port: u32,
     /// Starts the programs' `random`.
     pub seed: u64,
+    /// Programs run as native code, where the system and the program allow it.
+    pub is_native: bool,
     /// Key of the hash of flows.
     pub flow_key: RandomState,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { priorities: 1, cpu_port: None, drop_port: DROP_PORT, seed: 1, flow_key: RandomState::new() }
+        Config {
+            priorities: 1,
+            cpu_port: None,
+            drop_port: DROP_PORT,
+            seed: 1,
+            is_native: true,
+            flow_key: RandomState::new(),
+        }
+    }
+}
+
+/// Makes a device's switches, in any thread.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchMaker {
+    seed: u64,
+    is_native: bool,
+    is_traced: bool,
+}
+
+impl SwitchMaker {
+    /// A switch for the program; where it is interpreted against the configuration, the log gives the reason.
+    pub fn switch(&self, program: Arc<Program>) -> Switch {
+        if self.is_traced {
+            return Switch::traced(program, self.seed);
+        }
+        if !self.is_native {
+            return Switch::new(program, self.seed);
+        }
+        let switch = Switch::compiled(program, self.seed);
+        if let Err(reason) = switch.native() {
+            warn!("the program is interpreted: {reason}");
+        }
+        switch
     }
 }
 
@@ -162,6 +197,7 @@ pub struct Device {
     after_ingress: IngressOut,
     after_egress: EgressOut,
     seed: u64,
+    is_native: bool,
     flow_key: RandomState,
     generation: u64,
     now_ns: u64,
@@ -190,6 +226,7 @@ impl Device {
             after_ingress: IngressOut::default(),
             after_egress: EgressOut::default(),
             seed: config.seed,
+            is_native: config.is_native,
             flow_key: config.flow_key,
             generation: 0,
             now_ns: 0,
@@ -213,9 +250,9 @@ impl Device {
         self.trace.is_some()
     }
 
-    /// Starts the programs' `random`.
-    pub fn seed(&self) -> u64 {
-        self.seed
+    /// Makes switches as this device runs them. Each takes long: packets should not wait for it.
+    pub fn switch_maker(&self) -> SwitchMaker {
+        SwitchMaker { seed: self.seed, is_native: self.is_native, is_traced: self.is_traced() }
     }
 
     /// Whether packets have had their share of this iteration, which [`Device::poll`] ends.
@@ -260,8 +297,7 @@ impl Device {
 
     /// Replaces the running program as a whole; tables, registers and queues start fresh. Gives its generation.
     pub fn set_pipeline(&mut self, program: Arc<Program>) -> u64 {
-        let make = if self.is_traced() { Switch::traced } else { Switch::new };
-        let switch = make(program, self.seed);
+        let switch = self.switch_maker().switch(program);
         self.install(switch).0
     }
 
@@ -285,6 +321,16 @@ impl Device {
         if self.ports_up.insert(port, up) != Some(up) {
             self.event(Event::PortStatus { port, up });
         }
+    }
+
+    /// Packets to a port wait from now on: its interface takes no more.
+    pub fn hold(&mut self, port: u32) {
+        self.traffic_manager.hold(port);
+    }
+
+    /// The packets that wait for a port may leave.
+    pub fn release(&mut self, port: u32) {
+        self.traffic_manager.release(port, self.now_ns);
     }
 
     /// A frame came in on `port`.
@@ -425,7 +471,9 @@ impl Device {
             self.port_counters.entry(sent.port).or_default().sent.add(sent.packet.len() as u64);
             if Some(sent.port) != self.cpu_port {
                 self.work += SEND_STEPS;
-                out.frame(sent.port, &sent.packet);
+                if !out.frame(sent.port, &sent.packet) {
+                    self.traffic_manager.hold(sent.port);
+                }
             }
         }
         let to_controllers = sent.and_then(|sent| {

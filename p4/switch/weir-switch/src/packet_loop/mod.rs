@@ -10,7 +10,7 @@ pub use queue_reader::QueueConfig;
 
 use crate::device::Device;
 use crate::handle::Jobs;
-use crate::ports::Ports;
+use crate::ports::{Ports, WRITABLE};
 use crate::{statistics, system};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
@@ -21,11 +21,12 @@ use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use tracing::error;
 
-/// Event sources of [`Loop::run`] besides ports, which are numbered from 0.
+/// Event sources of [`Loop::run`] besides ports, which are numbered from 0, and their sockets ([`WRITABLE`]).
 const JOBS: u64 = 1 << 32;
 const TIMER: u64 = JOBS + 1;
 const LINKS: u64 = JOBS + 2;
 const SIGNALS: u64 = JOBS + 3;
+const SENT: u64 = JOBS + 4;
 
 /// State of the packet thread.
 pub struct Loop<'a> {
@@ -58,6 +59,7 @@ impl Loop<'_> {
         wait_on(&self.clock.timer, TIMER)?;
         wait_on(&links, LINKS)?;
         wait_on(self.signals, SIGNALS)?;
+        wait_on(self.ports.senders.news(), SENT)?;
         for at in 0..self.ports.len() {
             self.ports.fd(at).map(|fd| wait_on(fd, at as u64)).transpose()?;
         }
@@ -91,9 +93,17 @@ impl Loop<'_> {
                     }
                     SIGNALS => {
                         if self.handle_signals() {
-                            self.ports.flush();
+                            self.ports.finish();
                             return Ok(());
                         }
+                    }
+                    SENT => self.ports.senders.heard(),
+                    WRITABLE.. => {
+                        let at = (what - WRITABLE) as usize;
+                        if flags.contains(EventFlags::ERR) {
+                            self.ports.senders.clear_error(at);
+                        }
+                        self.ports.senders.writable(at);
                     }
                     at => {
                         if flags.contains(EventFlags::ERR) {
@@ -114,8 +124,12 @@ impl Loop<'_> {
                     self.ports.fd(at).map(|fd| wait_on(fd, at as u64)).transpose()?;
                 }
             }
+            self.ports.senders.settle(self.device, &epoll)?;
             next_ns = self.device.poll(now_ns, &mut self.ports.senders);
             self.ports.flush();
+            if self.ports.senders.settle(self.device, &epoll)? {
+                next_ns = Some(now_ns);
+            }
             self.clock.arm(next_ns, gone_off)?;
         }
     }

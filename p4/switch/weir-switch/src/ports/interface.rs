@@ -4,9 +4,6 @@ use crate::system::{self, Link};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
 
-/// Size limit of a slower interface's own queue.
-const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
-
 /// The first of 0x400 protocols that no frame on the wire has: numbers below 0x600 are lengths there (IEEE 802.3 3.2.6).
 const NEVER_RECEIVED: u16 = 0x100;
 /// Identifiers of a lock that are tried: another program's fanout group can have the first.
@@ -33,9 +30,13 @@ pub fn claim(index: u32) -> Result<OwnedFd> {
     Err(Error::other("no fanout group is free for the lock of this interface"))
 }
 
+/// Whether an interface is down or gone.
+pub fn is_away(e: &Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
+}
+
 pub fn send_to(link: Link) -> Result<OwnedFd> {
     let socket = system::packet_socket()?;
-    system::set_send_buffer(&socket, SEND_BUFFER_BYTES)?;
     system::bind(&socket, link.index, 0)?;
     Ok(socket)
 }

@@ -4,9 +4,12 @@
 mod capture;
 mod frame;
 mod interface;
+mod line;
+mod send_limit;
 mod sender;
+mod sending;
 
-pub use sender::{SendDrops, Senders};
+pub use sender::{SendDrops, Senders, WRITABLE};
 
 use crate::device::Device;
 use crate::system::{self, Link, Ring, RingFrame};
@@ -98,7 +101,7 @@ impl Ports {
         let query = system::query_socket().map_err(|e| format!("a socket for questions about interfaces: {e}"))?;
         let mut ports = Ports {
             interfaces: Vec::new(),
-            senders: Senders::default(),
+            senders: Senders::new().map_err(|e| format!("eventfd: {e}"))?,
             query,
             ring_bytes: system::ring_share_bytes(receive_bytes, list.len()),
             epoch_ns: capture.map(|_| epoch_ns),
@@ -139,7 +142,7 @@ impl Ports {
         self.interfaces[at].receiver.as_ref().map(|r| r.ring.stop()).transpose()?;
         ring.start(link)?;
         self.count_ring_drops(at);
-        self.senders.senders[at].socket = Some(socket);
+        self.senders.renew(at, Some(socket))?;
         let receiver = &mut self.interfaces[at].receiver;
         let (old_ring, old_claim) = receiver.take().map(|r| (r.ring, r.claim)).unzip();
         *receiver = new_claim.or(old_claim).map(|claim| Receiver { ring, link, claim });
@@ -155,7 +158,9 @@ impl Ports {
             }
             self.take(at, &mut receiver.ring, ALL, device, now_ns);
         }
-        self.senders.senders[at].socket = None;
+        if let Err(e) = self.senders.renew(at, None) {
+            warn!("port {}: interface {}: {e}", self.interfaces[at].port, self.interfaces[at].name);
+        }
     }
 
     /// Number of interfaces, attached or not.
@@ -302,13 +307,26 @@ impl Ports {
     pub fn report(&mut self) -> Vec<PortReport<'_>> {
         (0..self.interfaces.len()).for_each(|at| self.count_ring_drops(at));
         let both = self.interfaces.iter().zip(&self.senders.senders);
-        both.map(|(i, s)| PortReport { port: i.port, interface: &i.name, receive_drops: i.drops, send_drops: s.drops })
-            .collect()
+        both.map(|(i, s)| {
+            let send_drops = s.line.lock().drops;
+            PortReport { port: i.port, interface: &i.name, receive_drops: i.drops, send_drops }
+        })
+        .collect()
     }
 
     /// Sends the waiting frames and writes the captured ones.
     pub fn flush(&mut self) {
         self.senders.flush();
+        self.write_captures();
+    }
+
+    /// As [`Ports::flush`], at the end: sending threads end, and frames that wait for their interface are counted as dropped.
+    pub fn finish(&mut self) {
+        self.senders.finish();
+        self.write_captures();
+    }
+
+    fn write_captures(&mut self) {
         if self.epoch_ns.is_some() {
             let incoming = self.interfaces.iter_mut().map(|i| (&i.name, &mut i.capture));
             let outgoing = self.senders.senders.iter_mut().map(|s| (&s.name, &mut s.capture));
@@ -323,6 +341,7 @@ impl Ports {
 
     /// The time since the epoch that goes with frames sent from now on.
     pub fn set_time(&mut self, now_ns: u64) {
+        self.senders.now_ns = now_ns;
         self.senders.captured_ns = self.epoch_ns.unwrap_or(0) + now_ns;
     }
 }

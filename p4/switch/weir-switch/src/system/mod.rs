@@ -8,7 +8,7 @@ pub use ring::{Offload, ROOM, Ring, RingFrame, ring_share_bytes};
 
 use std::ffi::CString;
 use std::io::{Error, Result};
-use std::mem::{size_of, zeroed};
+use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
@@ -46,10 +46,31 @@ pub fn set_packet_option<T>(fd: &OwnedFd, name: libc::c_int, value: &T) -> Resul
     set(fd.as_raw_fd(), libc::SOL_PACKET, name, value)
 }
 
-/// Send buffer, past the system's limit when allowed.
-pub fn set_send_buffer(fd: &OwnedFd, bytes: libc::c_int) -> Result<()> {
-    set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
-        .or_else(|_| set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes))
+/// Send buffer, past the system's limit when allowed; gives the size that the kernel has chosen. The kernel counts a frame
+/// with its buffer, and doubles what it is given.
+///
+/// # Errors
+/// The kernel sets or gives no size.
+pub fn set_send_buffer(fd: &OwnedFd, bytes: usize) -> Result<usize> {
+    let half = libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX);
+    set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &half)
+        .or_else(|_| set(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &half))?;
+    let (mut chosen, mut length) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+    let to = std::ptr::from_mut(&mut chosen).cast();
+    // SAFETY: both pointers are to variables of the sizes given.
+    checked(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, to, &mut length) })?;
+    Ok(usize::try_from(chosen).unwrap_or(0))
+}
+
+/// Bytes of kernel memory in frames of a socket that its interface has not sent yet.
+///
+/// # Errors
+/// The kernel gives no number.
+pub fn unsent_bytes(fd: &OwnedFd) -> Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes one int.
+    checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ as _, &mut bytes) })?;
+    Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
 /// Binds a packet socket to an interface; `protocol` 0 receives nothing.
@@ -206,19 +227,19 @@ pub fn next_signal(fd: &OwnedFd) -> Option<libc::c_int> {
 /// Why the first was not taken.
 pub fn send_batch(fd: &OwnedFd, buffer: &[u8], frames: &[std::ops::Range<usize>]) -> Result<usize> {
     const AT_ONCE: usize = 64;
-    // SAFETY: plain data, zeroes are valid; each vector points into `buffer`, each message at its own vector, and
-    // the kernel only reads them.
-    unsafe {
-        let mut vectors: [libc::iovec; AT_ONCE] = zeroed();
-        let mut messages: [libc::mmsghdr; AT_ONCE] = zeroed();
-        let n = frames.len().min(AT_ONCE);
-        for (i, range) in frames.iter().take(n).enumerate() {
-            let frame = &buffer[range.clone()];
-            vectors[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-            messages[i].msg_hdr.msg_iov = vectors.as_mut_ptr().add(i);
-            messages[i].msg_hdr.msg_iovlen = 1;
-        }
-        checked(libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), n as u32, libc::MSG_DONTWAIT as _))
-            .map(|n| n as usize)
+    let n = frames.len().min(AT_ONCE);
+    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; AT_ONCE];
+    let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; AT_ONCE];
+    for ((range, vector), message) in frames.iter().zip(&mut vectors).zip(&mut messages) {
+        let frame = &buffer[range.clone()];
+        let vector = vector.write(libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() });
+        // SAFETY: plain data, zeroes are valid.
+        let message = message.write(unsafe { zeroed() });
+        message.msg_hdr.msg_iov = vector;
+        message.msg_hdr.msg_iovlen = 1;
     }
+    // SAFETY: the first `n` messages are written; each points at its own vector, each vector into `buffer`, and the kernel
+    // only reads them.
+    checked(unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr().cast(), n as u32, libc::MSG_DONTWAIT as _) })
+        .map(|n| n as usize)
 }

@@ -11,6 +11,9 @@
 //! A queue can have flow queues ([`flow_queues`]). Depths in packets and bytes are those of all of them together; a full
 //! queue drops the first packet of the flow with most bytes.
 //!
+//! A port that is held ([`TrafficManager::hold`]) has no departures: its packets wait, and what arrives at a full queue is
+//! dropped there.
+//!
 //! Departures are spaced by when they were due, not by when the caller came to ask: a late call loses no rate.
 use flow_queues::FlowQueues;
 use std::cmp::Reverse;
@@ -185,6 +188,8 @@ struct Port<T> {
     link_free_ns: u64,
     /// The time under which the port is in the calendar; other times found there are out of date.
     due_ns: Option<u64>,
+    /// The interface takes no packets: none departs.
+    is_held: bool,
     bad_priority: u64,
 }
 
@@ -201,6 +206,9 @@ impl<T> Port<T> {
     }
 
     fn earliest_ns(&self) -> Option<u64> {
+        if self.is_held {
+            return None;
+        }
         (0..self.queues.len()).filter_map(|i| self.head_due_ns(i)).min()
     }
 }
@@ -277,7 +285,14 @@ impl<T> TrafficManager<T> {
                 Queue { waiting, since_ns: 0, free_ns: 0, stats: QueueStats::default() }
             };
             let queues = settings.queues.iter().map(queue).collect();
-            Box::new(Port { settings: settings.clone(), queues, link_free_ns: 0, due_ns: None, bad_priority: 0 })
+            Box::new(Port {
+                settings: settings.clone(),
+                queues,
+                link_free_ns: 0,
+                due_ns: None,
+                is_held: false,
+                bad_priority: 0,
+            })
         })
     }
 
@@ -347,6 +362,32 @@ impl<T> TrafficManager<T> {
         }
     }
 
+    /// Holds the packets of a port whose interface takes none.
+    pub fn hold(&mut self, port: u32) {
+        let p = self.port(port);
+        (p.is_held, p.due_ns) = (true, None);
+    }
+
+    /// Ends [`TrafficManager::hold`]. The time until now gives no credit to the port's rates.
+    pub fn release(&mut self, port: u32, now_ns: u64) {
+        let p = self.port(port);
+        if !std::mem::replace(&mut p.is_held, false) {
+            return;
+        }
+        let has_rate = |rate: u64| rate != 0;
+        if has_rate(p.settings.rate_bps) {
+            p.link_free_ns = p.link_free_ns.max(now_ns);
+        }
+        for (q, limits) in p.queues.iter_mut().zip(&p.settings.queues) {
+            if has_rate(limits.rate_pps) {
+                q.free_ns = q.free_ns.max(now_ns);
+            }
+        }
+        let due = p.earliest_ns();
+        p.due_ns = due;
+        self.calendar.extend(due.map(|due| Reverse((due, port))));
+    }
+
     /// Queues a packet of `bytes` bytes, or counts it as dropped and gives it back. `flow`: hash of its flow, for flow
     /// queues; [`TrafficManager::next_dropped`] gives what they dropped for it.
     ///
@@ -390,7 +431,7 @@ impl<T> TrafficManager<T> {
         if q.stats.backlog.packets == 1 {
             q.since_ns = now_ns;
             let due = p.head_due_ns(priority);
-            if let Some(due) = due.filter(|due| p.due_ns.is_none_or(|known| *due < known)) {
+            if let Some(due) = due.filter(|due| !p.is_held && p.due_ns.is_none_or(|known| *due < known)) {
                 p.due_ns = Some(due);
                 self.calendar.push(Reverse((due, port)));
             }

@@ -43,6 +43,34 @@ fn the_link_is_busy_for_length_over_rate() {
 }
 
 #[test]
+fn a_held_port_s_packets_wait_and_other_ports_go_on() {
+    let mut tm = TrafficManager::new(1);
+    tm.hold(1);
+    for i in 0..65 {
+        let queued = tm.enqueue(1, 0, 100, 0, i, 5);
+        assert_eq!(queued.is_err(), i == 64);
+    }
+    tm.enqueue(2, 0, 100, 0, 99, 6).unwrap();
+    assert_eq!(tm.dequeue(7).map(|d| (d.port, d.item)), Some((2, 99)));
+    assert_eq!((tm.next_ns(), tm.dequeue(100)), (None, None));
+    tm.release(1, 100);
+    tm.release(1, 100);
+    let left: Vec<_> = std::iter::from_fn(|| tm.dequeue(100)).map(|d| (d.item, d.enq_qdepth, d.deq_qdepth)).collect();
+    assert_eq!(left, (0..64).map(|i| (i, i as u32, 63 - i as u32)).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_time_for_which_a_port_was_held_gives_its_rate_no_credit() {
+    let mut tm = TrafficManager::new(1);
+    tm.set(Some(2), &one_queue(10_000_000, QueueSettings::default()), 0);
+    (0..3).for_each(|i| tm.enqueue(2, 0, 1250, 0, i, 0).unwrap());
+    tm.hold(2);
+    tm.release(2, 50_000_000);
+    let times: Vec<_> = drain(&mut tm).iter().map(|d| d.due_ns).collect();
+    assert_eq!(times, [50_000_000, 51_000_000, 52_000_000]);
+}
+
+#[test]
 fn a_packet_rate_is_each_priority_s_own_as_in_bmv2() {
     let mut tm = TrafficManager::new(2);
     let queue = QueueSettings { rate_pps: 1000, ..QueueSettings::default() };

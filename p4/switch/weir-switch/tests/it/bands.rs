@@ -40,11 +40,12 @@ struct Far {
 }
 
 impl Sink for Far {
-    fn frame(&mut self, port: u32, bytes: &[u8]) {
+    fn frame(&mut self, port: u32, bytes: &[u8]) -> bool {
         assert_eq!(port, PORT);
         let sent_ns = u64::from_be_bytes(bytes[SENT_AT..SENT_AT + 8].try_into().expect("eight bytes"));
         let flow = usize::from(u16::from_be_bytes([bytes[34], bytes[35]]));
         self.left.push(Left { at_ns: self.now_ns, waited_ns: self.now_ns - sent_ns, flow, ecn: bytes[ECN_AT] & 3 });
+        true
     }
 }
 
