@@ -174,6 +174,8 @@ def p4_include(table: Table) -> str:
     lines += _macro("LAW_ACTION_PARAMS", [f"bit<{row.bits}> {row.name}" for row in rows], ",")
     lines += ["", "// In such an action: sets `to`, a law_params_t."]
     lines += _macro("LAW_SET_PARAMS(to)", [f"to.{row.name} = {row.name};" for row in rows])
+    lines += ["", "// Sets all of `to`, a law_params_t, to 0."]
+    lines += _macro("LAW_CLEAR_PARAMS(to)", [f"to.{row.name} = 0;" for row in rows])
     lines += ["", "// Fields of the probe's header."]
     lines += _macro("LAW_PROBE_FIELDS", [f"bit<{row.probe_bits}> {row.name};" for row in rows])
     lines += ["", "// Sets `to`, a law_params_t, from such a header."]

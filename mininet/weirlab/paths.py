@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from functools import cache
 from importlib.resources import files
@@ -49,6 +50,16 @@ def _is_clone(folder: Path) -> bool:
 def build() -> Path:
     """Build folder of the clone: `bin`, `lab`, `venv` and so on. Raises NoCloneError."""
     return clone() / "build"
+
+
+def of_others(name: str, path: str | None = None) -> str | None:
+    """First program of that name on PATH, or on `path`, that is not one of Weir's under BMv2's or p4c's name: links to
+    weir-switch and weir-p4c, which `weir-switch --install-links` and the Debian package make."""
+    for folder in (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep):
+        found = shutil.which(name, path=folder)
+        if found and not Path(found).resolve().name.startswith("weir-"):
+            return found
+    return None
 
 
 def import_path() -> str:

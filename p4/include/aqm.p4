@@ -26,7 +26,12 @@ register<pair_t>(QUEUES) aqm_enqueued;
 register<bit<64>>(QUEUES) aqm_dropped_packets;
 // Those of band L are marked, and counted, by egress.
 register<bit<64>>(QUEUES) aqm_marked_packets;
-register<bit<48>>(PORTS) aqm_digest_us;
+// Time of the last digest in the low 48 bits, and one more than that of `law_step_params`, >> 14, in the high ones.
+register<bit<64>>(PORTS) aqm_digest_us;
+// Parameters of the table `aqm` for the egress half: an action's parameters, copied to each packet, would be a third of the
+// program's cost on BMv2.
+register<step_params_t>(PORTS) law_step_params;
+register<packet_params_t>(PORTS) law_packet_params;
 // State left by the law's verdicts.
 register<bit<64>>(PORTS) law_sum_q32;
 // Bytes sent by each flow: flow_large_tick and flow_until_tick in the high 16 bits each (0 without bands of flows), and
@@ -73,5 +78,41 @@ register<bit<32>>(PORTS) law_no_i_run;
 register<bit<1>>(PORTS) law_started;
 register<bit<8>>(PORTS) law_row;
 register<bit<64>>(PORTS) law_u_ecn_q40;
+
+// Parameters of the law as a number: those of a step, and those of each packet.
+#define LAW_PACK_STEP(p) \
+    (p.target_us ++ p.kp_q40_per_us ++ p.ki_q40_per_us ++ p.kd_q40_per_us ++ p.z1_q16 ++ p.z2_q16 ++ p.z3_q16 ++ p.m1_us \
+        ++ p.m2_us ++ p.integral_drop_max ++ p.idle_halflife_us ++ p.ecn_weight_shift)
+#define LAW_PACK_PACKET(p, delay_source) (delay_source ++ p.dq_shift ++ p.dq_weight_shift ++ p.interval_us)
+
+// Sets `p`, a law_params_t, for a step.
+#define LAW_UNPACK(p, step, packet) \
+    LAW_CLEAR_PARAMS(p) \
+    p.ecn_weight_shift = step[3:0]; \
+    p.idle_halflife_us = step[35:4]; \
+    p.integral_drop_max = step[67:36]; \
+    p.m2_us = step[91:68]; \
+    p.m1_us = step[115:92]; \
+    p.z3_q16 = step[135:116]; \
+    p.z2_q16 = step[155:136]; \
+    p.z1_q16 = step[175:156]; \
+    p.kd_q40_per_us = step[207:176]; \
+    p.ki_q40_per_us = step[239:208]; \
+    p.kp_q40_per_us = step[271:240]; \
+    p.target_us = step[295:272]; \
+    p.interval_us = LAW_INTERVAL_US(packet); \
+    p.dq_shift = LAW_DQ_SHIFT(packet);
+
+#define LAW_INTERVAL_US(packet) packet[23:0]
+#define LAW_DQ_WEIGHT_SHIFT(packet) packet[27:24]
+#define LAW_DQ_SHIFT(packet) packet[32:28]
+#define LAW_DELAY_SOURCE(packet) packet[34:33]
+
+// A packet's cell of the registers of queues.
+#ifdef WEIR_L4S
+#define AQM_QUEUE meta.queue
+#else
+#define AQM_QUEUE meta.port
+#endif
 
 #endif

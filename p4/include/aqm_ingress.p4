@@ -14,24 +14,15 @@
 // A queue from which nothing came for so long has lost its packets elsewhere: slower than 12 kbit/s no line is.
 const bit<64> STUCK_US = 1048576;
 
-// One message an interval and port, sent by the first packet after it. Counts are totals modulo their width.
-struct aqm_state_t {
-    bit<16> port;
-    bit<48> now_us;
-    // Sojourn of the packet that left the queue last.
-    bit<32> delay_us;
-    bit<64> u_q40;
-    bit<48> backlog_bytes;
-    // To drain 2^dq_shift bytes; 0 unknown.
-    bit<32> dq_time_q8_us;
-    bit<8> row;
-    bit<48> enqueued_packets;
-    bit<48> enqueued_bytes;
-    bit<48> tail_dropped_packets;
-    bit<48> tail_dropped_bytes;
-    bit<64> aqm_dropped_packets;
-    bit<64> aqm_marked_packets;
+// Steps 1 and 2 of the verdict for most packets: U is 0 and the delay within both bounds. They pass, and `sum_q32` is 0.
+bool law_is_quiet(in bit<64> u_q40, in bit<24> delay_bound_us, in bit<24> delay_limit_us, in bit<32> tau_us) {
+    return u_q40 == 0 && (delay_limit_us == 0 || tau_us < (bit<32>)delay_limit_us)
+        && (delay_bound_us == 0 || tau_us <= (bit<32>)delay_bound_us);
 }
+
+// Time after which changed parameters reach egress, as a shift.
+#define AQM_PACK_SHIFT 14
+#define AQM_TICK ((bit<16>)(standard_metadata.ingress_global_timestamp >> AQM_PACK_SHIFT) + 1)
 
 #ifdef WEIR_L4S
 // Adds what band L counts to what is reported of a port: sums, the larger delay, the rate of the line.
@@ -65,126 +56,259 @@ control BothBands(in bit<32> low, inout aqm_state_t state) {
 }
 #endif
 
-// Band of a packet on a port with two bands of flows. Its flow's counter is `counted` and `counted_last_us`; band B has a
-// delay of `tau_us`.
-control FlowBand(
-    in bit<32> port,
-    in aqm_config_t config,
-    in bit<64> now_us,
-    in bit<32> len_bytes,
-    in bit<32> tau_us,
-    inout bit<64> counted,
-    inout bit<64> counted_last_us,
-    inout bit<64> share_mean_q6,
-    out band_kind_t kind)
-{
-    BandArrival() arrival;
-
-    apply {
-        band_flow_t f;
-        band_budget_t budget;
-        bit<96> bytes;
-        bands_budget.read(bytes, port);
-        bands_budget_last_us.read(budget.budget_last_us, port);
-        budget.ahead_bytes = bytes[95:64];
-        budget.new_bytes = bytes[63:32];
-        budget.bulk_bytes = bytes[31:0];
-        f.flow_large_tick = counted[63:48];
-        f.flow_until_tick = counted[47:32];
-        f.flow_bytes = counted[31:0];
-        f.flow_last_us = counted_last_us;
-        arrival.apply(f, share_mean_q6, budget, config.bands, config.law.interval_us, config.law.share_least_q16,
-            config.law.share_shift, now_us, (bit<64>)len_bytes, tau_us, kind);
-        counted = f.flow_large_tick ++ f.flow_until_tick ++ f.flow_bytes;
-        counted_last_us = f.flow_last_us;
-        bands_budget.write(port, budget.ahead_bytes ++ budget.new_bytes ++ budget.bulk_bytes);
-        bands_budget_last_us.write(port, budget.budget_last_us);
-    }
-}
-
-// The limit of band A on a packet of `len_bytes`, which is counted unless it is dropped. While none leaves one each
-// STUCK_US passes: those that are counted may have been lost elsewhere.
-control AheadLimit(
-    in bit<32> port,
-    in aqm_config_t config,
-    in bit<64> now_us,
-    in bit<32> len_bytes,
-    in bool controlled,
-    out bit<48> enqueued,
-    out law_verdict_t verdict)
-{
-    LawTau() tau;
-
-    apply {
-        bit<48> drained;
-        verdict = law_verdict_t.PASS;
-        ahead_enqueued.read(enqueued, port);
-        ahead_drained.read(drained, port);
-        bit<64> backlog_bytes = (bit<64>)(enqueued - drained);
-        if (controlled && backlog_bytes >= (bit<64>)config.law.min_backlog_bytes) { // before the cost of the rest
-            bit<32> dq_time_q8_us;
-            bit<32> tau_us;
-            law_dq_time_q8_us.read(dq_time_q8_us, port);
-            tau.apply(dq_time_q8_us, config.law.dq_shift, backlog_bytes, tau_us);
-            if (ahead_is_late(config.law.min_backlog_bytes, config.law.delay_limit_us, backlog_bytes, tau_us)) {
-                bit<96> met;
-                ahead_late.read(met, port);
-                if (met[95:48] != drained) {
-                    verdict = law_verdict_t.DROP;
-                    ahead_late.write(port, drained ++ now_us[47:0]);
-                } else if (now_us[47:0] - met[47:0] < (bit<48>)STUCK_US) {
-                    verdict = law_verdict_t.DROP;
-                } else {
-                    ahead_late.write(port, drained ++ now_us[47:0]);
-                }
-            }
-        }
-        if (verdict == law_verdict_t.PASS) {
-            enqueued = enqueued + (bit<48>)len_bytes;
-            ahead_enqueued.write(port, enqueued);
-        }
-    }
-}
-
-// controlled: the law may drop or mark the packet; every other packet is only counted.
-// ecn_capable: the packet's sender is told by a mark (ECT or CE, RFC 3168).
-// flow: what tells its flow from others; packets that are not controlled are one flow of the bands, all members 0.
-// mark: the caller must set CE in the packet.
-control AqmIngress(
-    in bool controlled,
-    in bool ecn_capable,
-    in aqm_flow_t flow,
-    out bool mark,
-    inout aqm_metadata_t meta,
-    inout standard_metadata_t standard_metadata)
-{
+// The work for a packet is in the actions of the table `aqm`, because on BMv2 a conditional with a statement behind it
+// costs four times as much in `apply` as in an action, and an action's own parameters cost nothing to read
+// (docs/notebook/2026-11-switch-profile.md).
+control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
     // Packets of band A, also those beyond its limit.
     counter(PORTS, CounterType.packets_and_bytes) aqm_ahead;
     // Packets of new flows beyond the budget of band A, dropped because band B had a queue; `aqm_drops` has them too.
     counter(PORTS, CounterType.packets_and_bytes) aqm_refused;
-    LawDecide() decide;
-    LawTau() tau;
-    LawArrival() arrival;
-    FlowBand() band;
-    AheadLimit() ahead_limit;
 #ifdef WEIR_L4S
-    CoupledDecide() decide_low;
     BothBands() total;
 #endif
 
+    // The queue before this packet.
+    action read_queue() {
+        aqm_enqueued.read(meta.enqueued, AQM_QUEUE);
+        aqm_drained.read(meta.drained, AQM_QUEUE);
+    }
+
+    // Expected delay of this packet, which is newer than that of the last one to leave. With an empty queue it need not
+    // wait, however long the last one did.
+    action read_tau(in bit<64> backlog_bytes, in bit<5> dq_shift) {
+        if (backlog_bytes != 0) {
+            law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
+            if (meta.dq_time_q8_us == 0) {
+                aqm_sojourn_us.read(meta.tau_us, meta.port);
+            } else {
+                meta.tau_us = law_tau(meta.dq_time_q8_us, dq_shift, backlog_bytes);
+            }
+        }
+    }
+
+    action read_flow() {
+        law_flows.read(meta.counted, meta.flow);
+        law_flows_last_us.read(meta.counted_last_us, meta.flow);
+        law_share_mean_q6.read(meta.share_mean_q6, meta.port);
+    }
+
+    // Adds the packet to its flow's counter. Each packet counts, also those that no probability could hit.
+    action count_flow(in bit<5> share_shift) {
+        bit<64> now_us = (bit<64>)standard_metadata.ingress_global_timestamp;
+        read_flow();
+        if (now_us - meta.counted_last_us >> share_shift != 0) {
+            bit<32> flow_bytes = meta.counted[31:0];
+            law_flow_halve(flow_bytes, meta.counted_last_us, share_shift, now_us);
+            meta.counted = (bit<64>)flow_bytes;
+            law_flows_last_us.write(meta.flow, meta.counted_last_us);
+        }
+        meta.counted = (bit<64>)(meta.counted[31:0] |+| standard_metadata.packet_length);
+        meta.share_mean_q6 = law_share_mean(meta.share_mean_q6, meta.counted[31:0]);
+        law_flows.write(meta.flow, meta.counted);
+        law_share_mean_q6.write(meta.port, meta.share_mean_q6);
+    }
+
+    // The verdict of the law, with the random numbers if they have an effect. `size` is known.
+    action decide(in law_params_t p, in bit<64> backlog_bytes, in law_size_t size) {
+        // A short queue is not marked by the mean of U, which the swings of U keep above 0.
+        bit<1> ect = (bit<1>)(meta.tau_us >= (bit<32>)p.min_delay_us && meta.effects == aqm_effects_t.DROP_OR_MARK);
+        law_u_ecn_q40.read(meta.s.u_ecn_q40, meta.port);
+        law_sum_q32.read(meta.sum_q32, meta.port);
+        if (p.space_most_q16 == 0 || p.share_least_q16 == 0) {
+            random(meta.rand_a, 0, 0xffffffff);
+            random(meta.rand_b, 0, 0xffffffff);
+        }
+        law_decide(meta.s.u_q40, meta.s.u_ecn_q40, meta.sum_q32, p, backlog_bytes, meta.tau_us, ect, size,
+            meta.rand_a, meta.rand_b, meta.verdict);
+        law_sum_q32.write(meta.port, meta.sum_q32);
+    }
+
+#ifdef WEIR_L4S
+    // In overload packets of band L are dropped as those of C are. Marks are given where they leave (bands.p4).
+    action decide_low() {
+        if (meta.low == 1 && meta.s.u_q40 != 0) {
+            bit<64> p_q32;
+            bit<64> r_q40 = meta.s.u_q40;
+            if (meta.mode == aqm_mode_t.PID_DELAY) {
+                coupled_r_q40.read(r_q40, meta.port);
+            }
+            random(meta.rand_a, 0, 0xffffffff);
+            random(meta.rand_b, 0, 0xffffffff);
+            coupled_decide(meta.coupling, r_q40, 0, 0, meta.rand_a, meta.rand_b, p_q32, meta.verdict);
+            if (meta.verdict == law_verdict_t.MARK) {
+                meta.verdict = law_verdict_t.PASS;
+            }
+        }
+    }
+#endif
+
+    // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever: one that
+    // finds a step due and the queue empty passes, and takes the step.
+    action spare_for_step(in bit<64> backlog_bytes, in bit<24> interval_us) {
+        law_last_us.read(meta.s.last_us, meta.port);
+        bit<64> elapsed_us = (bit<64>)standard_metadata.ingress_global_timestamp - meta.s.last_us;
+        if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)interval_us
+            && (backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
+            meta.verdict = law_verdict_t.PASS;
+        }
+    }
+
+    action drop_packet() {
+        aqm_drops.count(meta.port);
+        aqm_dropped_packets.read(meta.packets, AQM_QUEUE);
+        meta.packets = meta.packets + 1;
+        aqm_dropped_packets.write(AQM_QUEUE, meta.packets);
+        mark_to_drop(standard_metadata);
+    }
+
+    action enqueue() {
+        if (meta.verdict == law_verdict_t.MARK) {
+            aqm_marks.count(meta.port);
+            aqm_marked_packets.read(meta.packets, meta.port);
+            meta.packets = meta.packets + 1;
+            aqm_marked_packets.write(meta.port, meta.packets);
+            meta.mark = 1;
+        }
+        meta.enqueued = meta.enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
+        aqm_enqueued.write(AQM_QUEUE, meta.enqueued);
+        meta.len_bytes = standard_metadata.packet_length;
+    }
+
+    // A digest, and after AQM_PACK_SHIFT parameters for egress, are due; true too of a clock gone back.
+    action read_due(in bit<32> digest_interval_us) {
+        aqm_digest_us.read(meta.reported_us, meta.port);
+        if (digest_interval_us != 0
+            && standard_metadata.ingress_global_timestamp - meta.reported_us[47:0] >= (bit<48>)digest_interval_us)
+        {
+            meta.report = 1;
+            meta.reported_us[47:0] = standard_metadata.ingress_global_timestamp;
+            aqm_digest_us.write(meta.port, meta.reported_us);
+        }
+    }
+
+    action publish(in law_params_t p, in bit<2> delay_source) {
+        meta.reported_us[63:48] = AQM_TICK;
+        aqm_digest_us.write(meta.port, meta.reported_us);
+        law_step_params.write(meta.port, LAW_PACK_STEP(p));
+        law_packet_params.write(meta.port, LAW_PACK_PACKET(p, delay_source));
+    }
+
+    // Band of a packet on a port with two bands of flows: `kind`.
+    action band_of_flow(in law_params_t p, in flow_bands_t b) {
+        band_flow_t f;
+        band_budget_t budget;
+        read_flow();
+        bands_budget.read(meta.bands_bytes, meta.port);
+        bands_budget_last_us.read(budget.budget_last_us, meta.port);
+        budget.ahead_bytes = meta.bands_bytes[95:64];
+        budget.new_bytes = meta.bands_bytes[63:32];
+        budget.bulk_bytes = meta.bands_bytes[31:0];
+        f.flow_large_tick = meta.counted[63:48];
+        f.flow_until_tick = meta.counted[47:32];
+        f.flow_bytes = meta.counted[31:0];
+        f.flow_last_us = meta.counted_last_us;
+        band_arrival(f, meta.share_mean_q6, budget, b, p.interval_us, p.share_least_q16, p.share_shift,
+            (bit<64>)standard_metadata.ingress_global_timestamp, (bit<64>)standard_metadata.packet_length, meta.tau_us,
+            meta.kind);
+        meta.counted = f.flow_large_tick ++ f.flow_until_tick ++ f.flow_bytes;
+        meta.counted_last_us = f.flow_last_us;
+        meta.bands_bytes = budget.ahead_bytes ++ budget.new_bytes ++ budget.bulk_bytes;
+        bands_budget.write(meta.port, meta.bands_bytes);
+        bands_budget_last_us.write(meta.port, budget.budget_last_us);
+        law_flows.write(meta.flow, meta.counted);
+        law_flows_last_us.write(meta.flow, meta.counted_last_us);
+        law_share_mean_q6.write(meta.port, meta.share_mean_q6);
+    }
+
+    // The limit of band A on a packet, which is counted unless it is dropped. While none leaves one each STUCK_US passes:
+    // those that are counted may have been lost elsewhere.
+    action limit_ahead(in law_params_t p) {
+        bit<48> now_us = standard_metadata.ingress_global_timestamp;
+        ahead_enqueued.read(meta.ahead_enqueued, meta.port);
+        ahead_drained.read(meta.ahead_left, meta.port);
+        bit<64> ahead_bytes = (bit<64>)(meta.ahead_enqueued - meta.ahead_left);
+        if (meta.effects != aqm_effects_t.NONE && ahead_bytes >= (bit<64>)p.min_backlog_bytes) { // before the cost of the rest
+            law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
+            meta.tau_us = law_tau(meta.dq_time_q8_us, p.dq_shift, ahead_bytes);
+            if (ahead_is_late(p.min_backlog_bytes, p.delay_limit_us, ahead_bytes, meta.tau_us)) {
+                bit<96> met;
+                ahead_late.read(met, meta.port);
+                if (met[95:48] != meta.ahead_left || now_us - met[47:0] >= (bit<48>)STUCK_US) {
+                    ahead_late.write(meta.port, meta.ahead_left ++ now_us);
+                }
+                if (met[95:48] != meta.ahead_left || now_us - met[47:0] < (bit<48>)STUCK_US) {
+                    meta.verdict = law_verdict_t.DROP;
+                }
+            }
+        }
+        if (meta.verdict == law_verdict_t.PASS) {
+            meta.ahead_enqueued = meta.ahead_enqueued + (bit<48>)standard_metadata.packet_length;
+            ahead_enqueued.write(meta.port, meta.ahead_enqueued);
+            meta.len_bytes = standard_metadata.packet_length;
+        }
+    }
+
     action no_aqm() {
-        meta.config.mode = aqm_mode_t.NONE;
+        meta.mode = aqm_mode_t.NONE;
+        read_queue();
+        enqueue();
     }
 
     // For tests: drops or marks with a probability that stays; no step is taken.
     action fixed_probability(bit<33> u_q32, bit<1> squared, bit<33> ecn_bound_q32, bit<32> digest_interval_us) {
-        meta.config.mode = aqm_mode_t.FIXED;
-        meta.config.fixed_u_q32 = u_q32;
-        meta.config.law.squared = squared;
-        meta.config.law.ecn_bound_q32 = ecn_bound_q32;
-        meta.config.digest_interval_us = digest_interval_us;
+        meta.mode = aqm_mode_t.FIXED;
+        meta.s.u_q40 = (bit<64>)u_q32 << 8;
+        read_queue();
+        random(meta.rand_a, 0, 0xffffffff);
+        random(meta.rand_b, 0, 0xffffffff);
+        if (meta.effects != aqm_effects_t.NONE && (bit<33>)meta.rand_a < u_q32 && (squared == 0 || (bit<33>)meta.rand_b < u_q32)) {
+            meta.verdict = law_verdict_t.DROP;
+            if (meta.effects == aqm_effects_t.DROP_OR_MARK && u_q32 <= ecn_bound_q32) {
+                meta.verdict = law_verdict_t.MARK;
+            }
+        }
+#ifdef WEIR_L4S
+        decide_low();
+#endif
+        if (meta.verdict == law_verdict_t.DROP) {
+            drop_packet();
+        } else {
+            enqueue();
+        }
+        read_due(digest_interval_us);
+    }
+
+    // The law's part in a packet, on a port without bands of flows.
+    action one_band(in law_params_t p, in bit<64> backlog_bytes) {
+        if (meta.effects != aqm_effects_t.NONE) {
+            if (p.share_least_q16 != 0) {
+                count_flow(p.share_shift);
+            }
+            if (law_is_quiet(meta.s.u_q40, p.delay_bound_us, p.delay_limit_us, meta.tau_us)) {
+                law_sum_q32.write(meta.port, 0);
+            } else if (meta.s.u_q40 == 0 || backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // else no packet is hit
+                // Without effect if `share_least` is 0.
+                decide(p, backlog_bytes, law_flow_size(meta.counted[31:0] - standard_metadata.packet_length, meta.counted[31:0],
+                    meta.share_mean_q6, p.share_least_q16));
+            }
+        }
+    }
+
+    action drop_or_enqueue(in bit<64> backlog_bytes, in bit<24> interval_us) {
+#ifdef WEIR_L4S
+        decide_low();
+#endif
+        if (meta.verdict == law_verdict_t.DROP) {
+            spare_for_step(backlog_bytes, interval_us);
+        }
+        if (meta.verdict == law_verdict_t.DROP) {
+            drop_packet();
+        } else {
+            enqueue();
+        }
     }
 
     action pid_delay(
@@ -192,10 +316,52 @@ control AqmIngress(
         bit<2> delay_source,
         bit<32> digest_interval_us)
     {
-        meta.config.mode = aqm_mode_t.PID_DELAY;
-        LAW_SET_PARAMS(meta.config.law)
-        meta.config.delay_source = delay_source;
-        meta.config.digest_interval_us = digest_interval_us;
+        law_params_t p;
+        LAW_SET_PARAMS(p)
+        meta.mode = aqm_mode_t.PID_DELAY;
+        read_queue();
+        bit<64> backlog_bytes = (bit<64>)(meta.enqueued - meta.drained)[47:0];
+        read_tau(backlog_bytes, dq_shift);
+        law_u_q40.read(meta.s.u_q40, meta.port);
+        one_band(p, backlog_bytes);
+        drop_or_enqueue(backlog_bytes, interval_us);
+        read_due(digest_interval_us);
+        if (meta.reported_us[63:48] != AQM_TICK) {
+            publish(p, delay_source);
+        }
+    }
+
+    // The same on a port with bands of flows.
+    action two_bands(in law_params_t p, in bit<64> backlog_bytes, in flow_bands_t b) {
+        band_of_flow(p, b);
+        if (meta.kind == band_kind_t.AHEAD) {
+            aqm_ahead.count(meta.port);
+            meta.ahead = 1;
+            standard_metadata.priority = PRIORITY_FIRST;
+            limit_ahead(p);
+        } else {
+            if (meta.effects != aqm_effects_t.NONE) {
+                if (band_refuses(meta.kind, p.target_us, meta.tau_us)) {
+                    meta.verdict = law_verdict_t.DROP;
+                } else {
+                    decide(p, backlog_bytes, meta.kind == band_kind_t.SMALL ? law_size_t.SMALL : law_size_t.LARGE);
+                }
+            }
+            if (meta.verdict == law_verdict_t.DROP) {
+                spare_for_step(backlog_bytes, p.interval_us);
+            }
+        }
+        if (meta.verdict == law_verdict_t.DROP) {
+            if (meta.effects != aqm_effects_t.NONE && meta.ahead == 0 && band_refuses(meta.kind, p.target_us, meta.tau_us)) {
+                aqm_refused.count(meta.port);
+            }
+            drop_packet();
+        } else if (meta.ahead == 0) {
+            enqueue();
+            bands_budget.read(meta.bands_bytes, meta.port);
+            meta.bands_bytes[31:0] = band_passed(meta.bands_bytes[31:0], (bit<64>)meta.len_bytes);
+            bands_budget.write(meta.port, meta.bands_bytes);
+        }
     }
 
     // The law in band B of two bands of flows (docs/design/flows.md). The switch needs two queues a port.
@@ -207,14 +373,31 @@ control AqmIngress(
         bit<32> ahead_most_bytes,
         bit<32> ahead_least_bytes)
     {
-        meta.config.mode = aqm_mode_t.PID_DELAY;
-        LAW_SET_PARAMS(meta.config.law)
-        meta.config.delay_source = delay_source;
-        meta.config.digest_interval_us = digest_interval_us;
-        meta.config.has_bands = 1;
-        meta.config.bands.ahead_share_q16 = ahead_share_q16;
-        meta.config.bands.ahead_most_bytes = ahead_most_bytes;
-        meta.config.bands.ahead_least_bytes = ahead_least_bytes;
+        law_params_t p;
+        flow_bands_t b;
+        LAW_SET_PARAMS(p)
+        b.ahead_share_q16 = ahead_share_q16;
+        b.ahead_most_bytes = ahead_most_bytes;
+        b.ahead_least_bytes = ahead_least_bytes;
+        meta.mode = aqm_mode_t.PID_DELAY;
+        read_queue();
+        bit<64> backlog_bytes = (bit<64>)(meta.enqueued - meta.drained)[47:0];
+        read_tau(backlog_bytes, dq_shift);
+        law_u_q40.read(meta.s.u_q40, meta.port);
+#ifdef WEIR_L4S
+        if (meta.coupled == 1) { // it has its two bands
+            one_band(p, backlog_bytes);
+            drop_or_enqueue(backlog_bytes, interval_us);
+        } else {
+            two_bands(p, backlog_bytes, b);
+        }
+#else
+        two_bands(p, backlog_bytes, b);
+#endif
+        read_due(digest_interval_us);
+        if (meta.reported_us[63:48] != AQM_TICK) {
+            publish(p, delay_source);
+        }
     }
 
     table aqm {
@@ -233,191 +416,35 @@ control AqmIngress(
 
     apply {
         aqm.apply();
-
-        bit<32> port = (bit<32>)standard_metadata.egress_spec;
-        bit<32> queue = port;
-        bit<64> now_us = (bit<64>)standard_metadata.ingress_global_timestamp;
-        bit<32> tau_us = 0;
-        law_size_t size = law_size_t.SMALL;
-        law_verdict_t verdict = law_verdict_t.PASS;
-        bool refused = false;
-        bool by_law = controlled;
-        mark = false;
-        meta.len_bytes = standard_metadata.packet_length;
-#ifdef WEIR_L4S
-        meta.config.has_bands = meta.coupled == 1 ? 0 : meta.config.has_bands; // it has its two bands
-        queue = meta.low == 1 ? PORTS + port : port;
-#endif
-        // All at once: BMv2 takes as long for one more table of statements as for five of them.
-        pair_t enqueued;
-        pair_t drained;
-        bit<48> digest_us;
-        bit<64> u_q40;
-        bit<64> u_ecn_q40;
-        bit<64> sum_q32;
-        bit<32> dq_time_q8_us;
-        bit<32> sojourn_us;
-        bit<32> rand_a;
-        bit<32> rand_b;
-        aqm_enqueued.read(enqueued, queue);
-        aqm_drained.read(drained, queue);
-        aqm_digest_us.read(digest_us, port);
-        law_u_q40.read(u_q40, port);
-        law_u_ecn_q40.read(u_ecn_q40, port);
-        law_sum_q32.read(sum_q32, port);
-        law_dq_time_q8_us.read(dq_time_q8_us, port);
-        aqm_sojourn_us.read(sojourn_us, port);
-        random(rand_a, 0, 0xffffffff);
-        random(rand_b, 0, 0xffffffff);
-        bit<64> backlog_bytes = (bit<64>)(enqueued - drained)[47:0];
-
-        if (meta.config.mode == aqm_mode_t.PID_DELAY) {
-            bit<32> number;
-            bit<64> counted;
-            bit<64> counted_last_us;
-            bit<64> share_mean_q6;
-            // Expected delay of this packet, which is newer than that of the last one to leave. With an empty queue it
-            // need not wait, however long the last one did.
-            tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);
-            tau_us = dq_time_q8_us == 0 && backlog_bytes != 0 ? sojourn_us : tau_us;
-            hash(number, HashAlgorithm.crc32, 32w0, { port, flow.src, flow.dst, flow.protocol, flow.ports }, FLOWS);
-            law_flows.read(counted, number);
-            law_flows_last_us.read(counted_last_us, number);
-            law_share_mean_q6.read(share_mean_q6, port);
-            // Each packet counts, also those that no probability could hit.
-            if (meta.config.has_bands == 1) {
-                band_kind_t kind;
-                band.apply(port, meta.config, now_us, standard_metadata.packet_length, tau_us, counted,
-                    counted_last_us, share_mean_q6, kind);
-                law_flows.write(number, counted);
-                law_flows_last_us.write(number, counted_last_us);
-                law_share_mean_q6.write(port, share_mean_q6);
-                if (kind == band_kind_t.AHEAD) {
-                    aqm_ahead.count(port);
-                    meta.ahead = 1;
-                    standard_metadata.priority = PRIORITY_FIRST;
-                    by_law = false;
-                    ahead_limit.apply(port, meta.config, now_us, standard_metadata.packet_length, controlled,
-                        meta.ahead_enqueued, verdict);
-                } else if (controlled && band_refuses(kind, meta.config.law.target_us, tau_us)) {
-                    refused = true;
-                    verdict = law_verdict_t.DROP;
-                    by_law = false;
-                } else if (kind != band_kind_t.SMALL) {
-                    size = law_size_t.LARGE;
-                }
-            } else if (controlled && meta.config.law.share_least_q16 != 0) {
-                law_flow_t f;
-                f.flow_bytes = counted[31:0];
-                f.flow_last_us = counted_last_us;
-                arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift,
-                    now_us, standard_metadata.packet_length, size);
-                law_flows.write(number, (bit<64>)f.flow_bytes);
-                law_flows_last_us.write(number, f.flow_last_us);
-                law_share_mean_q6.write(port, share_mean_q6);
-            }
-        } else {
-            u_q40 = meta.config.mode == aqm_mode_t.FIXED ? (bit<64>)meta.config.fixed_u_q32 << 8 : 0;
-        }
-
-        if (by_law && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
-            || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
-            // A short queue is not marked by the mean of U, which the swings of U keep above 0.
-            bit<1> ect = ecn_capable && tau_us >= (bit<32>)meta.config.law.min_delay_us ? 1w1 : 0;
-            decide.apply(u_q40, u_ecn_q40, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, size, rand_a, rand_b,
-                verdict);
-        }
-
-#ifdef WEIR_L4S
-        // In overload packets of band L are dropped as those of C are. Marks are given where they leave (bands.p4).
-        if (meta.low == 1 && u_q40 != 0) {
-            bit<64> p_q32;
-            bit<64> r_q40 = u_q40;
-            if (meta.config.mode == aqm_mode_t.PID_DELAY) {
-                coupled_r_q40.read(r_q40, port);
-            }
-            decide_low.apply(meta.coupling, r_q40, 0, 0, rand_a, rand_b, p_q32, verdict);
-            if (verdict == law_verdict_t.MARK) {
-                verdict = law_verdict_t.PASS;
-            }
-        }
-#endif
-
-        if (verdict != law_verdict_t.PASS) {
-            bit<64> packets;
-            // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for
-            // ever: one that finds a step due and the queue empty passes, and takes the step.
-            if (verdict == law_verdict_t.DROP && meta.ahead == 0 && meta.config.mode == aqm_mode_t.PID_DELAY) {
-                bit<64> last_us;
-                law_last_us.read(last_us, port);
-                bit<64> elapsed_us = now_us - last_us;
-                if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)meta.config.law.interval_us
-                    && (backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
-                    verdict = law_verdict_t.PASS;
-                }
-            }
-            if (verdict == law_verdict_t.DROP) {
-                aqm_drops.count(port);
-                if (refused) {
-                    aqm_refused.count(port);
-                }
-                aqm_dropped_packets.read(packets, queue);
-                aqm_dropped_packets.write(queue, packets + 1);
-                law_sum_q32.write(port, sum_q32);
-                mark_to_drop(standard_metadata);
-            } else if (verdict == law_verdict_t.MARK) {
-                aqm_marks.count(port);
-                aqm_marked_packets.read(packets, port);
-                aqm_marked_packets.write(port, packets + 1);
-                mark = true;
-            }
-        }
-
-        if (verdict != law_verdict_t.DROP && meta.ahead == 0) {
-            enqueued = enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
-            aqm_enqueued.write(queue, enqueued);
-            law_sum_q32.write(port, sum_q32);
-            meta.enqueued = enqueued;
-            meta.stamped = 1;
-            if (meta.config.has_bands == 1) {
-                bit<96> bytes;
-                bands_budget.read(bytes, port);
-                bit<32> bulk_bytes = band_passed(bytes[31:0], (bit<64>)meta.len_bytes);
-                bands_budget.write(port, bytes[95:32] ++ bulk_bytes);
-            }
-        }
-
-        // True too of a clock gone back.
-        if (meta.config.digest_interval_us != 0
-            && (bit<48>)now_us - digest_us >= (bit<48>)meta.config.digest_interval_us) {
-            aqm_state_t state;
-            pair_t dequeued;
-            aqm_digest_us.write(port, (bit<48>)now_us);
+        if (meta.report == 1) {
             // In this order: a packet that leaves meanwhile is lost until the next report, and never less than none.
-            aqm_dequeued.read(dequeued, port);
-            aqm_drained.read(drained, port);
-            aqm_enqueued.read(enqueued, port);
-            pair_t lost = drained - dequeued;
-            pair_t waiting = enqueued - drained;
-            state.port = (bit<16>)port;
-            state.now_us = (bit<48>)now_us;
-            aqm_sojourn_us.read(state.delay_us, port);
-            state.u_q40 = u_q40;
-            state.backlog_bytes = waiting[47:0];
-            law_dq_time_q8_us.read(state.dq_time_q8_us, port);
-            law_row.read(state.row, port);
-            state.enqueued_packets = enqueued[95:48];
-            state.enqueued_bytes = enqueued[47:0];
-            state.tail_dropped_packets = lost[95:48];
-            state.tail_dropped_bytes = lost[47:0];
-            aqm_dropped_packets.read(state.aqm_dropped_packets, port);
-            aqm_marked_packets.read(state.aqm_marked_packets, port);
+            aqm_dequeued.read(meta.pair, meta.port);
+            aqm_drained.read(meta.drained, meta.port);
+            aqm_enqueued.read(meta.enqueued, meta.port);
+            aqm_sojourn_us.read(meta.tau_us, meta.port);
+            law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
+            law_row.read(meta.s.row, meta.port);
+            aqm_dropped_packets.read(meta.packets, meta.port);
+            aqm_marked_packets.read(meta.counted, meta.port);
+            pair_t lost = meta.drained - meta.pair;
+            pair_t waiting = meta.enqueued - meta.drained;
 #ifdef WEIR_L4S
-            if (meta.coupled == 1) {
-                total.apply(PORTS + port, state);
-            }
+            aqm_state_t state = {
+#else
+            digest<aqm_state_t>(1, {
 #endif
+                (bit<16>)meta.port, standard_metadata.ingress_global_timestamp, meta.tau_us, meta.s.u_q40, waiting[47:0],
+                meta.dq_time_q8_us, meta.s.row, meta.enqueued[95:48], meta.enqueued[47:0], lost[95:48], lost[47:0],
+                meta.packets, meta.counted
+#ifdef WEIR_L4S
+            };
+            if (meta.coupled == 1) {
+                total.apply(PORTS + meta.port, state);
+            }
             digest<aqm_state_t>(1, state);
+#else
+            });
+#endif
         }
     }
 }

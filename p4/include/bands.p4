@@ -40,8 +40,13 @@ control BandIngress(in bool scalable, inout aqm_metadata_t meta, inout standard_
 
     apply {
         coupling.apply();
+        meta.queue = meta.port;
+        meta.other = PORTS + meta.port;
         if (meta.coupled == 1 && scalable) {
             meta.low = 1;
+            meta.effects = aqm_effects_t.NONE; // of the law in C
+            meta.queue = PORTS + meta.port;
+            meta.other = meta.port;
             standard_metadata.priority = PRIORITY_FIRST;
         }
     }
@@ -50,12 +55,10 @@ control BandIngress(in bool scalable, inout aqm_metadata_t meta, inout standard_
 // Behind AqmEgress. mark: the caller must set CE in the packet.
 control BandEgress(out bool mark, inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) low_marks;
-    CoupledDecide() decide_low;
-    LawTau() tau;
 
     apply {
         mark = false;
-        if (meta.low == 1 && meta.stamped == 1) {
+        if (meta.low == 1 && meta.mode != aqm_mode_t.NOT_ASKED) {
             bit<32> port = (bit<32>)standard_metadata.egress_port;
             bit<32> queue = PORTS + port;
             bit<64> r_q40 = 0;
@@ -64,17 +67,17 @@ control BandEgress(out bool mark, inout aqm_metadata_t meta, inout standard_meta
             bit<32> rand_b;
             bit<64> p_q32;
             law_verdict_t verdict;
-            if (meta.config.mode == aqm_mode_t.PID_DELAY) {
+            if (meta.mode == aqm_mode_t.PID_DELAY) {
                 bit<32> dq_time_q8_us;
                 coupled_r_q40.read(r_q40, port);
                 law_dq_time_q8_us.read(dq_time_q8_us, queue);
-                tau.apply(dq_time_q8_us, meta.config.law.dq_shift, (bit<64>)meta.coupling.floor_bytes, floor_us);
-            } else if (meta.config.mode == aqm_mode_t.FIXED) {
-                r_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
+                floor_us = law_tau(dq_time_q8_us, LAW_DQ_SHIFT(meta.packet_params), (bit<64>)meta.coupling.floor_bytes);
+            } else if (meta.mode == aqm_mode_t.FIXED) {
+                r_q40 = meta.s.u_q40;
             }
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
-            decide_low.apply(meta.coupling, r_q40, standard_metadata.deq_timedelta, floor_us, rand_a, rand_b, p_q32,
+            coupled_decide(meta.coupling, r_q40, standard_metadata.deq_timedelta, floor_us, rand_a, rand_b, p_q32,
                 verdict);
             // Packets to be dropped were dropped before the queue.
             if (verdict != law_verdict_t.PASS) {

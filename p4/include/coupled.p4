@@ -33,7 +33,7 @@ control CoupledFollow(inout bit<64> r_q40, in bit<64> u_q40, in bool classic_act
 
 // Verdict for one packet of band L that has a delay of `tau_us`. `floor_us`: what `floor_bytes` take on the line; the
 // random numbers are uniform and independent. `p_q32`: the probability that it is marked.
-control CoupledDecide(
+void coupled_decide(
     in coupling_t c,
     in bit<64> r_q40,
     in bit<32> tau_us,
@@ -43,30 +43,28 @@ control CoupledDecide(
     out bit<64> p_q32,
     out law_verdict_t verdict)
 {
-    apply {
-        bit<64> r_q32 = r_q40 >> 8; // 1
-        bit<64> coupled_q32 = (r_q32 * (bit<64>)c.coupling_q16) >> 16;
+    bit<64> r_q32 = r_q40 >> 8; // 1
+    bit<64> coupled_q32 = (r_q32 * (bit<64>)c.coupling_q16) >> 16;
 
-        bit<64> delay_us = min_u64((bit<64>)tau_us, TAU_MAX_US); // 3
-        bit<64> threshold_us = (bit<64>)c.ramp_least_us;
-        if ((bit<64>)floor_us > threshold_us) {
-            threshold_us = (bit<64>)floor_us;
+    bit<64> delay_us = min_u64((bit<64>)tau_us, TAU_MAX_US); // 3
+    bit<64> threshold_us = (bit<64>)c.ramp_least_us;
+    if ((bit<64>)floor_us > threshold_us) {
+        threshold_us = (bit<64>)floor_us;
+    }
+    p_q32 = coupled_q32; // 4
+    if (delay_us > threshold_us) {
+        bit<64> native_q32 = (delay_us - threshold_us) * (bit<64>)c.ramp_slope_q32_per_us;
+        if (native_q32 > coupled_q32) {
+            p_q32 = native_q32;
         }
-        p_q32 = coupled_q32; // 4
-        if (delay_us > threshold_us) {
-            bit<64> native_q32 = (delay_us - threshold_us) * (bit<64>)c.ramp_slope_q32_per_us;
-            if (native_q32 > coupled_q32) {
-                p_q32 = native_q32;
-            }
-        }
-        p_q32 = min_u64(p_q32, P_ONE_Q32);
+    }
+    p_q32 = min_u64(p_q32, P_ONE_Q32);
 
-        verdict = law_verdict_t.PASS;
-        if (coupled_q32 >= P_ONE_Q32 && (bit<64>)rand_a < r_q32 && (bit<64>)rand_b < r_q32) { // 2
-            verdict = law_verdict_t.DROP;
-        } else if ((bit<64>)rand_a < p_q32) {
-            verdict = law_verdict_t.MARK;
-        }
+    verdict = law_verdict_t.PASS;
+    if (coupled_q32 >= P_ONE_Q32 && (bit<64>)rand_a < r_q32 && (bit<64>)rand_b < r_q32) { // 2
+        verdict = law_verdict_t.DROP;
+    } else if ((bit<64>)rand_a < p_q32) {
+        verdict = law_verdict_t.MARK;
     }
 }
 

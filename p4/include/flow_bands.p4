@@ -15,26 +15,24 @@ const bit<64> BAND_HELD_MOST_TICKS = 512;
 
 // Number of halvings since `last_us`, at most 32; moves `last_us` to the last of them (verdict.md, The share of flows,
 // step 2).
-control BandHalvings(inout bit<64> last_us, in bit<64> now_us, in bit<5> share_shift, out bit<8> halvings) {
-    apply {
-        bit<64> elapsed_us = now_us - last_us;
-        bit<64> count = elapsed_us >> share_shift;
-        halvings = 0;
-        if (elapsed_us[63:63] == 1) {
-            last_us = now_us;
-        } else if (count > 31) {
-            halvings = 32;
-            last_us = now_us;
-        } else if (count != 0) {
-            halvings = (bit<8>)count;
-            last_us = last_us + (count << share_shift);
-        }
+void band_halvings(inout bit<64> last_us, in bit<64> now_us, in bit<5> share_shift, out bit<8> halvings) {
+    bit<64> elapsed_us = now_us - last_us;
+    bit<64> count = elapsed_us >> share_shift;
+    halvings = 0;
+    if (elapsed_us[63:63] == 1) {
+        last_us = now_us;
+    } else if (count > 31) {
+        halvings = 32;
+        last_us = now_us;
+    } else if (count != 0) {
+        halvings = (bit<8>)count;
+        last_us = last_us + (count << share_shift);
     }
 }
 
 // Band of a packet of `len_bytes` that `f` counts, while band B has a delay of `tau_us`. `share_mean_q6`: of the counters
 // over packets of bulk flows; `budget`: of the queue.
-control BandArrival(
+void band_arrival(
     inout band_flow_t f,
     inout bit<64> share_mean_q6,
     inout band_budget_t budget,
@@ -47,76 +45,71 @@ control BandArrival(
     in bit<32> tau_us,
     out band_kind_t kind)
 {
-    BandHalvings() of_flow;
-    BandHalvings() of_budget;
+    bit<8> halvings;
+    bit<64> len = min_u64(len_bytes, BYTES_MAX);
+    band_halvings(f.flow_last_us, now_us, share_shift, halvings); // 1
+    bit<64> before = (bit<64>)f.flow_bytes >> halvings;
+    bit<64> bytes = min_u64(before + len, BYTES_MAX);
+    f.flow_bytes = (bit<32>)bytes;
 
-    apply {
-        bit<8> halvings;
-        bit<64> len = min_u64(len_bytes, BYTES_MAX);
-        of_flow.apply(f.flow_last_us, now_us, share_shift, halvings); // 1
-        bit<64> before = (bit<64>)f.flow_bytes >> halvings;
-        bit<64> bytes = min_u64(before + len, BYTES_MAX);
-        f.flow_bytes = (bit<32>)bytes;
+    band_halvings(budget.budget_last_us, now_us, share_shift, halvings); // 2
+    bit<64> ahead_bytes = (bit<64>)budget.ahead_bytes >> halvings;
+    bit<64> new_bytes = (bit<64>)budget.new_bytes >> halvings;
+    bit<64> bulk_bytes = (bit<64>)budget.bulk_bytes >> halvings;
 
-        of_budget.apply(budget.budget_last_us, now_us, share_shift, halvings); // 2
-        bit<64> ahead_bytes = (bit<64>)budget.ahead_bytes >> halvings;
-        bit<64> new_bytes = (bit<64>)budget.new_bytes >> halvings;
-        bit<64> bulk_bytes = (bit<64>)budget.bulk_bytes >> halvings;
+    bit<64> threshold = (bit<64>)b.ahead_most_bytes; // 3
+    if (b.ahead_share_q16 != 0) {
+        threshold = min_u64(((bit<64>)b.ahead_share_q16 * share_mean_q6) >> 22, threshold);
+    }
+    if (threshold < (bit<64>)b.ahead_least_bytes) {
+        threshold = (bit<64>)b.ahead_least_bytes;
+    }
+    bool sparse = before < threshold;
 
-        bit<64> threshold = (bit<64>)b.ahead_most_bytes; // 3
-        if (b.ahead_share_q16 != 0) {
-            threshold = min_u64(((bit<64>)b.ahead_share_q16 * share_mean_q6) >> 22, threshold);
+    bit<64> allowed = bulk_bytes + BAND_FREE_BYTES; // 4
+    bit<64> wanted = ahead_bytes + len;
+    bool is_new = before < BAND_NEW_BYTES;
+    if (!is_new) {
+        wanted = wanted + before;
+    }
+    bool strange = is_new && new_bytes + len > (allowed >> 1);
+    bool room = !strange && wanted <= allowed;
+
+    bit<16> tick = now_us[25:10]; // 5
+    bit<16> wait_ticks = f.flow_until_tick - tick;
+    bit<16> large_ticks = tick - f.flow_large_tick;
+    bool held = before != 0 && wait_ticks != 0 && wait_ticks[15:15] == 0
+        && large_ticks < (bit<16>)BAND_HELD_MOST_TICKS;
+
+    if (sparse && room && !held) { // 6
+        kind = band_kind_t.AHEAD;
+        f.flow_until_tick = tick;
+        ahead_bytes = min_u64(ahead_bytes + len, BYTES_MAX);
+        if (is_new) {
+            new_bytes = min_u64(new_bytes + len, BYTES_MAX);
         }
-        if (threshold < (bit<64>)b.ahead_least_bytes) {
-            threshold = (bit<64>)b.ahead_least_bytes;
-        }
-        bool sparse = before < threshold;
-
-        bit<64> allowed = bulk_bytes + BAND_FREE_BYTES; // 4
-        bit<64> wanted = ahead_bytes + len;
-        bool is_new = before < BAND_NEW_BYTES;
-        if (!is_new) {
-            wanted = wanted + before;
-        }
-        bool strange = is_new && new_bytes + len > (allowed >> 1);
-        bool room = !strange && wanted <= allowed;
-
-        bit<16> tick = now_us[25:10]; // 5
-        bit<16> wait_ticks = f.flow_until_tick - tick;
-        bit<16> large_ticks = tick - f.flow_large_tick;
-        bool held = before != 0 && wait_ticks != 0 && wait_ticks[15:15] == 0
-            && large_ticks < (bit<16>)BAND_HELD_MOST_TICKS;
-
-        if (sparse && room && !held) { // 6
-            kind = band_kind_t.AHEAD;
-            f.flow_until_tick = tick;
-            ahead_bytes = min_u64(ahead_bytes + len, BYTES_MAX);
-            if (is_new) {
-                new_bytes = min_u64(new_bytes + len, BYTES_MAX);
-            }
-        } else {
-            bit<64> hold_ticks = ((((bit<64>)tau_us << 1) + (bit<64>)interval_us) >> 10) + 1; // 7
-            f.flow_until_tick = tick + (bit<16>)min_u64(hold_ticks, BAND_HELD_MOST_TICKS);
-            kind = band_kind_t.SMALL;
-            if (!(sparse && room)) {
-                f.flow_large_tick = tick;
-                if (sparse) {
-                    kind = band_kind_t.SPILLED;
-                    if (strange) {
-                        kind = band_kind_t.STRANGER;
-                    }
-                } else {
-                    share_mean_q6 = share_mean_q6 - (share_mean_q6 >> 6) + bytes; // 8
-                    if ((bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6) {
-                        kind = band_kind_t.LARGE;
-                    }
+    } else {
+        bit<64> hold_ticks = ((((bit<64>)tau_us << 1) + (bit<64>)interval_us) >> 10) + 1; // 7
+        f.flow_until_tick = tick + (bit<16>)min_u64(hold_ticks, BAND_HELD_MOST_TICKS);
+        kind = band_kind_t.SMALL;
+        if (!(sparse && room)) {
+            f.flow_large_tick = tick;
+            if (sparse) {
+                kind = band_kind_t.SPILLED;
+                if (strange) {
+                    kind = band_kind_t.STRANGER;
+                }
+            } else {
+                share_mean_q6 = share_mean_q6 - (share_mean_q6 >> 6) + bytes; // 8
+                if ((bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6) {
+                    kind = band_kind_t.LARGE;
                 }
             }
         }
-        budget.ahead_bytes = (bit<32>)ahead_bytes;
-        budget.new_bytes = (bit<32>)new_bytes;
-        budget.bulk_bytes = (bit<32>)bulk_bytes;
     }
+    budget.ahead_bytes = (bit<32>)ahead_bytes;
+    budget.new_bytes = (bit<32>)new_bytes;
+    budget.bulk_bytes = (bit<32>)bulk_bytes;
 }
 
 // Whether a packet of band A is dropped, while A has `backlog_bytes` and with them a delay of `tau_us`.

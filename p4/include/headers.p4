@@ -23,7 +23,6 @@ const bit<32> IPV6_BYTES = 40;
 const bit<32> PORTS_BYTES = 4;
 
 // RFC 3168 5
-const bit<2> ECN_NOT_ECT = 0;
 const bit<2> ECN_CE = 3;
 
 error {

@@ -3,14 +3,19 @@
 #ifndef WEIR_ICN_LAW_P4
 #define WEIR_ICN_LAW_P4
 
-#include "aqm_types.p4"
+#include "aqm.p4"
 #include "icn_types.p4"
 
-// ecn_capable: Data can carry a mark to those who asked.
-control NameFlow(in headers_t hdr, out bool ecn_capable, out aqm_flow_t flow) {
+// Data can carry a mark to those who asked. `egress_spec` is the packet's port.
+control NameFlow(in headers_t hdr, inout aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
     apply {
-        ecn_capable = hdr.names.kind == KIND_DATA && (hdr.names.flags & NAMES_FLAG_ECT) != 0;
-        flow = { (bit<128>)hdr.names.prefix, (bit<128>)hdr.names.name, (bit<8>)hdr.names.kind, 0 };
+        meta.port = (bit<32>)standard_metadata.egress_spec;
+        meta.effects = aqm_effects_t.DROP;
+        if (hdr.names.kind == KIND_DATA && (hdr.names.flags & NAMES_FLAG_ECT) != 0) {
+            meta.effects = aqm_effects_t.DROP_OR_MARK;
+        }
+        hash(meta.flow, HashAlgorithm.crc32, 32w0,
+            { standard_metadata.egress_spec, hdr.names.prefix, hdr.names.name, hdr.names.kind }, FLOWS);
     }
 }
 

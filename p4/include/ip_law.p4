@@ -5,23 +5,23 @@
 
 #include "headers.p4"
 #include "l3_types.p4"
-#include "aqm_types.p4"
+#include "aqm.p4"
 
-// ecn_capable: its sender reacts to marks. Other packets are one flow.
-control IpFlow(in headers_t hdr, in metadata_t meta, out bool is_ip, out bool ecn_capable, out aqm_flow_t flow) {
+// Other packets are one flow. `egress_spec` is the packet's port.
+control IpFlow(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     apply {
         if (hdr.ipv4.isValid()) {
-            is_ip = true;
-            ecn_capable = hdr.ipv4.ecn != ECN_NOT_ECT;
-            flow = { (bit<128>)hdr.ipv4.src, (bit<128>)hdr.ipv4.dst, hdr.ipv4.protocol, meta.l3.ports };
+            meta.aqm.port = (bit<32>)standard_metadata.egress_spec;
+            meta.aqm.effects = (aqm_effects_t)(1w1 ++ (hdr.ipv4.ecn[1:1] | hdr.ipv4.ecn[0:0]));
+            hash(meta.aqm.flow, HashAlgorithm.crc32, 32w0, { hdr.ipv4.src ++ hdr.ipv4.dst,
+                standard_metadata.egress_spec ++ hdr.ipv4.protocol ++ meta.l3.ports }, FLOWS);
         } else if (hdr.ipv6.isValid()) {
-            is_ip = true;
-            ecn_capable = hdr.ipv6.ecn != ECN_NOT_ECT;
-            flow = { hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, meta.l3.ports };
+            meta.aqm.port = (bit<32>)standard_metadata.egress_spec;
+            meta.aqm.effects = (aqm_effects_t)(1w1 ++ (hdr.ipv6.ecn[1:1] | hdr.ipv6.ecn[0:0]));
+            hash(meta.aqm.flow, HashAlgorithm.crc32, 32w0, { hdr.ipv6.src, hdr.ipv6.dst,
+                standard_metadata.egress_spec ++ hdr.ipv6.next_header ++ meta.l3.ports }, FLOWS);
         } else {
-            is_ip = false;
-            ecn_capable = false;
-            flow = { 0, 0, 0, 0 };
+            meta.aqm.port = (bit<32>)standard_metadata.egress_spec;
         }
     }
 }

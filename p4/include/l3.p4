@@ -48,7 +48,10 @@ control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadat
 
     action set_next_hop(bit<16> next_hop) {
         meta.next_hop = next_hop;
-        meta.routed = 1;
+        meta.ip_changed = 1;
+        // In the header that there is: a statement behind the table costs more on BMv2.
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
     }
 
     table ipv4_lpm {
@@ -158,11 +161,8 @@ control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadat
 
         if (fits_ipv4 && standard_metadata.checksum_error == 0 && hdr.ipv4.ttl > 1) {
             ipv4_lpm.apply();
-            hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
-            meta.ip_changed = 1;
         } else if (fits_ipv6 && hdr.ipv6.hop_limit > 1) {
             ipv6_lpm.apply();
-            hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
         } else if (standard_metadata.parser_error == error.BadIpHeader) {
             drop(drop_reason_t.BAD_IP_HEADER);
         } else if (standard_metadata.parser_error != error.NoError) {
@@ -177,7 +177,7 @@ control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadat
             l2_forward.apply();
         }
 
-        if (meta.routed == 1) {
+        if (meta.ip_changed == 1) {
             next_hop.apply();
             if (meta.tagging != 0) {
                 if (meta.tagging == TAGGING_ADD && hdr.ethernet.ether_type != ETHER_TYPE_VLAN) {

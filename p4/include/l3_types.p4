@@ -7,15 +7,12 @@ const bit<2> TAGGING_ADD = 1;
 const bit<2> TAGGING_REMOVE = 2;
 
 struct l3_metadata_t {
-    // A route, not the table for other frames, has chosen the next hop.
-    bit<1> routed;
     bit<16> next_hop;
     // Action of the next hop on the tag; 0: none.
     bit<2> tagging;
-    // The IPv4 checksum must be computed again.
+    // A route, not the table for other frames, has chosen the next hop, or the packet was marked: the IPv4 checksum must be
+    // computed again.
     bit<1> ip_changed;
-    // The frame is long enough for ports, and no fragment.
-    bit<1> may_have_ports;
     // Source and destination port; 0: none.
     bit<32> ports;
 }

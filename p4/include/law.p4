@@ -17,57 +17,58 @@ const int<64> U_ONE_Q40 = 64s0x10000000000;
 const int<64> DU_MAX_Q40 = 64s0x40000000000;
 const int<64> Z_ONE_Q16 = 64s0x10000;
 
-// A packet of `len_bytes`, at most 2^32 - 1, left; `backlog_bytes` stay behind it (RFC 8033 4.3, averaging the reciprocal
-// of the rate). begins, ends: LawDepartureTime must follow.
-control LawDepartureCount(
-    inout bit<1> dq_on,
-    inout bit<32> dq_count_bytes,
-    in bit<5> dq_shift,
-    in bit<32> len_bytes,
-    in bit<64> backlog_bytes,
-    out bool begins,
-    out bool ends)
-{
-    apply {
-        dq_count_bytes = dq_on == 1 ? dq_count_bytes |+| len_bytes : dq_count_bytes; // 2
-        begins = dq_on == 0 && backlog_bytes >= 64w1 << dq_shift; // 1
-        ends = dq_on == 1 && dq_count_bytes >= 32w1 << dq_shift; // 3
-        dq_on = begins || (dq_on == 1 && backlog_bytes != 0) ? 1w1 : 0; // 1, 4
-    }
+// The departure rate (RFC 8033 4.3, averaging the reciprocal of the rate). A packet that leaves `backlog_bytes` behind it
+// begins a measurement if none is on.
+bool law_departure_begins(in bit<64> backlog_bytes, in bit<5> dq_shift) {
+    return backlog_bytes >= 64w1 << dq_shift; // 1
 }
 
-// Begins to measure the time for 2^dq_shift bytes, or ends it.
-control LawDepartureTime(
-    inout law_rate_t r,
-    in bit<5> dq_shift,
+// A measurement of `dq_count_bytes`, this packet's included, ends; the next one begins.
+bool law_departure_ends(in bit<32> dq_count_bytes, in bit<5> dq_shift) {
+    return dq_count_bytes >= 32w1 << dq_shift; // 3
+}
+
+// `dq_time_q8_us` after such a measurement.
+bit<32> law_departure_time(
+    in bit<32> dq_time_q8_us,
+    in bit<64> dq_start_us,
     in bit<4> dq_weight_shift,
-    in bit<64> now_us,
-    in bool ends)
+    in bit<64> now_us)
 {
-    apply {
-        if (ends) { // 3; a clock gone back is a huge difference and saturates as well
-            bit<64> elapsed_us = now_us - r.dq_start_us;
-            bit<32> fresh_q8_us = (bit<32>)((elapsed_us > TAU_MAX_US ? TAU_MAX_US : elapsed_us) << 8);
-            r.dq_time_q8_us = r.dq_time_q8_us == 0 ? fresh_q8_us
-                : r.dq_time_q8_us - (r.dq_time_q8_us >> dq_weight_shift) + (fresh_q8_us >> dq_weight_shift);
-            r.dq_time_q8_us = r.dq_time_q8_us == 0 ? 1 : r.dq_time_q8_us;
-            r.dq_count_bytes = r.dq_count_bytes - (32w1 << dq_shift);
-            r.dq_count_bytes = r.dq_count_bytes >= 32w1 << dq_shift ? 0 : r.dq_count_bytes;
-            r.dq_start_us = now_us;
-        } else { // 1
-            r.dq_start_us = now_us;
-            r.dq_count_bytes = 0;
-        }
+    bit<64> elapsed_us = now_us - dq_start_us; // a clock gone back is a huge difference and saturates as well
+    if (elapsed_us > TAU_MAX_US) {
+        elapsed_us = TAU_MAX_US;
     }
+    bit<32> time_q8_us = (bit<32>)elapsed_us << 8;
+    if (dq_time_q8_us != 0) {
+        time_q8_us = dq_time_q8_us - (dq_time_q8_us >> dq_weight_shift) + (time_q8_us >> dq_weight_shift);
+    }
+    if (time_q8_us == 0) {
+        time_q8_us = 1;
+    }
+    return time_q8_us;
+}
+
+// `dq_count_bytes` of the next measurement.
+bit<32> law_departure_rest(in bit<32> dq_count_bytes, in bit<5> dq_shift) {
+    bit<32> rest_bytes = dq_count_bytes - (32w1 << dq_shift);
+    if (rest_bytes >= 32w1 << dq_shift) {
+        rest_bytes = 0;
+    }
+    return rest_bytes;
 }
 
 // Cao Eq. 1: the delay in us that a packet arriving now will see; 0 while the rate is unknown.
-control LawTau(in bit<32> dq_time_q8_us, in bit<5> dq_shift, in bit<64> backlog_bytes, out bit<32> tau_us) {
-    apply {
-        bit<64> product = (backlog_bytes > BYTES_MAX ? BYTES_MAX : backlog_bytes) * (bit<64>)dq_time_q8_us;
-        bit<64> delay_us = product >> ((bit<8>)dq_shift + 8);
-        tau_us = (bit<32>)(delay_us > TAU_MAX_US ? TAU_MAX_US : delay_us);
+bit<32> law_tau(in bit<32> dq_time_q8_us, in bit<5> dq_shift, in bit<64> backlog_bytes) {
+    bit<64> delay_us = backlog_bytes;
+    if (delay_us > BYTES_MAX) {
+        delay_us = BYTES_MAX;
     }
+    delay_us = delay_us * (bit<64>)dq_time_q8_us >> ((bit<8>)dq_shift + 8);
+    if (delay_us > TAU_MAX_US) {
+        delay_us = TAU_MAX_US;
+    }
+    return (bit<32>)delay_us;
 }
 
 // Step 5 for one power of two: halves U and its mean `1 << k` times if a stretch of `H << k` fits into what was missed.
@@ -183,43 +184,51 @@ control LawUpdate(
     }
 }
 
-// A packet of `len_bytes`, at most 2^32 - 1, arrives that `f` counts, while `share_least_q16` is not 0 (step 1). `size`:
-// what its flow has sent of late beside the others. `share_mean_q6`: of the counters over the packets that have arrived.
-control LawArrival(
-    inout law_flow_t f,
-    inout bit<64> share_mean_q6,
-    in bit<20> share_least_q16,
+// Halves the bytes of a flow for the time since `flow_last_us`: half-lives have passed, or the clock went back.
+void law_flow_halve(
+    inout bit<32> flow_bytes,
+    inout bit<64> flow_last_us,
     in bit<5> share_shift,
-    in bit<64> now_us,
-    in bit<32> len_bytes,
-    out law_size_t size)
+    in bit<64> now_us)
 {
-    apply {
-        bit<64> elapsed_us = now_us - f.flow_last_us; // 2
-        if (elapsed_us >> share_shift != 0) {
-            bit<64> halvings = elapsed_us >> share_shift;
-            if (elapsed_us[63:63] == 1) {
-                f.flow_last_us = now_us;
-            } else if (halvings > 31) {
-                f.flow_bytes = 0;
-                f.flow_last_us = now_us;
-            } else {
-                f.flow_bytes = f.flow_bytes >> (bit<8>)halvings;
-                f.flow_last_us = f.flow_last_us + (halvings << share_shift);
-            }
-        }
-        bool nothing = f.flow_bytes == 0;
-        f.flow_bytes = f.flow_bytes |+| len_bytes; // 3
-        share_mean_q6 = share_mean_q6 - (share_mean_q6 >> 6) + (bit<64>)f.flow_bytes; // 4
-        bool is_large = ((bit<64>)f.flow_bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6; // 5
-        size = nothing ? law_size_t.NEW : (is_large ? law_size_t.LARGE : law_size_t.SMALL);
+    bit<64> elapsed_us = now_us - flow_last_us; // 2
+    bit<64> halvings = elapsed_us >> share_shift;
+    if (elapsed_us[63:63] == 1) {
+        flow_last_us = now_us;
+    } else if (halvings > 31) {
+        flow_bytes = 0;
+        flow_last_us = now_us;
+    } else {
+        flow_bytes = flow_bytes >> (bit<8>)halvings;
+        flow_last_us = flow_last_us + (halvings << share_shift);
     }
 }
 
+// `share_mean_q6`, of the counters over the packets that have arrived, with a packet of a flow of `flow_bytes`.
+bit<64> law_share_mean(in bit<64> share_mean_q6, in bit<32> flow_bytes) {
+    return share_mean_q6 - (share_mean_q6 >> 6) + (bit<64>)flow_bytes; // 4
+}
+
+// Recent bytes of a flow beside the others': `bytes_before` this packet and `flow_bytes` with it.
+law_size_t law_flow_size(
+    in bit<32> bytes_before,
+    in bit<32> flow_bytes,
+    in bit<64> share_mean_q6,
+    in bit<20> share_least_q16)
+{
+    law_size_t size = law_size_t.SMALL; // 5
+    if (bytes_before == 0) {
+        size = law_size_t.NEW;
+    } else if ((bit<64>)flow_bytes << 22 >= (bit<64>)share_least_q16 * share_mean_q6) {
+        size = law_size_t.LARGE;
+    }
+    return size;
+}
+
 // Verdict for one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
-// CE; `size`: by LawArrival; the random numbers are uniform and independent. `sum_q32`: of the probabilities of the
-// packets since the last drop or mark.
-control LawDecide(
+// CE; `size`: by law_flow_size; the random numbers are uniform and independent, and have no effect if neither `space_most`
+// nor `share_least` is 0. `sum_q32`: of the probabilities of the packets since the last drop or mark.
+void law_decide(
     in bit<64> u_q40,
     in bit<64> u_ecn_q40,
     inout bit<64> sum_q32,
@@ -232,60 +241,64 @@ control LawDecide(
     in bit<32> rand_b,
     out law_verdict_t verdict)
 {
-    apply {
-        bit<64> over_q32 = 0;
-        verdict = law_verdict_t.PASS;
-        // The first packet of its flow, on a queue that is not so long that this does not count.
-        bool spared = size == law_size_t.NEW && p.share_least_q16 != 0 && tau_us < (bit<32>)p.ecn_drop_us;
-        if (((p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) // 1
-                || (p.delay_bound_us != 0 && tau_us > (bit<32>)p.delay_bound_us))
-            && !spared && (p.delay_guard_bytes == 0
-                || backlog_bytes >= (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes))
-        {
-            if (p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) {
+    bit<64> over_q32 = 0;
+    verdict = law_verdict_t.PASS;
+    // The first packet of its flow, on a queue that is not so long that this does not count.
+    bool spared = size == law_size_t.NEW && p.share_least_q16 != 0 && tau_us < (bit<32>)p.ecn_drop_us;
+    if (((p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) // 1
+            || (p.delay_bound_us != 0 && tau_us > (bit<32>)p.delay_bound_us))
+        && !spared && (p.delay_guard_bytes == 0
+            || backlog_bytes >= (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes))
+    {
+        if (p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) {
+            over_q32 = P_ONE_Q32;
+        } else if (p.share_least_q16 == 0 || size == law_size_t.LARGE) {
+            over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us >> 8;
+            if (over_q32 > P_ONE_Q32) {
                 over_q32 = P_ONE_Q32;
-            } else if (p.share_least_q16 == 0 || size == law_size_t.LARGE) {
-                over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us;
-                over_q32 = min_u64(over_q32 >> 8, P_ONE_Q32);
             }
         }
-        sum_q32 = u_q40 == 0 && over_q32 == 0 ? 0 : sum_q32; // 2
-        if ((u_q40 != 0 || over_q32 != 0) && backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // 3
-            bit<64> u_q32 = u_q40 >> 8;
-            bit<64> marks_q32 = (p.ecn_weight_shift != 0 ? u_ecn_q40 : u_q40) >> 8; // 4, RFC 8033 5.1
-            bool mark = false;
-            if (ect == 1 && p.ecn_bound_q32 != 0 && marks_q32 <= (bit<64>)p.ecn_bound_q32
-                && (p.ecn_drop_us == 0 || tau_us < (bit<32>)p.ecn_drop_us))
-            {
-                mark = true;
-                over_q32 = 0;
-                u_q32 = marks_q32;
+    }
+    if (u_q40 == 0 && over_q32 == 0) { // 2
+        sum_q32 = 0;
+    } else if (backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // 3
+        law_verdict_t act = law_verdict_t.DROP;
+        bit<64> p_q32 = u_q40 >> 8;
+        bit<64> marks_q32 = (p.ecn_weight_shift != 0 ? u_ecn_q40 : u_q40) >> 8; // 4, RFC 8033 5.1
+        if (ect == 1 && p.ecn_bound_q32 != 0 && marks_q32 <= (bit<64>)p.ecn_bound_q32
+            && (p.ecn_drop_us == 0 || tau_us < (bit<32>)p.ecn_drop_us))
+        {
+            act = law_verdict_t.MARK;
+            over_q32 = 0;
+            p_q32 = marks_q32;
+        }
+        bool held = act == law_verdict_t.DROP && tau_us < (bit<32>)p.min_delay_us;
+        if (!held || over_q32 != 0) {
+            // Without spacing two random numbers stand for the square.
+            bool by_two = p.squared == 1 && p.space_most_q16 == 0 && over_q32 == 0; // 5
+            if (p.squared == 1 && !by_two) {
+                p_q32 = ((p_q32 >> 1) * (p_q32 >> 1)) >> 30;
             }
-            bool held = !mark && tau_us < (bit<32>)p.min_delay_us;
-            if (!held || over_q32 != 0) {
-                // Without spacing two random numbers stand for the square.
-                bool by_two = p.squared == 1 && p.space_most_q16 == 0 && over_q32 == 0; // 5
-                bool hit = false;
-                if (p.squared == 1 && !by_two) {
-                    u_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
+            if (held) {
+                p_q32 = 0;
+            }
+            p_q32 = p_q32 + over_q32;
+            if (p_q32 > P_ONE_Q32) {
+                p_q32 = P_ONE_Q32;
+            }
+            if (p.space_most_q16 == 0) { // 6
+                if ((bit<64>)rand_a < p_q32 && (!by_two || (bit<64>)rand_b < p_q32)) {
+                    verdict = act; // 8
                 }
-                bit<64> p_q32 = (held ? 0 : u_q32) + over_q32;
-                p_q32 = p_q32 > P_ONE_Q32 ? P_ONE_Q32 : p_q32;
-                if (p.space_most_q16 == 0) { // 6
-                    hit = (bit<64>)rand_a < p_q32 && (!by_two || (bit<64>)rand_b < u_q32);
-                } else {
-                    bool drawn = (p.share_least_q16 != 0 && size == law_size_t.LARGE)
-                        || (p.share_least_q16 == 0 && (bit<64>)rand_a < p_q32);
-                    sum_q32 = sum_q32 + p_q32; // 7, RFC 8033 5.4
-                    if ((p_q32 == P_ONE_Q32 && !spared) || sum_q32 >= (bit<64>)p.space_most_q16 << 16
-                        || (drawn && sum_q32 >= (bit<64>)p.space_least_q16 << 16))
-                    {
-                        hit = true;
-                        sum_q32 = 0;
-                    }
-                }
-                if (hit) { // 8
-                    verdict = mark ? law_verdict_t.MARK : law_verdict_t.DROP;
+            } else {
+                bool drawn = (p.share_least_q16 != 0 && size == law_size_t.LARGE)
+                    || (p.share_least_q16 == 0 && (bit<64>)rand_a < p_q32);
+                sum_q32 = sum_q32 + p_q32; // 7, RFC 8033 5.4
+                if ((p_q32 == P_ONE_Q32 && !spared) || sum_q32 >= (bit<64>)p.space_most_q16 << 16
+                    || (drawn && sum_q32 >= (bit<64>)p.space_least_q16 << 16))
+                {
+                    verdict = act; // 8
+                    sum_q32 = 0;
                 }
             }
         }

@@ -124,6 +124,37 @@ struct law_params_t {
     to.ecn_drop_us = ecn_drop_us; \
     to.ecn_bound_q32 = ecn_bound_q32;
 
+// Sets all of `to`, a law_params_t, to 0.
+#define LAW_CLEAR_PARAMS(to) \
+    to.target_us = 0; \
+    to.interval_us = 0; \
+    to.kp_q40_per_us = 0; \
+    to.ki_q40_per_us = 0; \
+    to.kd_q40_per_us = 0; \
+    to.z1_q16 = 0; \
+    to.z2_q16 = 0; \
+    to.z3_q16 = 0; \
+    to.m1_us = 0; \
+    to.m2_us = 0; \
+    to.integral_drop_max = 0; \
+    to.squared = 0; \
+    to.idle_halflife_us = 0; \
+    to.min_backlog_bytes = 0; \
+    to.min_delay_us = 0; \
+    to.dq_shift = 0; \
+    to.dq_weight_shift = 0; \
+    to.space_least_q16 = 0; \
+    to.space_most_q16 = 0; \
+    to.delay_bound_us = 0; \
+    to.delay_bound_slope_q40_per_us = 0; \
+    to.delay_limit_us = 0; \
+    to.delay_guard_bytes = 0; \
+    to.share_least_q16 = 0; \
+    to.share_shift = 0; \
+    to.ecn_weight_shift = 0; \
+    to.ecn_drop_us = 0; \
+    to.ecn_bound_q32 = 0;
+
 // Fields of the probe's header.
 #define LAW_PROBE_FIELDS \
     bit<32> target_us; \

@@ -60,12 +60,12 @@ parser WeirParser(
         packet.extract(hdr.ipv4, ((bit<32>)first[3:0] - 5) << 5);
         // As if it were tagged: headers with ports are longer than the ports by four bytes and more.
         bit<32> least_bytes = ETHERNET_BYTES + VLAN_BYTES + ((bit<32>)first[3:0] << 2) + PORTS_BYTES;
-        meta.l3.may_have_ports = (bit<1>)(standard_metadata.packet_length >= least_bytes
+        bit<1> may_have_ports = (bit<1>)(standard_metadata.packet_length >= least_bytes
             && hdr.ipv4.frag_offset == 0 && (hdr.ipv4.flags & 1) == 0);
 #ifdef WEIR_SCONE
         meta.scone.at = meta.scone.at + ((bit<32>)first[3:0] << 2);
 #endif
-        transition select(meta.l3.may_have_ports, hdr.ipv4.protocol) {
+        transition select(may_have_ports, hdr.ipv4.protocol) {
             (1, IP_PROTOCOL_TCP): ports;
 #ifdef WEIR_SCONE
             (1, IP_PROTOCOL_UDP): udp;
@@ -82,12 +82,12 @@ parser WeirParser(
     state ipv6 {
         verify(packet.lookahead<bit<4>>() == 6, error.BadIpHeader);
         packet.extract(hdr.ipv6);
-        meta.l3.may_have_ports = (bit<1>)(standard_metadata.packet_length
+        bit<1> may_have_ports = (bit<1>)(standard_metadata.packet_length
             >= ETHERNET_BYTES + VLAN_BYTES + IPV6_BYTES + PORTS_BYTES);
 #ifdef WEIR_SCONE
         meta.scone.at = meta.scone.at + IPV6_BYTES;
 #endif
-        transition select(meta.l3.may_have_ports, hdr.ipv6.next_header) {
+        transition select(may_have_ports, hdr.ipv6.next_header) {
             (1, IP_PROTOCOL_TCP): ports;
 #ifdef WEIR_SCONE
             (1, IP_PROTOCOL_UDP): udp;

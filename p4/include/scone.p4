@@ -14,11 +14,11 @@ const bit<48> SCONE_REWRITES_AT_ONCE = 4;
 const bit<48> SCONE_REWRITES_EVERY_US = 10000000;
 const bit<32> SCONE_FLOWS = 4096;
 
-// `egress_spec` is the packet's port.
+// flow: number of the packet's counter in `law_flows`.
 control SconeAdvice(
     inout scone_t scone,
     in scone_metadata_t meta,
-    in aqm_flow_t flow,
+    in bit<32> flow,
     in standard_metadata_t standard_metadata)
 {
     // Packets that were rewritten.
@@ -52,12 +52,9 @@ control SconeAdvice(
         if (scone.isValid() && meta.fits == 1) {
             advice.apply();
             if (target < scone.signal_high ++ scone.signal_low) {
-                bit<32> number;
+                bit<32> number = flow & (SCONE_FLOWS - 1);
                 bit<48> next_us;
                 bit<48> now_us = standard_metadata.ingress_global_timestamp;
-                hash(number, HashAlgorithm.crc32, 32w0,
-                    { (bit<32>)standard_metadata.egress_spec, flow.src, flow.dst, flow.protocol, flow.ports },
-                    SCONE_FLOWS);
                 scone_next_us.read(next_us, number);
                 if (next_us < now_us) {
                     next_us = now_us;

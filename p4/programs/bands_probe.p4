@@ -85,8 +85,6 @@ control ProbeIngress(
     inout probe_metadata_t meta,
     inout standard_metadata_t standard_metadata)
 {
-    BandArrival() arrival;
-
     apply {
         if (!hdr.probe.isValid()) {
             mark_to_drop(standard_metadata);
@@ -109,7 +107,7 @@ control ProbeIngress(
             budget.new_bytes = hdr.probe.new_bytes;
             budget.bulk_bytes = hdr.probe.bulk_bytes;
             budget.budget_last_us = hdr.probe.budget_last_us;
-            arrival.apply(f, hdr.probe.share_mean_q6, budget, b, (bit<24>)hdr.probe.interval_us,
+            band_arrival(f, hdr.probe.share_mean_q6, budget, b, (bit<24>)hdr.probe.interval_us,
                 (bit<20>)hdr.probe.share_least_q16, (bit<5>)hdr.probe.share_shift, hdr.probe.in_now_us,
                 hdr.probe.in_len_bytes, hdr.probe.in_tau_us, kind);
             hdr.probe.flow_bytes = f.flow_bytes;

@@ -56,18 +56,13 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
         // The AQM does not act on the copies of a multicast group: one verdict cannot serve several queues. Those of a
         // name come back one by one.
         if (standard_metadata.egress_spec != DROP_PORT && standard_metadata.mcast_grp == 0) {
-            bool controlled;
-            bool ecn_capable;
-            bool mark;
-            aqm_flow_t flow;
             if (is_name) {
-                controlled = true;
-                name_flow.apply(hdr, ecn_capable, flow);
+                name_flow.apply(hdr, meta.aqm, standard_metadata);
             } else {
-                ip_flow.apply(hdr, meta, controlled, ecn_capable, flow);
+                ip_flow.apply(hdr, meta, standard_metadata);
             }
-            aqm_ingress.apply(controlled, ecn_capable, flow, mark, meta.aqm, standard_metadata);
-            if (mark) {
+            aqm_ingress.apply(meta.aqm, standard_metadata);
+            if (meta.aqm.mark == 1) {
                 if (is_name) {
                     mark_name_ce.apply(hdr);
                 } else {
@@ -81,17 +76,17 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
     AqmEgress() aqm_egress;
-    AheadEgress() ahead_egress;
+    OtherEgress() other_egress;
     NamesEgress() names_egress;
 
     apply {
         if (standard_metadata.egress_port == AGAIN_PORT && meta.names.stage != STAGE_NONE) {
             names_egress.apply(hdr, meta.names, standard_metadata);
         } else {
-            if (meta.aqm.ahead == 1) {
-                ahead_egress.apply(meta.aqm, standard_metadata);
-            } else {
+            if (meta.aqm.mode != aqm_mode_t.NOT_ASKED) {
                 aqm_egress.apply(meta.aqm, standard_metadata);
+            } else {
+                other_egress.apply(meta.aqm, standard_metadata);
             }
             if (standard_metadata.instance_type == REPLICATED
                 && standard_metadata.egress_port == standard_metadata.ingress_port) {

@@ -63,12 +63,9 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
             mark_to_drop(standard_metadata);
         }
         if (standard_metadata.egress_spec != DROP_PORT && standard_metadata.mcast_grp == 0) {
-            bool ecn_capable;
-            bool mark;
-            aqm_flow_t flow;
-            name_flow.apply(hdr, ecn_capable, flow);
-            aqm_ingress.apply(true, ecn_capable, flow, mark, meta.aqm, standard_metadata);
-            if (mark) {
+            name_flow.apply(hdr, meta.aqm, standard_metadata);
+            aqm_ingress.apply(meta.aqm, standard_metadata);
+            if (meta.aqm.mark == 1) {
                 mark_name_ce.apply(hdr);
             }
         }
@@ -78,17 +75,17 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
     AqmEgress() aqm_egress;
-    AheadEgress() ahead_egress;
+    OtherEgress() other_egress;
     NamesEgress() names_egress;
 
     apply {
         if (standard_metadata.egress_port == AGAIN_PORT && meta.names.stage != STAGE_NONE) {
             names_egress.apply(hdr, meta.names, standard_metadata);
         } else {
-            if (meta.aqm.ahead == 1) {
-                ahead_egress.apply(meta.aqm, standard_metadata);
-            } else {
+            if (meta.aqm.mode != aqm_mode_t.NOT_ASKED) {
                 aqm_egress.apply(meta.aqm, standard_metadata);
+            } else {
+                other_egress.apply(meta.aqm, standard_metadata);
             }
             forwarded.count((bit<32>)standard_metadata.egress_port);
         }

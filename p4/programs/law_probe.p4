@@ -110,12 +110,6 @@ control ProbeIngress(
     inout standard_metadata_t standard_metadata)
 {
     LawUpdate() update;
-    LawDepartureCount() departure_count;
-    LawDepartureTime() departure_time;
-    LawTau() tau;
-    LawDecide() decide;
-    LawArrival() arrival;
-    CoupledDecide() decide_low;
     CoupledFollow() follow;
 
     apply {
@@ -152,38 +146,45 @@ control ProbeIngress(
             r.dq_count_bytes = hdr.probe.dq_count_bytes;
             r.dq_start_us = hdr.probe.dq_start_us;
             r.dq_on = (bit<1>)hdr.probe.dq_on;
-            bool begins;
-            bool ends;
-            departure_count.apply(r.dq_on, r.dq_count_bytes, p.dq_shift, (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX),
-                hdr.probe.in_backlog_bytes, begins, ends);
-            if (begins || ends) {
-                departure_time.apply(r, p.dq_shift, p.dq_weight_shift, hdr.probe.in_now_us, ends);
+            if (r.dq_on == 1) {
+                r.dq_count_bytes = r.dq_count_bytes |+| (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX);
+                if (law_departure_ends(r.dq_count_bytes, p.dq_shift)) {
+                    r.dq_time_q8_us = law_departure_time(r.dq_time_q8_us, r.dq_start_us, p.dq_weight_shift,
+                        hdr.probe.in_now_us);
+                    r.dq_count_bytes = law_departure_rest(r.dq_count_bytes, p.dq_shift);
+                    r.dq_start_us = hdr.probe.in_now_us;
+                }
+                if (hdr.probe.in_backlog_bytes == 0) {
+                    r.dq_on = 0;
+                }
+            } else if (law_departure_begins(hdr.probe.in_backlog_bytes, p.dq_shift)) {
+                r.dq_on = 1;
+                r.dq_count_bytes = 0;
+                r.dq_start_us = hdr.probe.in_now_us;
             }
             hdr.probe.dq_time_q8_us = r.dq_time_q8_us;
             hdr.probe.dq_count_bytes = r.dq_count_bytes;
             hdr.probe.dq_start_us = r.dq_start_us;
             hdr.probe.dq_on = (bit<8>)r.dq_on;
         } else if (hdr.probe.op == probe_op_t.TAU) {
-            tau.apply(hdr.probe.dq_time_q8_us, p.dq_shift, hdr.probe.in_backlog_bytes,
-                hdr.probe.tau_us);
+            hdr.probe.tau_us = law_tau(hdr.probe.dq_time_q8_us, p.dq_shift, hdr.probe.in_backlog_bytes);
         } else if (hdr.probe.op == probe_op_t.DECIDE) {
             law_verdict_t verdict;
-            decide.apply(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.sum_q32, p,
+            law_decide(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.sum_q32, p,
                 hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect,
                 (law_size_t)(bit<2>)hdr.probe.in_size, hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
         } else if (hdr.probe.op == probe_op_t.ARRIVAL) {
-            law_flow_t f;
-            law_size_t size;
-            f.flow_bytes = hdr.probe.flow_bytes;
-            f.flow_last_us = hdr.probe.flow_last_us;
-            size = law_size_t.SMALL;
+            law_size_t size = law_size_t.SMALL;
             if (p.share_least_q16 != 0) {
-                arrival.apply(f, hdr.probe.share_mean_q6, p.share_least_q16, p.share_shift, hdr.probe.in_now_us,
-                    (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX), size);
+                if (hdr.probe.in_now_us - hdr.probe.flow_last_us >> p.share_shift != 0) {
+                    law_flow_halve(hdr.probe.flow_bytes, hdr.probe.flow_last_us, p.share_shift, hdr.probe.in_now_us);
+                }
+                bit<32> bytes_before = hdr.probe.flow_bytes;
+                hdr.probe.flow_bytes = bytes_before |+| (bit<32>)min_u64(hdr.probe.in_len_bytes, BYTES_MAX);
+                hdr.probe.share_mean_q6 = law_share_mean(hdr.probe.share_mean_q6, hdr.probe.flow_bytes);
+                size = law_flow_size(bytes_before, hdr.probe.flow_bytes, hdr.probe.share_mean_q6, p.share_least_q16);
             }
-            hdr.probe.flow_bytes = f.flow_bytes;
-            hdr.probe.flow_last_us = f.flow_last_us;
             hdr.probe.size = (bit<8>)(bit<2>)size;
         } else if (hdr.probe.op == probe_op_t.DECIDE_LOW) {
             coupling_t c;
@@ -192,7 +193,7 @@ control ProbeIngress(
             c.ramp_least_us = (bit<24>)hdr.probe.ramp_least_us;
             c.ramp_slope_q32_per_us = (bit<33>)hdr.probe.ramp_slope_q32_per_us;
             c.floor_bytes = (bit<24>)hdr.probe.floor_bytes;
-            decide_low.apply(c, hdr.probe.in_r_q40, hdr.probe.in_tau_us, hdr.probe.in_floor_us, hdr.probe.in_rand_a,
+            coupled_decide(c, hdr.probe.in_r_q40, hdr.probe.in_tau_us, hdr.probe.in_floor_us, hdr.probe.in_rand_a,
                 hdr.probe.in_rand_b, hdr.probe.p_q32, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
         } else if (hdr.probe.op == probe_op_t.FOLLOW) {

@@ -62,26 +62,19 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
         // The AQM does not act on the copies of a multicast group: they are few, and one verdict cannot serve several
         // queues.
         if (standard_metadata.egress_spec != DROP_PORT) {
-            // The law may drop or mark IP packets only.
-            bool is_ip;
-            bool ecn_capable;
-            aqm_flow_t flow;
-            ip_flow.apply(hdr, meta, is_ip, ecn_capable, flow);
-            bool controlled = is_ip;
-            bool mark;
+            ip_flow.apply(hdr, meta, standard_metadata); // the law may drop or mark IP packets only
 #ifdef WEIR_L4S
             // ECT(1) and CE, by the bit that they share.
             bands.apply((hdr.ipv4.isValid() && hdr.ipv4.ecn[0:0] == 1) || (hdr.ipv6.isValid() && hdr.ipv6.ecn[0:0] == 1),
                 meta.aqm, standard_metadata);
-            controlled = is_ip && meta.aqm.low == 0;
 #endif
-            aqm_ingress.apply(controlled, ecn_capable, flow, mark, meta.aqm, standard_metadata);
-            if (mark) {
+            aqm_ingress.apply(meta.aqm, standard_metadata);
+            if (meta.aqm.mark == 1) {
                 mark_ce.apply(hdr, meta);
             }
 #ifdef WEIR_SCONE
             if (standard_metadata.egress_spec != DROP_PORT) {
-                scone_advice.apply(hdr.scone, meta.scone, flow, standard_metadata);
+                scone_advice.apply(hdr.scone, meta.scone, meta.aqm.flow, standard_metadata);
             }
 #endif
         }
@@ -91,30 +84,31 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
     AqmEgress() aqm_egress;
-    AheadEgress() ahead_egress;
+    OtherEgress() other_egress;
 #ifdef WEIR_L4S
     BandEgress() bands;
     MarkCe() mark_ce;
 #endif
 
     apply {
-        if (meta.aqm.ahead == 1) {
-            ahead_egress.apply(meta.aqm, standard_metadata);
-        } else {
+        if (meta.aqm.mode != aqm_mode_t.NOT_ASKED) {
+            forwarded.count(meta.aqm.port);
             aqm_egress.apply(meta.aqm, standard_metadata);
-        }
 #ifdef WEIR_L4S
-        bool mark;
-        bands.apply(mark, meta.aqm, standard_metadata);
-        if (mark) {
-            mark_ce.apply(hdr, meta);
-        }
+            bool mark;
+            bands.apply(mark, meta.aqm, standard_metadata);
+            if (mark) {
+                mark_ce.apply(hdr, meta);
+            }
 #endif
-        if (standard_metadata.instance_type == REPLICATED
-            && standard_metadata.egress_port == standard_metadata.ingress_port) {
-            mark_to_drop(standard_metadata); // a flooded frame does not go back
         } else {
-            forwarded.count((bit<32>)standard_metadata.egress_port);
+            other_egress.apply(meta.aqm, standard_metadata);
+            if (standard_metadata.instance_type == REPLICATED
+                && standard_metadata.egress_port == standard_metadata.ingress_port) {
+                mark_to_drop(standard_metadata); // a flooded frame does not go back
+            } else {
+                forwarded.count((bit<32>)standard_metadata.egress_port);
+            }
         }
     }
 }

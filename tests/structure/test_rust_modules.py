@@ -20,6 +20,7 @@ CRATES = (
 LAYERS = {
     "p4/switch/weir-p4/src": (
         "stack",
+        "source",
         "value",
         "p4info",
         "syntax",
@@ -45,7 +46,7 @@ LAYERS = {
         *("def_use", "target_limits", "blocks", "declarations", "p4info"),
     ),
     "p4/switch/weir-p4/src/exec": (
-        *("change", "hash", "lpm", "meter", "packet", "memory", "table", "state", "trace", "interpreter"),
+        *("change", "hash", "lpm", "meter", "packet", "memory", "table", "registers", "state", "trace", "interpreter"),
     ),
 }
 

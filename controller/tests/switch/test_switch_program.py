@@ -117,6 +117,7 @@ def bmv2(change) -> PipelineConfig:
         (lambda p: p.update(actions={}), "x.json: no program for BMv2: has no actions"),
         (lambda p: p["actions"].pop(), "x.json: has no action "),
         (lambda p: p["pipelines"][0].pop("tables"), "x.json: no program for BMv2 in its tables and actions (KeyError"),
+        (lambda p: p.update(format=1, files={}), "x.json: weir-p4c wrote the program, for weir-switch"),
         (lambda p: p["pipelines"][0]["tables"].pop(), "x.json: has no table "),
         (lambda p: p["pipelines"][0]["tables"][0]["key"].pop(), "x.json: table "),
         (lambda p: next(a for a in p["actions"] if a["runtime_data"])["runtime_data"].clear(), "x.json: action "),
@@ -136,6 +137,29 @@ def test_without_a_compiler_the_message_says_so(tmp_path: Path, monkeypatch: pyt
         ProgramError, match="weir-switch, which would say what tables it has before it replaces what runs, is not"
     ):
         program.local_p4info(PID_DELAY.source)
+
+
+def test_links_to_weir_p4c_compile_nothing_for_bmv2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, folder, other = tmp_path / "weir-p4c", tmp_path / "links", tmp_path / "other"
+    for path in (folder, other):
+        path.mkdir()
+    ours.write_text("#!/bin/sh\nexit 9\n")
+    ours.chmod(0o755)
+    (folder / "p4c-bm2-ss").symlink_to(ours)
+    (folder / "p4c").symlink_to(ours)
+    monkeypatch.setenv("PATH", f"{folder}:{other}")
+    with pytest.raises(ProgramError, match=r"nor p4c is on PATH \(.*/links/p4c-bm2-ss is weir-p4c, which"):
+        program.for_bmv2(PID_DELAY.source)
+    # A copy, which its output gives away.
+    copy = other / "p4c-bm2-ss"
+    copy.write_text("""#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+echo '{"format": 1, "files": {}}' >"$2"
+""")
+    copy.chmod(0o755)
+    assert program.find_compiler() == str(copy)
+    with pytest.raises(ProgramError, match=r"^.*/other/p4c-bm2-ss: weir-p4c wrote the program, for weir-switch; BMv2"):
+        program.for_bmv2(PID_DELAY.source)
 
 
 def test_p4c_makes_the_program_for_bmv2() -> None:

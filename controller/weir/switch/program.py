@@ -106,14 +106,17 @@ def for_embedded(main: Path) -> PipelineConfig:
 
 
 def find_compiler() -> str:
-    """p4c for BMv2, on PATH."""
-    for name in COMPILERS:
-        path = shutil.which(name)
-        if path:
+    """p4c for BMv2, on PATH. A link of that name to weir-p4c is passed over: its programs run on weir-switch only."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = [path for name in COMPILERS for folder in folders if (path := shutil.which(name, path=folder))]
+    ours = [path for path in found if Path(path).resolve().name == "weir-p4c"]
+    for path in found:
+        if path not in ours:
             return path
+    links = f" ({ours[0]} is weir-p4c, which compiles for weir-switch)" if ours else ""
     raise ProgramError(
-        f"neither {' nor '.join(COMPILERS)} is on PATH, and BMv2 takes only compiled programs: install p4c, or compile "
-        "elsewhere and give --p4info FILE --device-config FILE"
+        f"neither {' nor '.join(COMPILERS)} is on PATH{links}, and BMv2 takes only compiled programs: "
+        "install p4c, or compile elsewhere and give --p4info FILE --device-config FILE"
     )
 
 
@@ -137,6 +140,7 @@ def for_bmv2(main: Path) -> PipelineConfig:
             json_file = Path(folder) / f"{main.stem}.json"
         # The driver compiles a temporary file and notes its name: put the program's, so that it is the same each time.
         compiled = json.loads(json_file.read_text(encoding="utf-8")) | {"program": main.name}
+        _not_of_weir_p4c(compiled, compiler)
         return _with_cookie(P4Info.from_file(info_file.read_bytes(), str(main)), json.dumps(compiled).encode())
 
 
@@ -181,6 +185,7 @@ def check_bmv2(config: PipelineConfig, source: str) -> None:
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ProgramError(f"{source}: not JSON ({error}); must be what p4c-bm2-ss wrote for BMv2") from None
     parts = program if isinstance(program, dict) else {}
+    _not_of_weir_p4c(parts, source)
     missing = [part for part in _BMV2_PARTS if not isinstance(parts.get(part), list)]
     if missing:
         raise ProgramError(f"{source}: no program for BMv2: has no {missing[0]}; must be what p4c-bm2-ss wrote")
@@ -204,6 +209,12 @@ def check_bmv2(config: PipelineConfig, source: str) -> None:
     for action in config.p4info.actions:
         params = [(param.name, param.bitwidth) for param in action.params]
         _same(source, f"action {action.name}", params, actions.get(action.name))
+
+
+def _not_of_weir_p4c(program: dict, source: str) -> None:
+    """Rejects weir-p4c's JSON: it has the tables of a program for BMv2, but its source in the place of the code."""
+    if {"format", "files"} <= program.keys():
+        raise ProgramError(f"{source}: weir-p4c wrote the program, for weir-switch; BMv2 needs what p4c-bm2-ss writes")
 
 
 def _same(source: str, what: str, wanted: list[tuple], found: list[tuple] | None) -> None:

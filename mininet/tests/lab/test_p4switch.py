@@ -199,6 +199,13 @@ def test_the_target_is_looked_for(tmp_path, monkeypatch):
     ):
         with pytest.raises(NetError, match=said):
             choose(switch)
+    links = tmp_path / "links"
+    links.mkdir()
+    (links / "simple_switch_grpc").symlink_to(program(links, "weir-switch"))
+    monkeypatch.setenv("PATH", f"{links}:{tmp_path}")
+    with pytest.raises(NetError, match="simple_switch_grpc is not on PATH"):
+        choose("bmv2")
+    (links / "weir-switch").unlink()
     bmv2 = program(tmp_path, "simple_switch_grpc")
     assert choose("auto") == ("bmv2", bmv2)
     (tmp_path / "build" / "bin").mkdir(parents=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -210,7 +209,7 @@ def switch(kind: str, tables: Path) -> Iterator[None]:
     words += [word for port in (1, 2) for word in ("--queue", f"{port}:depth={DEPTH_PACKETS}p")]
     if kind == BMV2:
         words = [
-            "simple_switch_grpc",
+            paths.of_others("simple_switch_grpc"),
             "--log-level",
             "off",
             *ports,
@@ -237,9 +236,12 @@ def switch(kind: str, tables: Path) -> Iterator[None]:
             raise BenchError(f"weir p4 deploy: {(done.stderr or done.stdout).strip()}")
         if kind == BMV2:
             subprocess.run(
-                ["simple_switch_CLI"], input=f"set_queue_depth {DEPTH_PACKETS}\n", text=True, check=True,
+                [paths.of_others("simple_switch_CLI")],
+                input=f"set_queue_depth {DEPTH_PACKETS}\n",
+                text=True,
+                check=True,
                 stdout=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
         yield
     finally:
         process.terminate()
@@ -256,7 +258,7 @@ def switch_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A download by name through each switch."""
     kinds = ["weir-switch"]
     wanted = ("simple_switch_grpc", "simple_switch_CLI")
-    if all(map(shutil.which, wanted)) and (shutil.which("p4c") or shutil.which("p4c-bm2-ss")):
+    if all(map(paths.of_others, wanted)) and (paths.of_others("p4c") or paths.of_others("p4c-bm2-ss")):
         kinds.append(BMV2)
     else:
         print(f"names: {', '.join(wanted)} and p4c are not all on PATH: no figures of BMv2", file=sys.stderr)

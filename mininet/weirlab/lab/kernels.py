@@ -111,7 +111,7 @@ BMV2_PROGRAMS = ("simple_switch_grpc", "simple_switch_CLI", "p4c-bm2-ss", "p4c")
 
 def bmv2_environment() -> dict[str, str]:
     """Variables by which a lab finds BMv2 and p4c where this machine's PATH has them: they come from elsewhere."""
-    found = (shutil.which(name) for name in BMV2_PROGRAMS)
+    found = map(paths.of_others, BMV2_PROGRAMS)
     libraries = os.environ.get("LD_LIBRARY_PATH")
     return {
         "PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path)),

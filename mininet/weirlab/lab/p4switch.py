@@ -243,7 +243,7 @@ def choose(switch: str) -> tuple[str, str]:
     if switch not in (*TARGETS, "auto"):
         raise NetError(f"switch {switch!r}: unknown; choose one of {_list([*TARGETS, 'auto'])}")
     for kind in TARGETS if switch == "auto" else [switch]:
-        if program := find(TARGETS[kind]):
+        if program := (paths.of_others if kind == "bmv2" else find)(TARGETS[kind]):
             return kind, program
     hidden = "; a lab hides /run" if os.environ.get("WEIR_LAB") else ""
     missing = {

@@ -5,7 +5,7 @@
 //! `names --scale FILE.p4...`: the same with few and many entries in the table of what is asked, and with 1 to 31 ports
 //! that ask; a line of JSON for each. Run it with `--release`.
 mod parts;
-use parts::{add, add_law, cpu_ns, leaf_path, named, program, scale_or_files, table, tell};
+use parts::{add, add_law, cpu_ns, leaf_path, named, program, scale_or_files, switch_for, table, tell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ const SCALE: [(u32, u32); 8] = [(16, 4), (512, 4), (2048, 4), (512, 1), (512, 2)
 const QUOTA: u64 = 16_384;
 
 fn switch(path: &str, askers: u32) -> Result<Switch, String> {
-    let mut s = Switch::new(program(path)?, 1);
+    let mut s = switch_for(program(path)?);
     let fib = table(&s.program, "fib").ok_or("the program has no table `fib`")?;
     let via = named(&[("port", UPSTREAM.into()), ("other", 511)]);
     add(&mut s, fib, KeyMatch::Lpm(Val::S(0), 0), "via", &via)?;

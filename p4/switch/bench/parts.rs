@@ -9,6 +9,9 @@ use weir_p4::exec::EntryAction;
 use weir_p4::v1model::Switch;
 use weir_p4::value::Val;
 
+/// The option for the interpreter.
+const NO_JIT: &str = "--no-jit";
+
 /// Parameters by name.
 pub type Args = BTreeMap<String, u64>;
 
@@ -17,6 +20,12 @@ pub fn program(path: &str) -> Result<Arc<Program>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
     let folder = Path::new(path).parent().map(PathBuf::from).unwrap_or_default();
     Ok(Arc::new(weir_p4::compile(path, &text, &[folder]).map_err(|d| d.to_string())?))
+}
+
+/// A switch with native code, or with the interpreter where the command line has `--no-jit`.
+pub fn switch_for(program: Arc<Program>) -> Switch {
+    let make = if std::env::args().any(|word| word == NO_JIT) { Switch::new } else { Switch::compiled };
+    make(program, 1)
 }
 
 /// An action's parameters.
@@ -83,7 +92,7 @@ pub fn leaf_path(path: &str) -> String {
 
 /// The files of the command line, and whether `--scale` stands before them.
 pub fn scale_or_files() -> (bool, Vec<String>) {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != NO_JIT).collect();
     let scale = words.first().is_some_and(|word| word == "--scale");
     if scale {
         words.remove(0);

@@ -4,9 +4,9 @@
 //! several runs in the thread's CPU time, with 100 and with 100,000 routes, and the ratio of the two; first the same
 //! for a lookup by itself. `speed --scale FILE.p4...`: with 1 to 500 ports, each with the law and its share of the
 //! packets, and few or many destinations, each a flow; a line of JSON for each. `speed --packets N FILE.p4`: only N
-//! packets through the law, for tools that count instructions. Run it with `--release`.
+//! packets through the law, for tools that count instructions. `--no-jit` measures the interpreter. Run it with `--release`.
 mod parts;
-use parts::{add, add_law, cpu_ns, leaf_path, named, program, scale_or_files, table, tell};
+use parts::{add, add_law, cpu_ns, leaf_path, named, program, scale_or_files, switch_for, table, tell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -194,7 +194,7 @@ fn measure_scale(path: &str) -> Result<(), String> {
     let mut cases = Vec::new();
     for ports in PORTS {
         for routes in DESTINATIONS {
-            let mut s = Switch::new(program.clone(), 1);
+            let mut s = switch_for(program.clone());
             let heads = heads(&fill(&mut s, routes, ports)?, LENGTHS_BYTES[1]);
             cases.push((ports, routes, s, heads, 1_000_000, Vec::new()));
         }
@@ -218,7 +218,7 @@ fn measure(path: &str) -> Result<(), String> {
     let program = program(path)?;
     let mut medians = BTreeMap::new();
     for routes in ROUTES {
-        let mut s = Switch::new(program.clone(), 1);
+        let mut s = switch_for(program.clone());
         let addresses = fill(&mut s, routes, 1)?;
         let mut now_us = 1_000_000;
         for length in LENGTHS_BYTES {
@@ -250,7 +250,7 @@ fn measure(path: &str) -> Result<(), String> {
 
 /// Runs so many packets of 64 bytes, of 100 flows to one port with the law, and prints nothing.
 fn run_packets(packets: usize, path: &str) -> Result<(), String> {
-    let mut s = Switch::new(program(path)?, 1);
+    let mut s = switch_for(program(path)?);
     let heads = heads(&fill(&mut s, ROUTES[0], 1)?, LENGTHS_BYTES[0]);
     run(&mut s, packets, LENGTHS_BYTES[0], &heads, &mut 1_000_000).map(|_| ())
 }
@@ -270,7 +270,7 @@ fn main() -> ExitCode {
         );
     }
     if files.is_empty() {
-        eprintln!("usage: speed [--scale] FILE.p4... | speed --packets N FILE.p4");
+        eprintln!("usage: speed [--no-jit] [--scale] FILE.p4... | speed [--no-jit] --packets N FILE.p4");
         return ExitCode::from(2);
     }
     let lookups = (!scale).then(measure_lookups);

@@ -51,6 +51,14 @@ def machine() -> ModuleType:
     return found
 
 
+def of_others(name: str) -> str | None:
+    """`weirlab.paths.of_others`: weir-switch by BMv2's name is no peer."""
+    sys.path.insert(0, str(HERE.parents[2] / "mininet"))
+    from weirlab.paths import of_others as found
+
+    return found(name)
+
+
 @dataclass
 class Running:
     process: subprocess.Popen | None
@@ -232,7 +240,7 @@ def targets(options: argparse.Namespace, folder: Path) -> dict:
     found = {"weir-switch": lambda: weir_switch(switch, options, compiled), "kernel bridge": Bridge}
     compiled = {"json": folder / "program.json", "p4info": folder / "program.p4info.txtpb"}
     name = "simple_switch_grpc" if options.config else "simple_switch"
-    bmv2, compiler = shutil.which(name), shutil.which("p4c-bm2-ss")
+    bmv2, compiler = of_others(name), of_others("p4c-bm2-ss")
     if bmv2 is None or compiler is None:
         print(f"{name} and p4c-bm2-ss are not both on PATH: no figures of BMv2", file=sys.stderr)
         return found

@@ -2,7 +2,7 @@
 #![no_main]
 use std::path::Path;
 use std::sync::{LazyLock, Mutex};
-use weir_p4::fuzz::{Packets, as_they_are, switch};
+use weir_p4::fuzz::{Packets, Twins, as_they_are, program};
 
 #[path = "../../weir-p4/tests/it/common/tables.rs"]
 mod tables;
@@ -19,10 +19,9 @@ const QUOTA: u64 = 100;
 
 static PACKETS: LazyLock<Mutex<Packets>> = LazyLock::new(|| {
     let p4 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let small = SMALL.map(|text| (switch(text, &[]), as_they_are as _));
-    let mut edge = switch(EDGE, &[p4.join("programs")]);
-    tables::forward_names(&mut edge, QUOTA);
-    let pid_delay = (switch(PID_DELAY, &[p4]), as_they_are as _);
+    let small = SMALL.map(|text| (Twins::new(&program(text, &[]), |_| ()), as_they_are as _));
+    let edge = Twins::new(&program(EDGE, &[p4.join("programs")]), |edge| tables::forward_names(edge, QUOTA));
+    let pid_delay = (Twins::new(&program(PID_DELAY, &[p4]), |_| ()), as_they_are as _);
     Mutex::new(Packets::new(small.into_iter().chain([pid_delay, (edge, tables::name_frame as _)])))
 });
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Entry points of fuzzers: the targets of p4/switch/fuzz, and a bounded run in the tests.
+use crate::bytecode::program::Program;
 use crate::p4info::Format;
 use crate::v1model::{Notes, Switch};
 use std::path::PathBuf;
@@ -20,20 +21,51 @@ pub fn front_end(data: &[u8]) {
 pub fn json(data: &[u8]) {
     let Ok(loaded) = crate::bmv2::load(&String::from_utf8_lossy(data)) else { return };
     assert!(loaded.program.info.file(Format::Text).is_ok_and(|bytes| !bytes.is_empty()));
-    let mut switch = Switch::new(Arc::new(loaded.program), 7);
+    let mut twins = Twins::new(&Arc::new(loaded.program), |_| ());
     for length in [0, 14, 60] {
-        switch.process(&vec![0x45; length], 1, 1000, &mut Notes::default());
+        twins.process(&vec![0x45; length], 1, 1000);
     }
 }
 
-/// A switch with a program and empty tables, from the program's text and the folders of its included files.
+/// A program from its text and the folders of its included files.
 ///
 /// # Panics
 /// When the program does not compile.
-pub fn switch(text: &str, dirs: &[PathBuf]) -> Switch {
+pub fn program(text: &str, dirs: &[PathBuf]) -> Arc<Program> {
     match crate::compile("fuzz.p4", text, dirs) {
-        Ok(p) => Switch::new(Arc::new(p), 7),
+        Ok(p) => Arc::new(p),
         Err(d) => panic!("the program does not compile:\n{d}"),
+    }
+}
+
+/// A program in two switches, by the interpreter and as native code.
+pub struct Twins {
+    interpreted: Switch,
+    native: Switch,
+}
+
+impl Twins {
+    /// `fill` makes the tables' entries.
+    pub fn new(program: &Arc<Program>, fill: impl Fn(&mut Switch)) -> Twins {
+        let mut twins =
+            Twins { interpreted: Switch::new(program.clone(), 7), native: Switch::compiled(program.clone(), 7) };
+        [&mut twins.interpreted, &mut twins.native].into_iter().for_each(fill);
+        twins
+    }
+
+    /// Runs a packet through both.
+    ///
+    /// # Panics
+    /// They do not send the same, report the same, or take as many steps.
+    pub fn process(&mut self, frame: &[u8], port: u32, now_us: u64) {
+        let [interpreted, native] = [&mut self.interpreted, &mut self.native].map(|s| {
+            let mut notes = Notes::default();
+            let sent = s.process(frame, port, now_us, &mut notes);
+            (sent, notes, s.spent())
+        });
+        assert_eq!(interpreted.0, native.0, "packets sent by the interpreter, and by native code");
+        assert_eq!(format!("{:?}", interpreted.1), format!("{:?}", native.1), "notes, likewise");
+        assert_eq!(interpreted.2, native.2, "steps, likewise");
     }
 }
 
@@ -47,19 +79,19 @@ pub fn as_they_are(bytes: &[u8]) -> Vec<u8> {
 
 /// Switches with programs that are compiled once, for packets of any bytes.
 pub struct Packets {
-    switches: Vec<(Switch, Frame)>,
+    switches: Vec<(Twins, Frame)>,
     now_us: u64,
 }
 
 impl Packets {
-    /// Each switch with its maker of frames.
-    pub fn new(switches: impl IntoIterator<Item = (Switch, Frame)>) -> Packets {
+    /// Each pair of switches with its maker of frames.
+    pub fn new(switches: impl IntoIterator<Item = (Twins, Frame)>) -> Packets {
         Packets { switches: switches.into_iter().collect(), now_us: 0 }
     }
 
-    /// One of the switches, after all that it was fed.
+    /// One of the switches with native code, after all that it was fed.
     pub fn switch(&self, which: usize) -> &Switch {
-        &self.switches[which].0
+        &self.switches[which].0.native
     }
 
     /// The first byte chooses the switch; then each packet is a byte for the port, one for half the length, one for
@@ -71,8 +103,7 @@ impl Packets {
         while let [port, half, wait_ms, tail @ ..] = rest {
             let (packet, next) = tail.split_at((2 * *half as usize).min(tail.len()));
             self.now_us += 1000 * u64::from(*wait_ms);
-            let mut notes = Notes::default();
-            switch.process(&frame(packet), u32::from(*port), self.now_us, &mut notes);
+            switch.process(&frame(packet), u32::from(*port), self.now_us);
             rest = next;
         }
     }

@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod p4c;
 pub mod p4info;
 pub mod package;
+pub mod source;
 mod stack;
 pub mod stf;
 pub mod syntax;

@@ -272,9 +272,7 @@ impl Command {
     /// The compiler's messages, or the file that can't be read or written.
     pub fn run(&self) -> Result<Output, String> {
         let name = self.program.to_string_lossy();
-        let bytes = std::fs::read(&self.program).map_err(|e| format!("{name}: {e}"))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|e| format!("{name}: no UTF-8 text at byte {}", e.utf8_error().valid_up_to()))?;
+        let text = crate::source::read_text(&self.program).map_err(|e| format!("{name}: {e}"))?;
         if bmv2::is_json(&text) {
             return Err(format!("{name}: is JSON; must be a P4 program"));
         }

@@ -67,11 +67,20 @@ pub fn run(program: Arc<Program>, script: &str) -> Outcome {
 }
 
 /// As [`run`], with a trace of the script's packets.
-pub fn run_with(program: Arc<Program>, script: &str, mut trace: Option<&mut ScriptTrace>) -> Outcome {
-    let mut switch = match trace {
+pub fn run_with(program: Arc<Program>, script: &str, trace: Option<&mut ScriptTrace>) -> Outcome {
+    let switch = match trace {
         Some(_) => Switch::traced(program.clone(), 1),
-        None => Switch::new(program.clone(), 1),
+        None => Switch::compiled(program.clone(), 1),
     };
+    run_on(switch, program, script, trace)
+}
+
+/// As [`run`], by the interpreter.
+pub fn run_interpreted(program: Arc<Program>, script: &str) -> Outcome {
+    run_on(Switch::new(program.clone(), 1), program, script, None)
+}
+
+fn run_on(mut switch: Switch, program: Arc<Program>, script: &str, mut trace: Option<&mut ScriptTrace>) -> Outcome {
     if let Some(trace) = &trace {
         switch.resume_trace(trace.numbers);
     }

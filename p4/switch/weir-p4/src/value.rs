@@ -8,6 +8,8 @@ use std::cmp::Ordering;
 pub const MAX_WIDTH: u32 = 2048;
 
 /// A value below 2^128 is always `S`, so that equal values have equal forms.
+// Native code works on `S` in place, by this layout.
+#[repr(u8)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Val {
     /// Below 2^128.
@@ -45,6 +47,30 @@ impl Ord for Val {
     }
 }
 
+/// Copies values, without a call for each where they are below 2^128.
+///
+/// # Panics
+/// The two are not of one length.
+pub(crate) fn copy_values(to: &mut [Val], from: &[Val]) {
+    assert_eq!(to.len(), from.len(), "values to copy, and places");
+    for (to, from) in to.iter_mut().zip(from) {
+        match (&mut *to, from) {
+            (Val::S(to), Val::S(from)) => *to = *from,
+            _ => *to = from.clone(),
+        }
+    }
+}
+
+/// Sets values to 0.
+pub(crate) fn clear_values(values: &mut [Val]) {
+    for v in values {
+        match v {
+            Val::S(v) => *v = 0,
+            Val::B(_) => *v = Val::S(0),
+        }
+    }
+}
+
 /// The largest value of `w` bits, for `w` up to 128.
 pub fn ones(w: u32) -> u128 {
     if w >= 128 { u128::MAX } else { (1u128 << w) - 1 }
@@ -53,6 +79,9 @@ pub fn ones(w: u32) -> u128 {
 // The operations take widths, so the standard operator traits don't fit them.
 #[allow(clippy::should_implement_trait)]
 impl Val {
+    /// Where `S` has its number, in bytes; the byte at the value's begin is 0 for `S` alone.
+    pub(crate) const SMALL_AT: usize = align_of::<u128>();
+
     /// The value as a big integer.
     pub fn big(self) -> BigUint {
         match self {
@@ -322,6 +351,19 @@ impl BitWriter {
         }
     }
 
+    /// The low bytes of `v`, one to eight, from a byte boundary on.
+    pub(crate) fn push_bytes(&mut self, v: u64, bytes: u8) {
+        let top = v << (64 - 8 * u32::from(bytes));
+        self.bits += 8 * usize::from(bytes);
+        self.append(top.to_be_bytes(), bytes.into());
+    }
+
+    /// Eight bytes are copied and some are taken back: that is faster than a copy of a length that varies.
+    fn append(&mut self, top: [u8; 8], bytes: usize) {
+        self.bytes.extend_from_slice(&top);
+        self.bytes.truncate(self.bytes.len() - 8 + bytes);
+    }
+
     /// The low `w` bits, 64 at most.
     pub fn push_small(&mut self, v: u64, w: u32) {
         let used = self.bits % 8;
@@ -338,7 +380,7 @@ impl BitWriter {
         if left > 0 {
             // The last bits, moved to the top of their bytes.
             let top = (v << (64 - left)).to_be_bytes();
-            self.bytes.extend_from_slice(&top[..left.div_ceil(8) as usize]);
+            self.append(top, left.div_ceil(8) as usize);
         }
     }
 }

@@ -120,7 +120,7 @@ struct Source {
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
+    let bytes = weir_p4::source::read(path).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
     String::from_utf8(bytes).map_err(|e| {
         let (before, rest) = e.as_bytes().split_at(e.utf8_error().valid_up_to());
         let line = 1 + before.iter().filter(|b| **b == b'\n').count();
@@ -166,7 +166,7 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
     let read = |name: &str, path: &Option<PathBuf>| {
         let Some(path) = path else { return Ok(None) };
         let from = format!("{name} {}", path.display());
-        let text = std::fs::read(path).map_err(|e| format!("{from}: {e}"))?;
+        let text = weir_p4::source::read(path).map_err(|e| format!("{from}: {e}"))?;
         Ok::<_, String>(Some(Pem { from, text }))
     };
     let certificate = read("--grpc-server-cert", &options.grpc_server_cert)?;
@@ -184,7 +184,7 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
         None => None,
         Some(path) => {
             let from = format!("--grpc-rights {}", path.display());
-            let text = std::fs::read(path).map_err(|e| format!("{from}: {e}"))?;
+            let text = weir_p4::source::read(path).map_err(|e| format!("{from}: {e}"))?;
             Some(Access::read(&from, text)?)
         }
     };
@@ -215,6 +215,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         cpu_port: options.cpu_port,
         drop_port: options.drop_port,
         seed: options.seed,
+        is_native: !options.no_jit,
         ..Config::default()
     });
     queues::apply(&limits.read()?, &limits.ports, &mut device.traffic_manager, 0);

@@ -179,6 +179,10 @@ pub struct Options {
     #[arg(long, value_name = "MIB", default_value_t = STATE_BYTES >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub max_state_mib: u64,
 
+    /// Interpret the program, without native code for it
+    #[arg(long)]
+    pub no_jit: bool,
+
     /// Seed of the random numbers that programs draw
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

@@ -169,7 +169,7 @@ fn find(path: &Path, out: &mut Vec<PathBuf>) -> Result<(), String> {
             find(&entry.map_err(wrong)?.path(), out)?;
         }
     } else if kind.is_file() && (is_json_file(path) || path.extension().is_some_and(|e| e == "p4")) {
-        let text = std::fs::read(path).map_err(wrong)?;
+        let text = weir_p4::source::read(path).map_err(wrong)?;
         let text = String::from_utf8_lossy(&text);
         if if is_json_file(path) { is_document(&text) } else { is_program(&text) } {
             out.push(path.into());
@@ -195,7 +195,7 @@ fn is_program(text: &str) -> bool {
 }
 
 fn here(file: &Path, options: &Options) -> Verdict {
-    let text = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let text = weir_p4::source::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let text = String::from_utf8(text).map_err(|_| format!("{}: not UTF-8", file.display()))?;
     if is_json_file(file) {
         let load = || weir_p4::bmv2::load(&text).map(drop).map_err(|e| format!("{}: {e}", file.display()));

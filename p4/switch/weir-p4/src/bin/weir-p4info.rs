@@ -54,7 +54,7 @@ fn work() -> Result<bool, String> {
 }
 
 fn read(p: &Path) -> Result<String, String> {
-    std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()))
+    weir_p4::source::read_text(p).map_err(|e| format!("{}: {e}", p.display()))
 }
 
 fn compiled(program: &Path, options: &Options) -> Result<Arc<P4Info>, String> {

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use version::VERSION;
-use weir_p4::stf::{Outcome, ScriptTrace, run_with};
+use weir_p4::bytecode::program::Program;
+use weir_p4::stf::{Outcome, ScriptTrace, run_interpreted, run_with};
 use weir_p4::syntax::options::Options;
 
-const USAGE: &str = "usage: weir-stf [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... [-q] [--p4 FILE] [--trace FILE] PATH...
+const USAGE: &str = "usage: weir-stf [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... [-q] [--no-jit]
+                [--p4 FILE] [--trace FILE] PATH...
 
 Runs tests of P4 programs: for each pair NAME.p4 and NAME.stf it compiles the program for the embedded switch, sends
 in the packets of the script and compares what comes out. Exits with 0 when nothing failed.
@@ -29,6 +31,7 @@ in the packets of the script and compares what comes out. Exits with 0 when noth
              defines a macro, as 1 or as the value; takes a definition back
   --trace FILE
              write the path of each packet to FILE, as `weir-switch --trace` does; `weir p4 trace FILE` prints it
+  --no-jit   interpret the programs, without native code
   -q         print only what did not pass, and the totals
   --version  print the version
 
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
 fn work() -> Result<bool, String> {
     let (mut options, mut quiet, mut paths, mut program) = (Options::default(), false, Vec::new(), None);
     let mut trace: Option<Trace> = None;
+    let mut is_native = true;
     let mut args = std::env::args().skip(1);
     while let Some(a) = args.next() {
         if options.take(&a, &mut args)? {
@@ -75,6 +79,7 @@ fn work() -> Result<bool, String> {
         }
         match a.as_str() {
             "-q" => quiet = true,
+            "--no-jit" => is_native = false,
             "--trace" => trace = Some(Trace::create(args.next().ok_or("--trace needs a file")?)?),
             "--p4" => {
                 let file = PathBuf::from(args.next().ok_or("--p4 needs a file")?);
@@ -121,7 +126,7 @@ fn work() -> Result<bool, String> {
         progress(&format!("{} of {}: {name}", i + 1, scripts.len()));
         let source = program.clone().unwrap_or_else(|| s.with_extension("p4"));
         let before = trace.as_ref().map_or(0, |t| t.script.numbers.0);
-        let outcome = one(&source, s, &options, trace.as_mut().map(|t| &mut t.script));
+        let outcome = one(&source, s, &options, is_native, trace.as_mut().map(|t| &mut t.script));
         progress("");
         let packets = trace.as_mut().map_or(Ok(String::new()), |t| t.write(before))?;
         match outcome {
@@ -221,21 +226,25 @@ fn find(p: &Path, any: bool, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf
     Ok(())
 }
 
-fn one(source: &Path, script: &Path, options: &Options, trace: Option<&mut ScriptTrace>) -> Outcome {
-    let read = |p: &Path| std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()));
+fn one(source: &Path, script: &Path, options: &Options, is_native: bool, trace: Option<&mut ScriptTrace>) -> Outcome {
+    let run = |program: Program, stf: &str| match (is_native, trace) {
+        (false, None) => run_interpreted(Arc::new(program), stf),
+        (_, trace) => run_with(Arc::new(program), stf, trace),
+    };
+    let read = |p: &Path| weir_p4::source::read_text(p).map_err(|e| format!("{}: {e}", p.display()));
     let (program, stf) = match (read(source), read(script)) {
         (Ok(p), Ok(s)) => (p, s),
         (Err(m), _) | (_, Err(m)) => return Outcome::Failed(m),
     };
     if weir_p4::bmv2::is_json(&program) {
         return match weir_p4::bmv2::load(&program) {
-            Ok(loaded) => run_with(Arc::new(loaded.program), &stf, trace),
+            Ok(loaded) => run(loaded.program, &stf),
             Err(e) if e.message.starts_with("unsupported") => Outcome::Unsupported(e.to_string()),
             Err(e) => Outcome::Failed(format!("does not load: {e}")),
         };
     }
     let whole = || match weir_p4::compile_with(&source.display().to_string(), &program, options) {
-        Ok(p) => run_with(Arc::new(p), &stf, trace),
+        Ok(p) => run(p, &stf),
         Err(d) => {
             let first = d.list.iter().find(|d| !d.warning);
             let text = first.map_or(String::new(), |f| {

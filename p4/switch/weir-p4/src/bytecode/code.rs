@@ -638,6 +638,8 @@ pub struct Code {
     pub ins: Vec<Instruction>,
     /// Frame at the start: zeros and constants.
     pub frame: Vec<u64>,
+    /// Cells of constants, which no code writes.
+    pub constants: Vec<(Cell, u64)>,
     pub wide_cells: usize,
     /// Place in the wide frame of each slot, or [`NARROW`].
     pub wide_of: Vec<u32>,

@@ -7,6 +7,7 @@ pub mod lpm;
 mod memory;
 mod meter;
 pub mod packet;
+mod registers;
 mod state;
 mod table;
 pub(crate) mod trace;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State of a running program between packets: tables, registers, counters, meters, groups, sessions.
-use crate::bytecode::program::{Program, RegisterDecl};
+use crate::bytecode::program::Program;
 use crate::exec::change::ChangeError;
 use crate::exec::meter::MeterCell;
+use crate::exec::registers::{Cells, CellsMut, Registers, View};
 use crate::exec::table::{EntryAction, EntryState, TableState};
 use crate::value::Val;
 use std::collections::BTreeMap;
@@ -39,26 +40,11 @@ pub struct Mirror {
 /// Replication id and ports of each copy of a multicast group.
 pub type Replicas = Vec<(u32, Vec<u32>)>;
 
-/// A register's cells, by how wide they are.
-enum Cells {
-    Narrow(Vec<u64>),
-    Wide(Vec<Val>),
-}
-
-impl Cells {
-    fn new(r: &RegisterDecl) -> Cells {
-        match r.width {
-            0..=64 => Cells::Narrow(vec![0; r.size]),
-            _ => Cells::Wide(vec![Val::S(0); r.size]),
-        }
-    }
-}
-
 /// All that a running program keeps from one packet to the next.
 pub struct State {
     /// In the order of the program, as the others here.
     pub tables: Vec<TableState>,
-    registers: Vec<Cells>,
+    registers: Registers,
     register_widths: Vec<u32>,
     /// Packets and bytes.
     pub counters: Vec<Vec<(u64, u64)>>,
@@ -95,7 +81,7 @@ impl State {
         State {
             tables,
             register_widths: p.registers.iter().map(|r| r.width).collect(),
-            registers: p.registers.iter().map(Cells::new).collect(),
+            registers: Registers::new(&p.registers),
             counters: p.counters.iter().map(|c| vec![(0, 0); c.size.unwrap_or(0)]).collect(),
             meters: p.meters.iter().map(|m| vec![MeterCell::default(); m.size.unwrap_or(0)]).collect(),
             profiles: vec![ProfileState::default(); p.profiles.len()],
@@ -109,15 +95,12 @@ impl State {
 
     /// Number of cells of register `r`.
     pub fn register_size(&self, r: usize) -> usize {
-        match &self.registers[r] {
-            Cells::Narrow(c) => c.len(),
-            Cells::Wide(c) => c.len(),
-        }
+        self.registers.cells(r).len()
     }
 
     /// The value of cell `i` of register `r`; `None` outside the register.
     pub fn register_get(&self, r: usize, i: usize) -> Option<Val> {
-        match &self.registers[r] {
+        match self.registers.cells(r) {
             Cells::Narrow(c) => c.get(i).map(|v| Val::S(*v as u128)),
             Cells::Wide(c) => c.get(i).cloned(),
         }
@@ -135,34 +118,39 @@ impl State {
         if v.bits() > w {
             return Err(ChangeError::Invalid(format!("the value does not fit {w} bits")));
         }
-        match &mut self.registers[r] {
-            Cells::Narrow(c) => c[i] = v.low() as u64,
-            Cells::Wide(c) => c[i] = v,
+        match self.registers.cells_mut(r) {
+            CellsMut::Narrow(c) => c[i] = v.low() as u64,
+            CellsMut::Wide(c) => c[i] = v,
         }
         Ok(())
     }
 
     /// Sets all cells of a register to zero.
     pub fn register_reset(&mut self, r: usize) {
-        match &mut self.registers[r] {
-            Cells::Narrow(c) => c.fill(0),
-            Cells::Wide(c) => c.fill(Val::S(0)),
+        match self.registers.cells_mut(r) {
+            CellsMut::Narrow(c) => c.fill(0),
+            CellsMut::Wide(c) => c.fill(Val::S(0)),
         }
     }
 
     /// Cells of a register of at most 64 bits; none of a wider one.
     pub(crate) fn narrow_register(&mut self, r: usize) -> &mut [u64] {
-        match &mut self.registers[r] {
-            Cells::Narrow(c) => c,
-            Cells::Wide(_) => &mut [],
+        match self.registers.cells_mut(r) {
+            CellsMut::Narrow(c) => c,
+            CellsMut::Wide(_) => &mut [],
         }
     }
 
     pub(crate) fn wide_register(&mut self, r: usize) -> &mut [Val] {
-        match &mut self.registers[r] {
-            Cells::Narrow(_) => &mut [],
-            Cells::Wide(c) => c,
+        match self.registers.cells_mut(r) {
+            CellsMut::Narrow(_) => &mut [],
+            CellsMut::Wide(c) => c,
         }
+    }
+
+    /// The narrow registers' cells as native code sees them, in the order of the program.
+    pub(crate) fn register_views(&self) -> *const View {
+        self.registers.views()
     }
 
     /// Sets an indirect counter's cells to zero.

@@ -34,11 +34,18 @@ pub enum EntryAction {
 /// Arguments that an entry keeps beside its counters.
 const QUICK_ARGS: usize = 4;
 
-/// A call whose arguments are few and of at most 64 bits, so that running an entry touches one cache line.
-#[derive(Clone, Copy, Debug)]
+/// A call whose arguments are of at most 64 bits. Where they are few, running an entry touches one cache line.
+#[derive(Clone, Debug)]
 pub(crate) struct Quick {
-    pub args: [u64; QUICK_ARGS],
+    few: [u64; QUICK_ARGS],
+    many: Box<[u64]>,
     pub action: u32,
+}
+
+impl Quick {
+    pub(crate) fn args(&self) -> &[u64] {
+        if self.many.is_empty() { &self.few } else { &self.many }
+    }
 }
 
 /// An entry of a table.
@@ -541,12 +548,17 @@ fn prefix_mask(n: u32, width: u32) -> Val {
 
 fn quick(t: &Table, a: &EntryAction) -> Option<Quick> {
     let EntryAction::Call(c) = a else { return None };
-    if c.args.len() > QUICK_ARGS || t.actions[c.action].params.iter().any(|p| p.width > 64) {
+    if t.actions[c.action].params.iter().any(|p| p.width > 64) {
         return None;
     }
-    let mut args = [0; QUICK_ARGS];
-    args.iter_mut().zip(&c.args).for_each(|(a, v)| *a = v.low() as u64);
-    Some(Quick { args, action: c.action as u32 })
+    let args = c.args.iter().map(|v| v.low() as u64);
+    let (mut few, mut many) = ([0; QUICK_ARGS], Box::default());
+    if c.args.len() > QUICK_ARGS {
+        many = args.collect();
+    } else {
+        few.iter_mut().zip(args).for_each(|(a, v)| *a = v);
+    }
+    Some(Quick { few, many, action: c.action as u32 })
 }
 
 fn check_action(t: &Table, a: &EntryAction) -> Result<(), ChangeError> {

@@ -71,6 +71,11 @@ pub(crate) fn spelling(t: &TokenKind) -> String {
 
 /// Splits `text` of file number `file` into tokens. Never fails: text that is no token becomes [`TokenKind::Bad`].
 pub fn lex(file: u32, text: &str) -> Vec<Token> {
+    lex_at_most(file, text, usize::MAX).0
+}
+
+/// As [`lex`], up to that many tokens and the end; whether these are all.
+pub(crate) fn lex_at_most(file: u32, text: &str, most: usize) -> (Vec<Token>, bool) {
     let mut lexer = Lexer {
         file,
         chars: text.chars().collect(),
@@ -81,12 +86,13 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
         starts_line: true,
         tokens: Vec::new(),
     };
-    while lexer.at < lexer.chars.len() {
+    while lexer.at < lexer.chars.len() && lexer.tokens.len() <= most {
         if !lexer.skip() {
             lexer.token();
         }
     }
-    lexer.finish()
+    let is_whole = lexer.tokens.len() <= most;
+    (lexer.finish(), is_whole)
 }
 
 struct Lexer {

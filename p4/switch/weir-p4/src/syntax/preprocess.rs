@@ -2,7 +2,7 @@
 //! The C-like preprocessor P4 programs use, working on tokens so that every message keeps its column.
 //! Tokens out of a macro carry the position of its use.
 use crate::syntax::diagnostics::{Diagnostics, Span};
-use crate::syntax::lexer::{Token, TokenKind, lex, spelling};
+use crate::syntax::lexer::{Token, TokenKind, lex, lex_at_most, spelling};
 use crate::syntax::options::Macros;
 use num_bigint::BigInt;
 use num_traits::{ToPrimitive, Zero};
@@ -65,7 +65,7 @@ impl Files<'_> {
             Files::Disk(_) => {
                 let path = d.join(name);
                 tried.push(d.display().to_string());
-                path.is_file().then(|| (path.clone(), std::fs::read_to_string(&path), origin))
+                path.is_file().then(|| (path.clone(), crate::source::read_text(&path), origin))
             }
             Files::Memory(files, _) => {
                 tried.push(if d.as_os_str().is_empty() { "the package".into() } else { d.display().to_string() });
@@ -184,7 +184,12 @@ impl Preprocessor<'_> {
     }
 
     fn source(&mut self, file: u32, name: &str, text: &str, dir: Option<&Path>) -> Span {
-        let tokens = lex(file, text);
+        let (tokens, is_whole) = lex_at_most(file, text, MAX_TOKENS);
+        if !is_whole {
+            self.work = MAX_TOKENS + 1;
+            let _ = self.is_full(tokens.last().map(|t| t.span).unwrap_or_default());
+            return Span::default();
+        }
         let end = tokens.last().map(|t| t.span).unwrap_or_default();
         let own_dir = dir.map(Path::to_path_buf).or_else(|| Path::new(name).parent().map(Path::to_path_buf));
         let mut conds: Vec<Conditional> = Vec::new();

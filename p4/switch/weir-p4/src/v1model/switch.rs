@@ -6,11 +6,11 @@ use crate::bytecode::code::{Code, NARROW};
 use crate::bytecode::lower::lower;
 use crate::bytecode::operators::Slot;
 use crate::bytecode::program::Program;
-use crate::exec::interpreter::{Input, Machine, Scratch};
+use crate::exec::interpreter::{Input, Machine, Scratch, jit};
 use crate::exec::packet::Packet;
 use crate::exec::{Mirror, State};
 use crate::v1model::packets::*;
-use crate::value::Val;
+use crate::value::{Val, clear_values, copy_values};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub struct Switch {
     /// The egress_spec that drops.
     pub drop_port: u32,
     code: Arc<Code>,
+    /// The reason why there is no native code.
+    interpreted: String,
     frame: Vec<u64>,
     pub(super) scratch: Scratch,
     /// First slot of a packet's state between blocks and how many there are: the three structs lie next to each other.
@@ -50,6 +52,25 @@ impl Switch {
         Switch::with_code(program, seed, code)
     }
 
+    /// As [`Switch::new`], running native code if the system and the program allow it ([`Switch::native`]). Making it
+    /// takes as long as compiling.
+    pub fn compiled(program: Arc<Program>, seed: u64) -> Switch {
+        let mut switch = Switch::new(program, seed);
+        match jit::compile(&switch.code) {
+            Ok(native) => switch.scratch.native = Some(native),
+            Err(reason) => switch.interpreted = reason,
+        }
+        switch
+    }
+
+    /// Whether this switch runs native code.
+    ///
+    /// # Errors
+    /// The reason why it interprets, as text.
+    pub fn native(&self) -> Result<(), &str> {
+        if self.scratch.native.is_some() { Ok(()) } else { Err(&self.interpreted) }
+    }
+
     pub(super) fn with_code(program: Arc<Program>, seed: u64, code: Option<Arc<Code>>) -> Switch {
         let (state, code) = (State::new(&program, seed), code.unwrap_or_default());
         let slots = program.headers.0..program.std.0 + program.std.1;
@@ -58,7 +79,20 @@ impl Switch {
         let scratch = Scratch::new(code.wide_cells);
         let frame = code.frame.clone();
         let (packets, carried) = (Vec::new(), Vec::new());
-        Switch { program, state, drop_port: DROP_PORT, code, frame, scratch, slots, wide, packets, carried }
+        let interpreted = "not requested".into();
+        Switch {
+            program,
+            state,
+            drop_port: DROP_PORT,
+            code,
+            interpreted,
+            frame,
+            scratch,
+            slots,
+            wide,
+            packets,
+            carried,
+        }
     }
 
     /// Steps that packets have taken since the last call.
@@ -97,8 +131,8 @@ impl Switch {
         let mut c = self.carried.pop().unwrap_or_default();
         c.frame.clear();
         c.frame.extend_from_slice(&self.frame[self.slots.clone()]);
-        c.wide.clear();
-        c.wide.extend_from_slice(&self.scratch.wide[self.wide.clone()]);
+        c.wide.resize(self.wide.len(), Val::S(0));
+        copy_values(&mut c.wide, &self.scratch.wide[self.wide.clone()]);
         c.payload = payload;
         c.truncate = None;
         c.clone_bytes = None;
@@ -123,7 +157,7 @@ impl Switch {
     /// Brings back the frame of a packet that was carried.
     fn restore(&mut self, c: &Carried) {
         self.frame[self.slots.clone()].copy_from_slice(&c.frame);
-        self.scratch.wide[self.wide.clone()].clone_from_slice(&c.wide);
+        copy_values(&mut self.scratch.wide[self.wide.clone()], &c.wide);
     }
 
     fn get(&self, slot: Slot) -> Val {
@@ -176,7 +210,7 @@ impl Switch {
         let p = self.program.clone();
         let length = a.packet.len() as u32;
         self.frame[self.slots.clone()].fill(0);
-        self.scratch.wide[self.wide.clone()].fill(Val::S(0));
+        clear_values(&mut self.scratch.wide[self.wide.clone()]);
         a.kept.into_iter().for_each(|(slot, v)| self.set(slot, v));
         let s = &p.std_fields;
         // As in simple_switch, only a packet from outside knows its port and time.

@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::{Arc, LazyLock};
 use weir_p4::bytecode::program::Program;
-use weir_p4::fuzz::{Frame, Packets, as_they_are, switch};
-use weir_p4::v1model::{Notes, Switch};
+use weir_p4::fuzz::{Frame, Packets, Twins, as_they_are};
 
 const SAMPLES: [&str; 3] =
     [include_str!("../stf/router.p4"), include_str!("../stf/copies.p4"), include_str!("../stf/language.p4")];
@@ -15,10 +14,8 @@ static EDGE: LazyLock<Arc<Program>> = LazyLock::new(|| program("edge.p4"));
 const QUOTA: u64 = 100;
 
 /// Forwarder of names, with its tables filled.
-fn edge() -> (Switch, Frame) {
-    let mut edge = Switch::new(EDGE.clone(), 7);
-    tables::forward_names(&mut edge, QUOTA);
-    (edge, tables::name_frame)
+fn edge() -> (Twins, Frame) {
+    (Twins::new(&EDGE, |edge| tables::forward_names(edge, QUOTA)), tables::name_frame)
 }
 
 /// Words that mean something, so that random sequences get past the lexer.
@@ -75,9 +72,9 @@ const WORDS: [&str; 48] = [
 
 fn run(text: &str, packets: &[Vec<u8>]) {
     let Ok(program) = weir_p4::compile("fuzz.p4", text, &[]) else { return };
-    let mut switch = Switch::new(Arc::new(program), 7);
+    let mut twins = Twins::new(&Arc::new(program), |_| ());
     for (i, p) in packets.iter().enumerate() {
-        switch.process(p, i as u32, 1000 * i as u64, &mut Notes::default());
+        twins.process(p, i as u32, 1000 * i as u64);
     }
 }
 
@@ -158,7 +155,7 @@ proptest! {
     #[test]
     #[ignore = "long tier"]
     fn target_packet(inputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..600), 1..8)) {
-        let samples = SAMPLES.map(|text| (switch(text, &[]), as_they_are as Frame));
+        let samples = SAMPLES.map(|text| (Twins::new(&weir_p4::fuzz::program(text, &[]), |_| ()), as_they_are as Frame));
         let mut packets = Packets::new(samples.into_iter().chain([edge()]));
         inputs.iter().for_each(|data| packets.feed(data));
     }

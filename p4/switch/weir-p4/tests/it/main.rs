@@ -13,6 +13,7 @@ mod fuzz;
 mod law_params;
 mod law_vectors;
 mod macros;
+mod native;
 mod nesting;
 mod once;
 mod p4info;

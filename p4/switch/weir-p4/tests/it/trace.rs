@@ -84,7 +84,7 @@ fn agrees(p: &Arc<Program>, numbers: &str) {
     let mut sent = 0;
     for seed in 1..=4 {
         let both = (Switch::new(p.clone(), seed), Switch::traced(p.clone(), seed));
-        let run = differential::compare_switches(both, numbers, seed, 150, holds);
+        let run = differential::compare_switches(both, numbers, seed, 150, |_, b, sent| holds(b, sent));
         sent += run.unwrap_or_else(|e| panic!("seed {seed}: {e}")).1;
     }
     assert!(sent > 0);

@@ -127,13 +127,47 @@ pub struct Config {
     pub drop_port: u32,
     /// Starts the programs' `random`.
     pub seed: u64,
+    /// Programs run as native code, where the system and the program allow it.
+    pub is_native: bool,
     /// Key of the hash of flows.
     pub flow_key: RandomState,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { priorities: 1, cpu_port: None, drop_port: DROP_PORT, seed: 1, flow_key: RandomState::new() }
+        Config {
+            priorities: 1,
+            cpu_port: None,
+            drop_port: DROP_PORT,
+            seed: 1,
+            is_native: true,
+            flow_key: RandomState::new(),
+        }
+    }
+}
+
+/// Makes a device's switches, in any thread.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchMaker {
+    seed: u64,
+    is_native: bool,
+    is_traced: bool,
+}
+
+impl SwitchMaker {
+    /// A switch for the program; where it is interpreted against the configuration, the log gives the reason.
+    pub fn switch(&self, program: Arc<Program>) -> Switch {
+        if self.is_traced {
+            return Switch::traced(program, self.seed);
+        }
+        if !self.is_native {
+            return Switch::new(program, self.seed);
+        }
+        let switch = Switch::compiled(program, self.seed);
+        if let Err(reason) = switch.native() {
+            warn!("the program is interpreted: {reason}");
+        }
+        switch
     }
 }
 
@@ -163,6 +197,7 @@ pub struct Device {
     after_ingress: IngressOut,
     after_egress: EgressOut,
     seed: u64,
+    is_native: bool,
     flow_key: RandomState,
     generation: u64,
     now_ns: u64,
@@ -191,6 +226,7 @@ impl Device {
             after_ingress: IngressOut::default(),
             after_egress: EgressOut::default(),
             seed: config.seed,
+            is_native: config.is_native,
             flow_key: config.flow_key,
             generation: 0,
             now_ns: 0,
@@ -214,9 +250,9 @@ impl Device {
         self.trace.is_some()
     }
 
-    /// Starts the programs' `random`.
-    pub fn seed(&self) -> u64 {
-        self.seed
+    /// Makes switches as this device runs them. Each takes long: packets should not wait for it.
+    pub fn switch_maker(&self) -> SwitchMaker {
+        SwitchMaker { seed: self.seed, is_native: self.is_native, is_traced: self.is_traced() }
     }
 
     /// Whether packets have had their share of this iteration, which [`Device::poll`] ends.
@@ -261,8 +297,7 @@ impl Device {
 
     /// Replaces the running program as a whole; tables, registers and queues start fresh. Gives its generation.
     pub fn set_pipeline(&mut self, program: Arc<Program>) -> u64 {
-        let make = if self.is_traced() { Switch::traced } else { Switch::new };
-        let switch = make(program, self.seed);
+        let switch = self.switch_maker().switch(program);
         self.install(switch).0
     }
 

@@ -36,6 +36,15 @@ fn paced(d: &mut Device, rate_bps: u64) {
 }
 
 #[test]
+fn a_device_runs_native_code_or_interprets_as_it_is_configured() {
+    for is_native in [true, false] {
+        let mut d = Device::new(Config { is_native, ..Config::default() });
+        d.set_pipeline(program("s.egress_spec = 2;", ""));
+        assert_eq!(d.pipeline.is_some_and(|p| p.switch.native().is_ok()), is_native);
+    }
+}
+
+#[test]
 fn without_limits_a_frame_goes_through_at_once() {
     let mut d = device("s.egress_spec = 2;", "h.b.v = h.b.v + 1;");
     let mut out = Vec::new();

@@ -6,6 +6,8 @@ use thrift::{ProtocolError, ProtocolErrorKind};
 
 /// Values in one request: `table_add` with 100 keys needs about 500.
 const MAX_VALUES: usize = 16_384;
+/// Lists and structs within each other; the crate limits structs alone.
+const MAX_DEPTH: usize = 16;
 
 /// A value of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,12 +32,40 @@ pub struct Fields(Vec<(i16, Value)>);
 /// Reads a struct.
 ///
 /// # Errors
-/// The bytes are no struct, or it has too many values.
+/// The bytes are no struct, or it has too many values or levels.
 pub fn read(input: &mut dyn TInputProtocol) -> thrift::Result<Fields> {
-    fields(input, &mut MAX_VALUES.clone())
+    fields(input, &mut Limits { values: MAX_VALUES, depth: MAX_DEPTH })
 }
 
-fn fields(input: &mut dyn TInputProtocol, left: &mut usize) -> thrift::Result<Fields> {
+/// Values and levels that a request may still have.
+struct Limits {
+    values: usize,
+    depth: usize,
+}
+
+impl Limits {
+    fn value(&mut self) -> thrift::Result<()> {
+        self.values = self.values.checked_sub(1).ok_or_else(|| too_much(&format!("{MAX_VALUES} values")))?;
+        Ok(())
+    }
+
+    fn enter(&mut self) -> thrift::Result<()> {
+        self.depth = self.depth.checked_sub(1).ok_or_else(|| too_much(&format!("{MAX_DEPTH} levels")))?;
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.depth += 1;
+    }
+}
+
+fn too_much(limit: &str) -> thrift::Error {
+    let message = format!("a request has at most {limit}");
+    thrift::Error::Protocol(ProtocolError::new(ProtocolErrorKind::SizeLimit, message))
+}
+
+fn fields(input: &mut dyn TInputProtocol, left: &mut Limits) -> thrift::Result<Fields> {
+    left.enter()?;
     let mut fields = Vec::new();
     input.read_struct_begin()?;
     loop {
@@ -48,14 +78,12 @@ fn fields(input: &mut dyn TInputProtocol, left: &mut usize) -> thrift::Result<Fi
         input.read_field_end()?;
     }
     input.read_struct_end()?;
+    left.leave();
     Ok(Fields(fields))
 }
 
-fn value(input: &mut dyn TInputProtocol, kind: TType, left: &mut usize) -> thrift::Result<Value> {
-    *left = left.checked_sub(1).ok_or_else(|| {
-        let message = format!("a request has at most {MAX_VALUES} values");
-        thrift::Error::Protocol(ProtocolError::new(ProtocolErrorKind::SizeLimit, message))
-    })?;
+fn value(input: &mut dyn TInputProtocol, kind: TType, left: &mut Limits) -> thrift::Result<Value> {
+    left.value()?;
     Ok(match kind {
         TType::Bool => Value::Bool(input.read_bool()?),
         TType::I16 => Value::I16(input.read_i16()?),
@@ -65,12 +93,14 @@ fn value(input: &mut dyn TInputProtocol, kind: TType, left: &mut usize) -> thrif
         TType::String => Value::Bytes(input.read_bytes()?),
         TType::Struct => Value::Struct(fields(input, left)?),
         TType::List => {
+            left.enter()?;
             let list = input.read_list_begin()?;
             let mut values = Vec::new();
             for _ in 0..list.size {
                 values.push(value(input, list.element_type, left)?);
             }
             input.read_list_end()?;
+            left.leave();
             Value::List(values)
         }
         other => {

@@ -166,6 +166,14 @@ pub fn run(
     Ok(())
 }
 
+/// The crate prints the kinds of these errors only.
+fn reason(error: thrift::Error) -> String {
+    match error {
+        thrift::Error::Protocol(e) if !e.message.is_empty() => e.message,
+        other => other.to_string(),
+    }
+}
+
 /// One request; gives its answer, and whether the connection ends.
 fn one(
     source: &mut (impl Source + Write),
@@ -205,8 +213,9 @@ fn one(
     let arguments = match arguments {
         Ok(arguments) => arguments,
         Err(e) => {
-            tracing::info!("Thrift: {from}: {}: {e}", name.escape_debug());
-            return (Some(refusal(server, name, &header, &protocol(e.to_string()))), true);
+            let reason = reason(e);
+            tracing::info!("Thrift: {from}: {}: {reason}", name.escape_debug());
+            return (Some(refusal(server, name, &header, &protocol(reason))), true);
         }
     };
     let Some(method) = method else {

@@ -176,6 +176,20 @@ fn requests_that_are_too_large_end_the_connection() {
     assert_eq!(answer(&fuzz(&s, &request("standard:bm_load_new_config", &program))).0, TMessageType::Exception);
 }
 
+/// On a thread with the stack of a client's thread.
+#[test]
+fn lists_within_lists_end_the_connection() {
+    let server = server(program());
+    let mut bytes = request("standard:bm_mgmt_get_info", &Fields::default());
+    bytes.truncate(bytes.len() - 1);
+    bytes.extend([15, 0, 1]);
+    bytes.extend([15, 0, 0, 0, 1].repeat(12_000));
+    let answers = std::thread::spawn(move || fuzz(&server, &bytes)).join().unwrap();
+    let (kind, _, failure) = answer(&answers);
+    assert_eq!(kind, TMessageType::Exception);
+    assert_eq!(failure.string(1).unwrap(), "a request has at most 16 levels");
+}
+
 #[test]
 fn a_compiled_program_has_a_description() {
     let s = server(program());

@@ -175,6 +175,7 @@ impl<'p> Lower<'p> {
         self.code.frame = vec![0; self.cells as usize];
         for (v, cell) in &self.consts {
             self.code.frame[*cell as usize] = *v;
+            self.code.constants.push((*cell, *v));
         }
         self.code
     }

@@ -113,7 +113,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    pub(super) fn lookahead(&mut self, n: &mut [u64], header: u32) -> Flow {
+    pub(crate) fn lookahead(&mut self, n: &mut [u64], header: u32) -> Flow {
         let h = &self.code.headers[header as usize];
         if self.at + h.fixed_bits > self.packet.len() * 8 {
             return self.fail(self.code.errors.too_short);
@@ -134,7 +134,7 @@ impl<'a> Machine<'a> {
                 match f {
                     FieldOut::Or { offset, left } => bytes |= n[base + *offset as usize] << left,
                     FieldOut::Bytes(count) => {
-                        self.scratch.head.push_small(bytes, 8 * u32::from(*count));
+                        self.scratch.head.push_bytes(bytes, *count);
                         bytes = 0;
                     }
                     FieldOut::Wide { offset, width } => {

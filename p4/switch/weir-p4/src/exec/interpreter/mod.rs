@@ -2,25 +2,32 @@
 //! Runs one block of a program over one packet.
 mod data;
 mod headers;
+pub(crate) mod jit;
+mod native;
 #[cfg(test)]
 mod operations;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod work;
 
 use crate::bytecode::code::*;
 use crate::bytecode::operators::{HashAlgorithm, binary, truth};
 use crate::bytecode::program::{MatchKind, Program};
 use crate::exec::hash::hash_of;
+use crate::exec::registers::View;
 use crate::exec::state::State;
 use crate::exec::table::EntryAction;
 use crate::exec::trace::{Lookup, Tracer};
 use crate::value::{BitWriter, Val, read_bits};
+use jit::Native;
+pub(crate) use native::FIELD_OFFSETS;
+use std::any::Any;
 
 /// Result of a piece of code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Flow {
+#[repr(u32)]
+pub(crate) enum Flow {
     Next,
     Exit,
     /// A parser error is set.
@@ -77,6 +84,8 @@ pub struct Scratch {
     hits: Vec<(usize, u8)>,
     /// Steps taken since somebody asked.
     pub spent: u64,
+    /// Native code of the machine's code: it stays for as long as a machine has the buffers.
+    pub native: Option<Native>,
     /// The trace, which only traced code writes.
     pub tracer: Tracer,
 }
@@ -104,9 +113,13 @@ pub struct Input<'a> {
 pub struct Machine<'a> {
     code: &'a Code,
     program: &'a Program,
+    /// Cells of the narrow registers.
+    registers: *const View,
+    /// The frame of values above 64 bits.
+    wide: *const Val,
     state: &'a mut State,
     scratch: &'a mut Scratch,
-    pub packet: &'a [u8],
+    packet: &'a [u8],
     /// Position of the parser, in bits.
     pub at: usize,
     pub payload: &'a [u8],
@@ -120,6 +133,11 @@ pub struct Machine<'a> {
     pub grown_bytes: i64,
     error: u32,
     steps: u64,
+    /// The packet, for native code.
+    packet_start: *const u8,
+    packet_bits: usize,
+    /// Of a function that native code called.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 fn cut(v: u64, sh: u8) -> u64 {
@@ -148,6 +166,10 @@ impl<'a> Machine<'a> {
         Machine {
             code,
             program,
+            registers: state.register_views(),
+            wide: scratch.wide.as_mut_ptr(),
+            packet_start: input.packet.as_ptr(),
+            packet_bits: 8 * input.packet.len(),
             state,
             scratch,
             packet: input.packet,
@@ -161,6 +183,7 @@ impl<'a> Machine<'a> {
             grown_bytes: 0,
             error: 0,
             steps: 0,
+            panic: None,
         }
     }
 
@@ -189,7 +212,7 @@ impl<'a> Machine<'a> {
         self.steps > PACKET_STEPS
     }
 
-    fn too_long(&mut self) -> Flow {
+    pub(crate) fn too_long(&mut self) -> Flow {
         self.effects.fault = Some(format!("the program took more than {PACKET_STEPS} steps on it"));
         Flow::Fault
     }
@@ -262,7 +285,7 @@ impl<'a> Machine<'a> {
 
     /// Runs code from `start` on until it returns.
     #[allow(clippy::too_many_lines, reason = "one loop with an arm an instruction: cut in two it runs slower")]
-    fn run(&mut self, n: &mut [u64], start: Pc) -> Flow {
+    fn interpret(&mut self, n: &mut [u64], start: Pc) -> Flow {
         let code = self.code.ins.as_slice();
         let mut pc = start as usize;
         macro_rules! n {

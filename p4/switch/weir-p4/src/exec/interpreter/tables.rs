@@ -3,7 +3,7 @@
 use super::*;
 
 impl<'a> Machine<'a> {
-    pub(super) fn apply<const TRACED: bool>(&mut self, n: &mut [u64], t: usize) -> Flow {
+    pub(crate) fn apply<const TRACED: bool>(&mut self, n: &mut [u64], t: usize) -> Flow {
         let x = &self.code.tables[t];
         if self.is_spent(self.state.tables[t].rows() as u64 / 8) {
             return self.too_long();
@@ -45,9 +45,9 @@ impl<'a> Machine<'a> {
                     metered = true;
                 }
                 if let Some(q) = &e.quick {
-                    for ((to, _), v) in x.actions[q.action as usize].params.iter().zip(q.args) {
+                    for ((to, _), v) in x.actions[q.action as usize].params.iter().zip(q.args()) {
                         if let Source::N(c) = to {
-                            n[*c as usize] = v;
+                            n[*c as usize] = *v;
                         }
                     }
                     action = Some(q.action as usize);

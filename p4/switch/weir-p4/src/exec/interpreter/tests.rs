@@ -76,7 +76,7 @@ fn expected(op: Operator, w: u32, x: &Val, y: &Val) -> Val {
     Val::from_int(&v, w.max(1))
 }
 
-const OPS: [Operator; 21] = [
+pub(crate) const OPS: [Operator; 21] = [
     Operator::Add,
     Operator::Sub,
     Operator::Mul,
@@ -101,7 +101,7 @@ const OPS: [Operator; 21] = [
 ];
 
 /// Values where mistakes hide: the ends, the middle, small ones (shifts), any.
-fn value(w: u32, pick: u8, any: [u64; 4]) -> Val {
+pub(crate) fn value(w: u32, pick: u8, any: [u64; 4]) -> Val {
     let random = any.iter().fold(Val::S(0), |v, d| v.shl(64, 256).or(Val::S(u128::from(*d))));
     let half = Val::S(1).shl(w as usize - 1, w);
     match pick % 8 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two forms of a program, from source and from JSON, side by side: the same entries and packets in, the same packets
+//! Two forms of a program, such as from source and from JSON, side by side: the same entries and packets in, the same packets
 //! and state out.
 #![allow(dead_code, reason = "each test uses its own part")]
 use std::sync::Arc;
@@ -193,16 +193,16 @@ pub fn compare(
     seed: u64,
     packets: usize,
 ) -> Result<(usize, usize), String> {
-    compare_switches((Switch::new(source, seed), Switch::new(json, seed)), text, seed, packets, |_, _| Ok(()))
+    compare_switches((Switch::new(source, seed), Switch::new(json, seed)), text, seed, packets, |_, _, _| Ok(()))
 }
 
-/// The same for two switches; `check` gets the second and what it sent for a packet.
+/// The same for two switches; `check` gets both and what they sent for a packet.
 pub fn compare_switches(
     (mut a, mut b): (Switch, Switch),
     text: &str,
     seed: u64,
     packets: usize,
-    mut check: impl FnMut(&mut Switch, &[Sent]) -> Result<(), String>,
+    mut check: impl FnMut(&mut Switch, &mut Switch, &[Sent]) -> Result<(), String>,
 ) -> Result<(usize, usize), String> {
     let numbers = numbers(text);
     let mut r = Random(seed);
@@ -223,7 +223,7 @@ pub fn compare_switches(
         if digests(&x) != digests(&y) {
             return Err(format!("packet {i}: {:?} and {:?}", digests(&x), digests(&y)));
         }
-        check(&mut b, &from_json).map_err(|e| format!("packet {i}, {bytes:02x?} in at {port}: {e}"))?;
+        check(&mut a, &mut b, &from_json).map_err(|e| format!("packet {i}, {bytes:02x?} in at {port}: {e}"))?;
         sent += from_source.len();
     }
     match state(&a).iter().zip(&state(&b)).find(|(x, y)| x != y) {

@@ -13,7 +13,6 @@ use crate::p4runtime::transport::access::Caller;
 use std::sync::{Arc, Mutex};
 use tonic::Status;
 use weir_p4::exec::State;
-use weir_p4::v1model::Switch;
 
 impl Service {
     pub(super) async fn set(
@@ -104,11 +103,10 @@ impl Service {
         state: Option<State>,
     ) -> Result<(), Status> {
         let program = config.program.clone();
-        let (seed, is_traced) = self.handle.call(|d| (d.seed(), d.is_traced())).await.map_err(gone)?;
-        // Its arrays may be large, so that packets must not wait for them to be made, nor for the old ones to be given
-        // back.
+        let maker = self.handle.call(|d| d.switch_maker()).await.map_err(gone)?;
+        // Packets must not wait for its native code and arrays, nor for the old ones to be given back.
         let make = move || {
-            let mut switch = if is_traced { Switch::traced(program, seed) } else { Switch::new(program, seed) };
+            let mut switch = maker.switch(program);
             // Writes since the program was saved.
             if let Some(mut state) = state {
                 state.continue_random(&switch.state);
