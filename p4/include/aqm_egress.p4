@@ -88,7 +88,6 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
         aqm_left_us.write(AQM_QUEUE, standard_metadata.egress_global_timestamp);
 #endif
         aqm_enqueued.read(meta.pair, AQM_QUEUE);
-        law_packet_params.read(meta.packet_params, meta.port);
         if (standard_metadata.deq_qdepth == 0) {
             aqm_drained.write(AQM_QUEUE, meta.pair);
         } else if (meta.mode == aqm_mode_t.PID_DELAY && LAW_DELAY_SOURCE(meta.packet_params) == DELAY_FLOWS) {
@@ -96,6 +95,26 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
         } else {
             meta.backlog_bytes = (bit<64>)(meta.pair - meta.enqueued)[47:0];
             aqm_drained.write(AQM_QUEUE, meta.enqueued);
+        }
+    }
+
+    // A packet of band A: takes its part in the rate of the line, while band B waits for it.
+    action leave_ahead() {
+        if (standard_metadata.deq_qdepth == 0) {
+            ahead_enqueued.read(meta.ahead_enqueued, meta.port); // as in `leave_queue`
+        }
+        ahead_drained.write(meta.port, meta.ahead_enqueued);
+        aqm_drained.read(meta.drained, meta.port);
+        aqm_enqueued.read(meta.pair, meta.port);
+        meta.backlog_bytes = (bit<64>)(meta.pair - meta.drained)[47:0];
+    }
+
+    action leave() {
+        law_packet_params.read(meta.packet_params, meta.port);
+        if (meta.ahead == 1) {
+            leave_ahead();
+        } else {
+            leave_queue();
         }
         if (meta.mode == aqm_mode_t.PID_DELAY) {
 #ifdef WEIR_L4S
@@ -113,26 +132,6 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
             depart(meta.port, meta.backlog_bytes);
 #endif
             law_last_us.read(meta.s.last_us, meta.port);
-        }
-    }
-
-    // A packet of band A: takes its part in the rate of the line, while band B waits for it.
-    action leave_ahead() {
-        law_packet_params.read(meta.packet_params, meta.port);
-        if (standard_metadata.deq_qdepth == 0) {
-            ahead_enqueued.read(meta.ahead_enqueued, meta.port); // as in `leave_queue`
-        }
-        ahead_drained.write(meta.port, meta.ahead_enqueued);
-        aqm_drained.read(meta.drained, meta.port);
-        aqm_enqueued.read(meta.pair, meta.port);
-        depart(meta.port, (bit<64>)(meta.pair - meta.drained)[47:0]);
-    }
-
-    action leave() {
-        if (meta.ahead == 1) {
-            leave_ahead();
-        } else {
-            leave_queue();
         }
     }
 

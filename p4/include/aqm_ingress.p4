@@ -58,7 +58,7 @@ control BothBands(in bit<32> low, inout aqm_state_t state) {
 
 // The work for a packet is in the actions of the table `aqm`, because on BMv2 a conditional with a statement behind it
 // costs four times as much in `apply` as in an action, and an action's own parameters cost nothing to read
-// (docs/notebook/2026-11-switch-profile.md).
+// (docs/notebook/2026-11-law-cost.md).
 control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
@@ -156,22 +156,24 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         }
     }
 
-    action drop_packet() {
-        aqm_drops.count(meta.port);
-        aqm_dropped_packets.read(meta.packets, AQM_QUEUE);
-        meta.packets = meta.packets + 1;
-        aqm_dropped_packets.write(AQM_QUEUE, meta.packets);
-        mark_to_drop(standard_metadata);
-    }
-
-    action enqueue() {
-        if (meta.verdict == law_verdict_t.MARK) {
+    // Drops or marks the packet, if that is the verdict.
+    action act() {
+        if (meta.verdict == law_verdict_t.DROP) {
+            aqm_drops.count(meta.port);
+            aqm_dropped_packets.read(meta.packets, AQM_QUEUE);
+            meta.packets = meta.packets + 1;
+            aqm_dropped_packets.write(AQM_QUEUE, meta.packets);
+            mark_to_drop(standard_metadata);
+        } else if (meta.verdict == law_verdict_t.MARK) {
             aqm_marks.count(meta.port);
             aqm_marked_packets.read(meta.packets, meta.port);
             meta.packets = meta.packets + 1;
             aqm_marked_packets.write(meta.port, meta.packets);
             meta.mark = 1;
         }
+    }
+
+    action enqueue() {
         meta.enqueued = meta.enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
         aqm_enqueued.write(AQM_QUEUE, meta.enqueued);
         meta.len_bytes = standard_metadata.packet_length;
@@ -198,26 +200,14 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
 
     // Band of a packet on a port with two bands of flows: `kind`.
     action band_of_flow(in law_params_t p, in flow_bands_t b) {
-        band_flow_t f;
-        band_budget_t budget;
         read_flow();
-        bands_budget.read(meta.bands_bytes, meta.port);
-        bands_budget_last_us.read(budget.budget_last_us, meta.port);
-        budget.ahead_bytes = meta.bands_bytes[95:64];
-        budget.new_bytes = meta.bands_bytes[63:32];
-        budget.bulk_bytes = meta.bands_bytes[31:0];
-        f.flow_large_tick = meta.counted[63:48];
-        f.flow_until_tick = meta.counted[47:32];
-        f.flow_bytes = meta.counted[31:0];
-        f.flow_last_us = meta.counted_last_us;
-        band_arrival(f, meta.share_mean_q6, budget, b, p.interval_us, p.share_least_q16, p.share_shift,
-            (bit<64>)standard_metadata.ingress_global_timestamp, (bit<64>)standard_metadata.packet_length, meta.tau_us,
-            meta.kind);
-        meta.counted = f.flow_large_tick ++ f.flow_until_tick ++ f.flow_bytes;
-        meta.counted_last_us = f.flow_last_us;
-        meta.bands_bytes = budget.ahead_bytes ++ budget.new_bytes ++ budget.bulk_bytes;
-        bands_budget.write(meta.port, meta.bands_bytes);
-        bands_budget_last_us.write(meta.port, budget.budget_last_us);
+        bands_budget.read(meta.budget, meta.port);
+        bands_budget_last_us.read(meta.budget_last_us, meta.port);
+        band_arrival(meta.counted, meta.counted_last_us, meta.share_mean_q6, meta.budget, meta.budget_last_us, b,
+            p.interval_us, p.share_least_q16, p.share_shift, (bit<64>)standard_metadata.ingress_global_timestamp,
+            (bit<64>)standard_metadata.packet_length, meta.tau_us, meta.kind);
+        bands_budget.write(meta.port, meta.budget);
+        bands_budget_last_us.write(meta.port, meta.budget_last_us);
         law_flows.write(meta.flow, meta.counted);
         law_flows_last_us.write(meta.flow, meta.counted_last_us);
         law_share_mean_q6.write(meta.port, meta.share_mean_q6);
@@ -234,12 +224,11 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
             law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
             meta.tau_us = law_tau(meta.dq_time_q8_us, p.dq_shift, ahead_bytes);
             if (ahead_is_late(p.min_backlog_bytes, p.delay_limit_us, ahead_bytes, meta.tau_us)) {
-                bit<96> met;
-                ahead_late.read(met, meta.port);
-                if (met[95:48] != meta.ahead_left || now_us - met[47:0] >= (bit<48>)STUCK_US) {
+                ahead_late.read(meta.drained, meta.port);
+                if (meta.drained[95:48] != meta.ahead_left || now_us - meta.drained[47:0] >= (bit<48>)STUCK_US) {
                     ahead_late.write(meta.port, meta.ahead_left ++ now_us);
                 }
-                if (met[95:48] != meta.ahead_left || now_us - met[47:0] < (bit<48>)STUCK_US) {
+                if (meta.drained[95:48] != meta.ahead_left || now_us - meta.drained[47:0] < (bit<48>)STUCK_US) {
                     meta.verdict = law_verdict_t.DROP;
                 }
             }
@@ -273,9 +262,8 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
 #ifdef WEIR_L4S
         decide_low();
 #endif
-        if (meta.verdict == law_verdict_t.DROP) {
-            drop_packet();
-        } else {
+        act();
+        if (meta.verdict != law_verdict_t.DROP) {
             enqueue();
         }
         read_due(digest_interval_us);
@@ -301,13 +289,16 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
 #ifdef WEIR_L4S
         decide_low();
 #endif
-        if (meta.verdict == law_verdict_t.DROP) {
-            spare_for_step(backlog_bytes, interval_us);
-        }
-        if (meta.verdict == law_verdict_t.DROP) {
-            drop_packet();
-        } else {
+        if (meta.verdict == law_verdict_t.PASS) {
             enqueue();
+        } else {
+            if (meta.verdict == law_verdict_t.DROP) {
+                spare_for_step(backlog_bytes, interval_us);
+            }
+            act();
+            if (meta.verdict != law_verdict_t.DROP) {
+                enqueue();
+            }
         }
     }
 
@@ -355,12 +346,13 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
             if (meta.effects != aqm_effects_t.NONE && meta.ahead == 0 && band_refuses(meta.kind, p.target_us, meta.tau_us)) {
                 aqm_refused.count(meta.port);
             }
-            drop_packet();
-        } else if (meta.ahead == 0) {
+        }
+        act();
+        if (meta.verdict != law_verdict_t.DROP && meta.ahead == 0) {
             enqueue();
-            bands_budget.read(meta.bands_bytes, meta.port);
-            meta.bands_bytes[31:0] = band_passed(meta.bands_bytes[31:0], (bit<64>)meta.len_bytes);
-            bands_budget.write(meta.port, meta.bands_bytes);
+            bands_budget.read(meta.budget, meta.port);
+            meta.budget[31:0] = band_passed(meta.budget[31:0], (bit<64>)meta.len_bytes);
+            bands_budget.write(meta.port, meta.budget);
         }
     }
 
@@ -420,21 +412,24 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
             // In this order: a packet that leaves meanwhile is lost until the next report, and never less than none.
             aqm_dequeued.read(meta.pair, meta.port);
             aqm_drained.read(meta.drained, meta.port);
-            aqm_enqueued.read(meta.enqueued, meta.port);
+            pair_t enqueued = meta.enqueued; // ingress alone writes it
+#ifdef WEIR_L4S
+            aqm_enqueued.read(enqueued, meta.port); // of C
+#endif
             aqm_sojourn_us.read(meta.tau_us, meta.port);
             law_dq_time_q8_us.read(meta.dq_time_q8_us, meta.port);
             law_row.read(meta.s.row, meta.port);
             aqm_dropped_packets.read(meta.packets, meta.port);
             aqm_marked_packets.read(meta.counted, meta.port);
             pair_t lost = meta.drained - meta.pair;
-            pair_t waiting = meta.enqueued - meta.drained;
+            pair_t waiting = enqueued - meta.drained;
 #ifdef WEIR_L4S
             aqm_state_t state = {
 #else
             digest<aqm_state_t>(1, {
 #endif
                 (bit<16>)meta.port, standard_metadata.ingress_global_timestamp, meta.tau_us, meta.s.u_q40, waiting[47:0],
-                meta.dq_time_q8_us, meta.s.row, meta.enqueued[95:48], meta.enqueued[47:0], lost[95:48], lost[47:0],
+                meta.dq_time_q8_us, meta.s.row, enqueued[95:48], enqueued[47:0], lost[95:48], lost[47:0],
                 meta.packets, meta.counted
 #ifdef WEIR_L4S
             };

@@ -9,6 +9,14 @@
 #include "coupled_types.p4"
 #include "law.p4"
 
+bit<64> min_u64(in bit<64> a, in bit<64> b) {
+    bit<64> least = a;
+    if (b < a) {
+        least = b;
+    }
+    return least;
+}
+
 const bit<8> FOLLOW_SHIFT = 4;
 const bit<8> LEAK_SHIFT = 6;
 

@@ -5,12 +5,4 @@
 
 const bit<64> BYTES_MAX = 0xffffffff;
 
-bit<64> min_u64(in bit<64> a, in bit<64> b) {
-    bit<64> least = a;
-    if (b < a) {
-        least = b;
-    }
-    return least;
-}
-
 #endif

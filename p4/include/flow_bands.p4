@@ -30,12 +30,15 @@ void band_halvings(inout bit<64> last_us, in bit<64> now_us, in bit<5> share_shi
     }
 }
 
-// Band of a packet of `len_bytes` that `f` counts, while band B has a delay of `tau_us`. `share_mean_q6`: of the counters
-// over packets of bulk flows; `budget`: of the queue.
+// Band of a packet of `len_bytes`, below 2^32, while band B has a delay of `tau_us`. `flow`: flow_large_tick and
+// flow_until_tick in the high 16 bits each, and flow_bytes. `share_mean_q6`: of the counters over packets of bulk flows.
+// `budget`: ahead_bytes in the high, new_bytes in the next, bulk_bytes in the low 32 bits.
 void band_arrival(
-    inout band_flow_t f,
+    inout bit<64> flow,
+    inout bit<64> flow_last_us,
     inout bit<64> share_mean_q6,
-    inout band_budget_t budget,
+    inout bit<96> budget,
+    inout bit<64> budget_last_us,
     in flow_bands_t b,
     in bit<24> interval_us,
     in bit<20> share_least_q16,
@@ -46,20 +49,26 @@ void band_arrival(
     out band_kind_t kind)
 {
     bit<8> halvings;
-    bit<64> len = min_u64(len_bytes, BYTES_MAX);
-    band_halvings(f.flow_last_us, now_us, share_shift, halvings); // 1
-    bit<64> before = (bit<64>)f.flow_bytes >> halvings;
-    bit<64> bytes = min_u64(before + len, BYTES_MAX);
-    f.flow_bytes = (bit<32>)bytes;
+    bit<16> large_tick = flow[63:48];
+    bit<16> until_tick = flow[47:32];
+    band_halvings(flow_last_us, now_us, share_shift, halvings); // 1
+    bit<64> before = (bit<64>)flow[31:0] >> halvings;
+    bit<64> bytes = before + len_bytes;
+    if (bytes > BYTES_MAX) {
+        bytes = BYTES_MAX;
+    }
 
-    band_halvings(budget.budget_last_us, now_us, share_shift, halvings); // 2
-    bit<64> ahead_bytes = (bit<64>)budget.ahead_bytes >> halvings;
-    bit<64> new_bytes = (bit<64>)budget.new_bytes >> halvings;
-    bit<64> bulk_bytes = (bit<64>)budget.bulk_bytes >> halvings;
+    band_halvings(budget_last_us, now_us, share_shift, halvings); // 2
+    bit<64> ahead_bytes = (bit<64>)budget[95:64] >> halvings;
+    bit<64> new_bytes = (bit<64>)budget[63:32] >> halvings;
+    bit<64> bulk_bytes = (bit<64>)budget[31:0] >> halvings;
 
     bit<64> threshold = (bit<64>)b.ahead_most_bytes; // 3
     if (b.ahead_share_q16 != 0) {
-        threshold = min_u64(((bit<64>)b.ahead_share_q16 * share_mean_q6) >> 22, threshold);
+        threshold = ((bit<64>)b.ahead_share_q16 * share_mean_q6) >> 22;
+        if (threshold > (bit<64>)b.ahead_most_bytes) {
+            threshold = (bit<64>)b.ahead_most_bytes;
+        }
     }
     if (threshold < (bit<64>)b.ahead_least_bytes) {
         threshold = (bit<64>)b.ahead_least_bytes;
@@ -67,33 +76,42 @@ void band_arrival(
     bool sparse = before < threshold;
 
     bit<64> allowed = bulk_bytes + BAND_FREE_BYTES; // 4
-    bit<64> wanted = ahead_bytes + len;
+    bit<64> wanted = ahead_bytes + len_bytes;
     bool is_new = before < BAND_NEW_BYTES;
     if (!is_new) {
         wanted = wanted + before;
     }
-    bool strange = is_new && new_bytes + len > (allowed >> 1);
+    bool strange = is_new && new_bytes + len_bytes > (allowed >> 1);
     bool room = !strange && wanted <= allowed;
 
     bit<16> tick = now_us[25:10]; // 5
-    bit<16> wait_ticks = f.flow_until_tick - tick;
-    bit<16> large_ticks = tick - f.flow_large_tick;
+    bit<16> wait_ticks = until_tick - tick;
+    bit<16> large_ticks = tick - large_tick;
     bool held = before != 0 && wait_ticks != 0 && wait_ticks[15:15] == 0
         && large_ticks < (bit<16>)BAND_HELD_MOST_TICKS;
 
     if (sparse && room && !held) { // 6
         kind = band_kind_t.AHEAD;
-        f.flow_until_tick = tick;
-        ahead_bytes = min_u64(ahead_bytes + len, BYTES_MAX);
+        until_tick = tick;
+        ahead_bytes = ahead_bytes + len_bytes;
+        if (ahead_bytes > BYTES_MAX) {
+            ahead_bytes = BYTES_MAX;
+        }
         if (is_new) {
-            new_bytes = min_u64(new_bytes + len, BYTES_MAX);
+            new_bytes = new_bytes + len_bytes;
+            if (new_bytes > BYTES_MAX) {
+                new_bytes = BYTES_MAX;
+            }
         }
     } else {
         bit<64> hold_ticks = ((((bit<64>)tau_us << 1) + (bit<64>)interval_us) >> 10) + 1; // 7
-        f.flow_until_tick = tick + (bit<16>)min_u64(hold_ticks, BAND_HELD_MOST_TICKS);
+        if (hold_ticks > BAND_HELD_MOST_TICKS) {
+            hold_ticks = BAND_HELD_MOST_TICKS;
+        }
+        until_tick = tick + (bit<16>)hold_ticks;
         kind = band_kind_t.SMALL;
         if (!(sparse && room)) {
-            f.flow_large_tick = tick;
+            large_tick = tick;
             if (sparse) {
                 kind = band_kind_t.SPILLED;
                 if (strange) {
@@ -107,9 +125,8 @@ void band_arrival(
             }
         }
     }
-    budget.ahead_bytes = (bit<32>)ahead_bytes;
-    budget.new_bytes = (bit<32>)new_bytes;
-    budget.bulk_bytes = (bit<32>)bulk_bytes;
+    flow = large_tick ++ until_tick ++ (bit<32>)bytes;
+    budget = (bit<32>)ahead_bytes ++ (bit<32>)new_bytes ++ (bit<32>)bulk_bytes;
 }
 
 // Whether a packet of band A is dropped, while A has `backlog_bytes` and with them a delay of `tau_us`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and state of the two bands of flows. docs/design/flows.md is the contract: names, units and ranges are its
+// Parameters of the two bands of flows. docs/design/flows.md is the contract: names, units and ranges are its
 // own, and every value that fits these widths is sound arithmetic.
 #ifndef WEIR_FLOW_BANDS_TYPES_P4
 #define WEIR_FLOW_BANDS_TYPES_P4
@@ -9,24 +9,6 @@ struct flow_bands_t {
     bit<20> ahead_share_q16;
     bit<32> ahead_most_bytes;
     bit<32> ahead_least_bytes;
-}
-
-// Counter of the flows that share it, all zero at the start.
-struct band_flow_t {
-    // Halved each 2^share_shift us.
-    bit<32> flow_bytes;
-    bit<64> flow_last_us;
-    // In ticks of 1024 us.
-    bit<16> flow_until_tick;
-    bit<16> flow_large_tick;
-}
-
-// Recent bytes of one queue, halved each 2^share_shift us, all zero at the start.
-struct band_budget_t {
-    bit<32> ahead_bytes;
-    bit<32> new_bytes;
-    bit<32> bulk_bytes;
-    bit<64> budget_last_us;
 }
 
 // Band of a packet: A if it is AHEAD, else B. The others are for the law in B.

@@ -102,7 +102,10 @@ control LawUpdate(
             s.last_us = now_us;
         } else if (elapsed_us >= interval_us) {
             stepped = 1;
-            bit<64> tau_us = min_u64((bit<64>)delay_us, TAU_MAX_US); // 3, Cao Eq. 2
+            bit<64> tau_us = (bit<64>)delay_us; // 3, Cao Eq. 2
+            if (tau_us > TAU_MAX_US) {
+                tau_us = TAU_MAX_US;
+            }
             int<64> o_us = (int<64>)tau_us - target_us;
 
             if (elapsed_us < (interval_us << 1)) { // 4

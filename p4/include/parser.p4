@@ -56,7 +56,7 @@ parser WeirParser(
 
     state ipv4 {
         bit<8> first = packet.lookahead<bit<8>>();
-        verify(first[7:4] == 4 && first[3:0] >= 5, error.BadIpHeader);
+        verify(first >= 0x45 && first < 0x50, error.BadIpHeader); // version 4, five words and more
         packet.extract(hdr.ipv4, ((bit<32>)first[3:0] - 5) << 5);
         // As if it were tagged: headers with ports are longer than the ports by four bytes and more.
         bit<32> least_bytes = ETHERNET_BYTES + VLAN_BYTES + ((bit<32>)first[3:0] << 2) + PORTS_BYTES;

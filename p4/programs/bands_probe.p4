@@ -93,31 +93,22 @@ control ProbeIngress(
         if (hdr.probe.op == probe_op_t.BAND_ARRIVAL) {
             bit<24> target_us = (bit<24>)hdr.probe.target_us;
             flow_bands_t b;
-            band_flow_t f;
-            band_budget_t budget;
             band_kind_t kind;
+            bit<64> flow = hdr.probe.flow_large_tick ++ hdr.probe.flow_until_tick ++ hdr.probe.flow_bytes;
+            bit<96> budget = hdr.probe.ahead_bytes ++ hdr.probe.new_bytes ++ hdr.probe.bulk_bytes;
             b.ahead_share_q16 = (bit<20>)hdr.probe.ahead_share_q16;
             b.ahead_most_bytes = hdr.probe.ahead_most_bytes;
             b.ahead_least_bytes = hdr.probe.ahead_least_bytes;
-            f.flow_bytes = hdr.probe.flow_bytes;
-            f.flow_last_us = hdr.probe.flow_last_us;
-            f.flow_until_tick = hdr.probe.flow_until_tick;
-            f.flow_large_tick = hdr.probe.flow_large_tick;
-            budget.ahead_bytes = hdr.probe.ahead_bytes;
-            budget.new_bytes = hdr.probe.new_bytes;
-            budget.bulk_bytes = hdr.probe.bulk_bytes;
-            budget.budget_last_us = hdr.probe.budget_last_us;
-            band_arrival(f, hdr.probe.share_mean_q6, budget, b, (bit<24>)hdr.probe.interval_us,
-                (bit<20>)hdr.probe.share_least_q16, (bit<5>)hdr.probe.share_shift, hdr.probe.in_now_us,
-                hdr.probe.in_len_bytes, hdr.probe.in_tau_us, kind);
-            hdr.probe.flow_bytes = f.flow_bytes;
-            hdr.probe.flow_last_us = f.flow_last_us;
-            hdr.probe.flow_until_tick = f.flow_until_tick;
-            hdr.probe.flow_large_tick = f.flow_large_tick;
-            hdr.probe.ahead_bytes = budget.ahead_bytes;
-            hdr.probe.new_bytes = budget.new_bytes;
-            hdr.probe.bulk_bytes = budget.bulk_bytes;
-            hdr.probe.budget_last_us = budget.budget_last_us;
+            band_arrival(flow, hdr.probe.flow_last_us, hdr.probe.share_mean_q6, budget, hdr.probe.budget_last_us, b,
+                (bit<24>)hdr.probe.interval_us, (bit<20>)hdr.probe.share_least_q16, (bit<5>)hdr.probe.share_shift,
+                hdr.probe.in_now_us,
+                hdr.probe.in_len_bytes > BYTES_MAX ? BYTES_MAX : hdr.probe.in_len_bytes, hdr.probe.in_tau_us, kind);
+            hdr.probe.flow_large_tick = flow[63:48];
+            hdr.probe.flow_until_tick = flow[47:32];
+            hdr.probe.flow_bytes = flow[31:0];
+            hdr.probe.ahead_bytes = budget[95:64];
+            hdr.probe.new_bytes = budget[63:32];
+            hdr.probe.bulk_bytes = budget[31:0];
             hdr.probe.kind = (bit<8>)(bit<3>)kind;
             hdr.probe.refused = 0;
             if (band_refuses(kind, target_us, hdr.probe.in_tau_us)) {

@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -416,14 +417,18 @@ class P4Rig:
         return {n: some for n, some in got.items() if some}, {reason: n for reason, n in changes.items() if n}
 
     def exchange(
-        self, frames: Iterable[tuple[int, bytes]], stations: Iterable[int] = (), patience_s: float = 60.0
+        self,
+        frames: Iterable[tuple[int, bytes]],
+        stations: Iterable[int] = (),
+        patience_s: float = 60.0,
+        awaited: int = 0,
     ) -> dict[int, list[bytes]]:
         """Sends frames, each from the station of a port, and gives what each station (default: all) got, in order.
 
         Complete without waiting for time to pass: after every few frames, markers follow from each sending port to each
         station. As packets from one port to another keep their order, what has not come before its marker never will.
-        A copy that goes round in BMv2 is behind the marker; each round of markers lets it on by one turn at least, so
-        there are rounds until one brings nothing.
+        A copy that goes round in BMv2 is behind the marker, and several rounds of markers may overtake it: there are
+        rounds until one brings nothing and the `awaited` number of frames came.
         Raises Broken when a marker does not come; the patience is for a machine that hangs.
         """
         got = {n: [] for n in stations or self.ports}
@@ -436,6 +441,11 @@ class P4Rig:
             more = self._collect(got, sources, patience_s)
             while self.goes_round and self.kind == BMV2 and more:
                 more = self._collect(got, sources, patience_s)
+        limit = time.monotonic() + patience_s
+        while self.goes_round and self.kind == BMV2 and sum(map(len, got.values())) < awaited:
+            if time.monotonic() > limit:
+                break  # the caller compares
+            self._collect(got, sources, patience_s)
         return got
 
     def send(self, port: int, frame: bytes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,14 @@ from weirlab.lab.net import NetError
 from weirlab.lab.p4switch import BMV2_CLI, find
 
 DONE, FAILED, WRONG_CALL = 0, 1, 2
+PACKAGES = {
+    "mnexec": "mininet",
+    "ip": "iproute2",
+    "ifconfig": "net-tools",
+    "ethtool": "ethtool",
+    "ping": "iputils-ping",
+}
+"""Programs that Mininet runs, with their Debian packages: a small installation lacks some."""
 EPILOG = """\
 examples:
   python -m weirlab.bmv2 -t topology.json -j build/basic.json
@@ -96,6 +105,9 @@ def main(words: Sequence[str] | None = None) -> int:
             Path(folder).mkdir(parents=True, exist_ok=True)
         if os.geteuid():
             raise NetError("must be root, for Mininet's network namespaces")
+        lacking = [f"{name} (Debian package {package})" for name, package in PACKAGES.items() if not shutil.which(name)]
+        if lacking:
+            raise NetError(f"not on PATH: {', '.join(lacking)}; Mininet runs these programs")
         _run(file, args)
         return DONE
     except TopologyError as error:

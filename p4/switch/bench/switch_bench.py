@@ -6,7 +6,8 @@ A namespace of its own holds two veth pairs. `weir-frames` offers more than any 
 from the far interface's counters. Repetitions alternate between the targets, so that a busy machine slows all of them.
 
 `--cores N` restricts the switches to N processors: of two, 1 leaves the other to the load and its softirqs, 2 is shared
-by switch and load as on any machine. `--latency` measures packets that are alone in the target.
+by switch and load as on any machine. A load without end takes a whole processor; `--per-second` leaves the rest of it
+to the switch. `--latency` measures packets that are alone in the target.
 """
 
 from __future__ import annotations
@@ -193,6 +194,7 @@ def came_out() -> int:
 def measure(target: Running, frames: str, length: int, options: argparse.Namespace) -> dict:
     seconds = options.seconds
     words = [frames, "-i", "in0", "--frame", frame(length).hex(), "--seconds", str(seconds + 2 * WARM_UP_S)]
+    words += ["--per-second", str(options.per_second)] if options.per_second else []
     load = subprocess.Popen(load_command(words, options), stdout=subprocess.PIPE, text=True)
     time.sleep(WARM_UP_S)
     packets, cpu_s, began = came_out(), target.cpu_s(), time.monotonic()
@@ -317,6 +319,7 @@ def main() -> int:
     parser.add_argument("--frames", help="weir-frames (default: on PATH)")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--per-second", type=int, metavar="N", help="frames offered (default: as many as are taken)")
     parser.add_argument("--latency", action="store_true", help=f"also of {LATENCY_PACKETS} lone packets")
     parser.add_argument("--cores", type=int, choices=(1, 2), help="processors of the switches")
     parser.add_argument("--json", action="store_true")

@@ -52,6 +52,9 @@ def shown(part: str, found: dict[str, Any]) -> list[str]:
                 f"{row['attack']:22} {load:10} {without:18,.0f} {with_it:10,.0f} {floods:10,.0f}  {text:22} "
                 f"{least:4.2f}  {row['peak_mb']:7.1f}{note}"
             )
+        if "show_s" in row:
+            took = "{median:.1f} s ({least:.1f} to {most:.1f})".format(**row["show_s"])
+            lines.append(f"{row['attack']:22} weir p4 show takes {took}")
     return lines
 
 

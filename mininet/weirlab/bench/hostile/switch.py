@@ -103,6 +103,17 @@ class Rig:
             found["disturbed"] = 1 - found["offered"] / per_second
         return found
 
+    def show_s(self, attack: str) -> float:
+        """Seconds that `weir p4 show` takes beside an attack on P4Runtime, without a stream. Raises BenchError."""
+        words = [sys.executable, "-m", "weir.cli", "p4", "show", "--address", GRPC]
+        with running(self.attack(attack), FIRST_WORD, self.folder / "attack.log"):
+            began = time.monotonic()
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            took_s = time.monotonic() - began
+        if done.returncode != 0:
+            raise BenchError(f"weir p4 show beside {attack}: {(done.stderr or done.stdout).strip()}")
+        return took_s
+
     def counters(self) -> dict[str, float]:
         used = cpu_s(self.pid)
         return {
@@ -144,6 +155,10 @@ def of_attack(
             part = LOADS[load]
             one = partial(rig.round, part * capacity if part else None)
             row["loads"][load] = in_turn(repetitions, one, name)
+        if name in attacker.ATTACKS:
+            progress(f"switch: {name}, weir p4 show")
+            took_s = [rig.show_s(name) for _ in range(repetitions)]
+            row["show_s"] = {"median": statistics.median(took_s), "least": min(took_s), "most": max(took_s)}
         row["peak_mb"] = peak_mb(rig.pid)
     return row
 

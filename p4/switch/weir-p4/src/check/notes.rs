@@ -16,6 +16,8 @@ pub(crate) struct Notes {
     pub value_sets: Vec<ExternNote>,
     pub digests: Vec<(Ty, Span)>,
     pub controller_headers: Vec<Name>,
+    /// A control or action calls an extern function.
+    pub calls_functions: bool,
 }
 
 #[derive(Clone)]

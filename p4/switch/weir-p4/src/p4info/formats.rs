@@ -2,9 +2,9 @@
 //! Files of P4Info: protobuf's text format, binary format and JSON.
 use super::proto;
 use prost::Message as _;
-use prost_reflect::text_format::FormatOptions;
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value};
 use prost_types::FileDescriptorSet;
+use std::fmt::Write as _;
 use std::path::Path;
 
 const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/p4info.fds"));
@@ -55,6 +55,58 @@ fn reflected(message: &proto::P4Info, ordered: bool) -> Result<DynamicMessage, S
     DynamicMessage::decode(descriptor(ordered)?, message.encode_to_vec().as_slice()).map_err(|e| e.to_string())
 }
 
+/// Prints a message as protobuf's C++ library does, which p4c uses: one field a line, no lists in brackets.
+fn print(message: &DynamicMessage, indent: usize, out: &mut String) {
+    for (field, value) in message.fields() {
+        let values = match value {
+            Value::List(values) => values.iter().collect(),
+            one => vec![one],
+        };
+        for value in values {
+            let _ = write!(out, "{:indent$}{}", "", field.name());
+            match (value, field.kind()) {
+                (Value::Message(inner), _) => {
+                    out.push_str(" {\n");
+                    print(inner, indent + 2, out);
+                    let _ = write!(out, "{:indent$}}}", "");
+                }
+                (Value::EnumNumber(n), Kind::Enum(kind)) => {
+                    let name = kind.get_value(*n).map_or(n.to_string(), |v| v.name().to_string());
+                    let _ = write!(out, ": {name}");
+                }
+                (Value::String(text), _) => escape(text.as_bytes(), out),
+                (Value::Bytes(bytes), _) => escape(bytes, out),
+                (other, _) => {
+                    let _ = write!(out, ": {other}");
+                }
+            }
+            out.push('\n');
+        }
+    }
+    // An entry of a map has its value even if that is empty.
+    let descriptor = message.descriptor();
+    if let Some(value) =
+        descriptor.get_field_by_name("value").filter(|f| descriptor.name().ends_with("Entry") && !message.has_field(f))
+    {
+        let _ = writeln!(out, "{:indent$}{} {{\n{:indent$}}}", "", value.name(), "");
+    }
+}
+
+fn escape(bytes: &[u8], out: &mut String) {
+    out.push_str(": \"");
+    for byte in bytes {
+        let _ = match byte {
+            b'\n' => write!(out, "\\n"),
+            b'\r' => write!(out, "\\r"),
+            b'\t' => write!(out, "\\t"),
+            b'"' | b'\'' | b'\\' => write!(out, "\\{}", char::from(*byte)),
+            b' '..=b'~' => write!(out, "{}", char::from(*byte)),
+            other => write!(out, "\\{other:03o}"),
+        };
+    }
+    out.push('"');
+}
+
 /// P4Info as JSON, its keys in order.
 ///
 /// # Errors
@@ -72,9 +124,9 @@ impl super::P4Info {
         let message = self.message();
         Ok(match format {
             Format::Text => {
-                let options = FormatOptions::new().pretty(true);
-                let text = reflected(&message, true)?.to_text_format_with_options(&options);
-                format!("{TEXT_HEAD}{text}\n").into_bytes()
+                let mut text = TEXT_HEAD.to_string();
+                print(&reflected(&message, true)?, 0, &mut text);
+                text.into_bytes()
             }
             Format::Binary => message.encode_to_vec(),
             Format::Json => format!("{:#}\n", json(&message)?).into_bytes(),

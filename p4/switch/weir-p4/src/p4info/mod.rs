@@ -96,6 +96,8 @@ pub struct P4Info {
     pub digests: Vec<Object<proto::Digest>>,
     /// Types that the others name.
     pub type_info: proto::P4TypeInfo,
+    /// A control or action calls an extern function; as in p4c, the message then has a `type_info`.
+    pub calls_functions: bool,
     /// Bits in the program of each of the new types in `type_info`.
     pub new_type_bits: BTreeMap<String, u32>,
     /// Strings of each new type that is a string to controllers.
@@ -183,6 +185,18 @@ impl P4Info {
         self.strings.get(&type_name.as_ref()?.name)
     }
 
+    /// Whether the message has a `type_info`, which is empty in most programs: p4c writes one where it looked for types.
+    fn has_type_info(&self) -> bool {
+        let externs = self.counters.len() + self.direct_counters.len() + self.meters.len() + self.direct_meters.len();
+        let others = self.tables.len() + self.action_profiles.len() + self.registers.len() + self.digests.len();
+        let headers = &self.controller_packet_metadata;
+        self.calls_functions
+            || externs + others > 0
+            || self.actions.iter().any(|a| !a.params.is_empty())
+            || headers.iter().any(|h| !h.message.metadata.is_empty())
+            || self.type_info != proto::P4TypeInfo::default()
+    }
+
     /// The whole as one message.
     pub fn message(&self) -> proto::P4Info {
         proto::P4Info {
@@ -199,7 +213,7 @@ impl P4Info {
             registers: messages(&self.registers),
             digests: messages(&self.digests),
             externs: Vec::new(),
-            type_info: Some(self.type_info.clone()).filter(|t| *t != proto::P4TypeInfo::default()),
+            type_info: Some(self.type_info.clone()).filter(|_| self.has_type_info()),
         }
     }
 }

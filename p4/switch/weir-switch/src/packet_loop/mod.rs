@@ -127,7 +127,9 @@ impl Loop<'_> {
             self.ports.senders.settle(self.device, &epoll)?;
             next_ns = self.device.poll(now_ns, &mut self.ports.senders);
             self.ports.flush();
-            self.ports.senders.settle(self.device, &epoll)?;
+            if self.ports.senders.settle(self.device, &epoll)? {
+                next_ns = Some(now_ns);
+            }
             self.clock.arm(next_ns, gone_off)?;
         }
     }

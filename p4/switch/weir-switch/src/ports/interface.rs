@@ -30,7 +30,7 @@ pub fn claim(index: u32) -> Result<OwnedFd> {
     Err(Error::other("no fanout group is free for the lock of this interface"))
 }
 
-/// Whether an interface is down or gone.
+/// Whether an interface is down or missing.
 pub fn is_away(e: &Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
 }

@@ -56,7 +56,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// What is left after a frame. Its buffer in the kernel is estimated above its size, so that no frame is taken that the
+    /// Space left after a frame. Its buffer in the kernel is estimated above its size, so that no frame is taken that the
     /// socket then rejects.
     pub fn after(self, frame_bytes: usize) -> Space {
         const HEADROOM_AND_INFO_BYTES: usize = 512;

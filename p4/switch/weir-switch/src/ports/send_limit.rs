@@ -70,7 +70,7 @@ mod tests {
         let mut limit = SendLimit::default();
         assert!(limit.writable(0, 1));
         assert_eq!(limit.bytes(), 2 * LEAST_BYTES);
-        (0..20).for_each(|n| drop(limit.writable(0, n)));
+        (0..20).for_each(|n| _ = limit.writable(0, n));
         assert_eq!(limit.bytes(), MOST_BYTES);
         assert!(!limit.writable(0, 30));
     }
@@ -97,7 +97,7 @@ mod tests {
         assert!(limit.writable(1, NS_PER_S));
         assert_eq!(limit.bytes(), MOST_BYTES / 8 * 7);
         assert!(!limit.writable(1, 2 * NS_PER_S - 1));
-        (2..100).for_each(|s| drop(limit.writable(1, s * NS_PER_S)));
+        (2..100).for_each(|s| _ = limit.writable(1, s * NS_PER_S));
         assert_eq!(limit.bytes(), LEAST_BYTES);
     }
 }

@@ -19,6 +19,7 @@ impl Context<'_> {
         if self.place == Where::Top && name != "static_assert" {
             return self.err(span, "an extern function cannot be called at the top level");
         }
+        self.notes.calls_functions |= !matches!(self.place, Where::Parser | Where::Function | Where::Top);
         match name {
             "static_assert" => return self.static_assert(&a, span),
             "verify" => {

@@ -70,7 +70,8 @@ impl Context<'_> {
             _ => None,
         });
         let headers = headers.filter(|(s, _)| s.kind == StructKind::Header).collect();
-        let (symbols, info) = (Symbols::default(), P4Info::default());
+        let (symbols, info) =
+            (Symbols::default(), P4Info { calls_functions: notes.calls_functions, ..P4Info::default() });
         let r = Maker { context: self, program: &p, notes: &notes, tables, actions, digests, headers, symbols, info }
             .make();
         self.program = p;

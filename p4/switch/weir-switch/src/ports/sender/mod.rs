@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packet thread's end of the sending half: frames are gathered, and sent here or handed to a sending thread.
 //!
-//! A port whose socket or thread takes no more is held ([`Device::hold`]): its packets wait in its own queue.
-use super::capture::{Pcap, capture_frame};
-use super::line::{Batch, Line, Space};
-use super::sending::{RESUME_FRAMES, SendThread, SharedLine};
+//! A port whose socket takes no more is held ([`Device::hold`]): its packets wait in its own queue.
 use crate::device::{Device, Sink};
+use crate::ports::capture::{Pcap, capture_frame};
+use crate::ports::line::{Batch, Line, Space};
+use crate::ports::sending::{SendThread, SharedLine};
 use crate::system;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,10 +18,14 @@ const TX_BATCH: usize = 64;
 
 /// Frames of one port in an iteration from which a thread is worth its wake-up: fewer are sent at once, so that a lone
 /// frame waits for no other thread.
-const HAND_OVER_FRAMES: usize = 16;
+const HAND_OVER_FRAMES: usize = 8;
 
-/// Frames of one port with a sending thread at most.
-const HANDED_FRAMES: usize = 2 * RESUME_FRAMES;
+/// Frames of one port with a sending thread at most. Beyond them the packet thread sends with it, and so waits no longer than
+/// if it had sent all by itself.
+const HANDED_FRAMES: usize = 2 * TX_BATCH;
+
+/// Batches of all ports with a sending thread from which the packet thread sends the frames of other ports by itself.
+const THREAD_BATCHES: usize = 4;
 
 /// Event source of a port's socket that has become writable: this and the port's place.
 pub const WRITABLE: u64 = 1 << 33;
@@ -39,15 +43,6 @@ pub struct SendDrops {
     pub other: u64,
 }
 
-/// Event after which a port takes frames again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    /// It takes them now.
-    None,
-    Writable,
-    Thread,
-}
-
 /// One port's.
 pub struct Sender {
     pub port: u32,
@@ -57,7 +52,8 @@ pub struct Sender {
     batch: Batch,
     /// Space of the line behind `batch`, as far as is known.
     space: Space,
-    wait: Wait,
+    /// The socket takes no more: the port is held until it is writable.
+    is_full: bool,
     /// Its socket is in the packet thread's epoll.
     is_polled: bool,
     pub capture: Option<Pcap>,
@@ -70,10 +66,10 @@ pub struct Senders {
     by_port: Vec<Option<usize>>,
     /// Senders with frames that wait.
     waiting: Vec<usize>,
-    /// Senders whose `wait` has changed.
+    /// Senders whose `is_full` has changed.
     changed: Vec<usize>,
     threads: Vec<SendThread>,
-    /// Readable when a thread has news.
+    /// Readable when a thread has found a socket full.
     news: Arc<OwnedFd>,
     /// Frames for ports without an interface.
     pub no_interface: u64,
@@ -99,7 +95,7 @@ impl Sink for Senders {
         if sender.batch.len() >= TX_BATCH || sender.space == Space::Bytes(0) {
             self.flush_one(at);
         }
-        self.senders[at].wait == Wait::None
+        !self.senders[at].is_full
     }
 }
 
@@ -132,7 +128,7 @@ impl Senders {
             name,
             batch: Batch::default(),
             space: Space::Unlimited,
-            wait: Wait::None,
+            is_full: false,
             is_polled: false,
             capture,
         });
@@ -149,7 +145,7 @@ impl Senders {
         Ok(())
     }
 
-    /// Readable when a sending thread has news: see [`Senders::heard`].
+    /// Readable when a sending thread has found a socket full: see [`Senders::heard`].
     pub fn news(&self) -> &OwnedFd {
         &self.news
     }
@@ -169,26 +165,25 @@ impl Senders {
         }
         let handed = sender.line.handed();
         let count = self.threads.len().max(1);
-        // A port's frames stay in order: behind handed ones, others are handed too.
-        let thread = self.threads.get_mut(at % count).filter(|thread| {
-            let is_worth_it = frames >= HAND_OVER_FRAMES && sender.space != Space::Bytes(0);
-            handed > 0 || is_worth_it && thread.backlog() < HANDED_FRAMES
+        let has_space = sender.space != Space::Bytes(0);
+        let thread = self.threads.get_mut(at % count).filter(|thread| match handed {
+            0 => has_space && frames >= HAND_OVER_FRAMES && thread.batches() < THREAD_BATCHES,
+            _ => has_space && handed + frames <= HANDED_FRAMES,
         });
         if let Some(thread) = thread {
             thread.send(&sender.line, &mut sender.batch);
-            let is_full = handed + frames >= HANDED_FRAMES || sender.space == Space::Bytes(0);
-            if is_full && sender.line.wait() {
-                sender.wait = Wait::Thread;
-                self.changed.push(at);
-            } else if is_full {
-                sender.space = sender.line.space();
-            }
             return;
         }
         sender.space = sender.line.send(&sender.batch);
         sender.batch.clear();
-        if sender.space == Space::Bytes(0) && sender.wait != Wait::Writable {
-            sender.wait = Wait::Writable;
+        self.set_full(at);
+    }
+
+    /// Whether a port is held depends on the space of its line.
+    fn set_full(&mut self, at: usize) {
+        let sender = &mut self.senders[at];
+        let is_full = sender.space == Space::Bytes(0);
+        if is_full != std::mem::replace(&mut sender.is_full, is_full) || is_full != sender.is_polled {
             self.changed.push(at);
         }
     }
@@ -207,13 +202,7 @@ impl Senders {
     pub fn writable(&mut self, at: usize) {
         let sender = &mut self.senders[at];
         sender.space = sender.line.writable(self.now_ns);
-        if sender.space != Space::Bytes(0) {
-            sender.wait = Wait::None;
-            self.changed.push(at);
-        } else if sender.wait != Wait::Writable || !sender.is_polled {
-            sender.wait = Wait::Writable;
-            self.changed.push(at);
-        }
+        self.set_full(at);
     }
 
     /// Clears an error of interface `at`'s socket, which would wake the thread again and again.
@@ -224,36 +213,33 @@ impl Senders {
         }
     }
 
-    /// Looks after all ports: a thread has sent what was handed to it, or found a socket full.
+    /// Holds the ports whose sockets a thread has found full.
     pub fn heard(&mut self) {
         let _ = rustix::io::read(&self.news, &mut [0; 8]);
-        for (at, sender) in self.senders.iter_mut().enumerate() {
-            let wait = match sender.line.space() {
-                Space::Bytes(0) if sender.wait == Wait::Writable => continue,
-                Space::Bytes(0) => Wait::Writable,
-                space if sender.wait == Wait::Thread && sender.line.handed() <= RESUME_FRAMES => {
-                    sender.space = space;
-                    Wait::None
-                }
-                _ => continue,
-            };
-            sender.wait = wait;
-            self.changed.push(at);
+        for at in 0..self.senders.len() {
+            let sender = &mut self.senders[at];
+            if !sender.is_full && sender.line.space() == Space::Bytes(0) {
+                sender.space = Space::Bytes(0);
+                self.set_full(at);
+            }
         }
     }
 
-    /// Holds and releases the device's ports, and waits for sockets that are full.
+    /// Holds and releases the device's ports, and waits for sockets that are full. True: packets may leave that were held.
     ///
     /// # Errors
     /// The kernel's, of epoll.
-    pub fn settle(&mut self, device: &mut Device, epoll: &OwnedFd) -> Result<()> {
+    pub fn settle(&mut self, device: &mut Device, epoll: &OwnedFd) -> Result<bool> {
+        let mut has_released = false;
         while let Some(at) = self.changed.pop() {
             let sender = &mut self.senders[at];
-            match sender.wait {
-                Wait::None => device.release(sender.port),
-                Wait::Writable | Wait::Thread => device.hold(sender.port),
+            if sender.is_full {
+                device.hold(sender.port);
+            } else {
+                device.release(sender.port);
+                has_released = true;
             }
-            let is_polled = sender.wait == Wait::Writable;
+            let is_polled = sender.is_full;
             if let Some(socket) = sender.line.lock().fd().filter(|_| is_polled != sender.is_polled) {
                 if is_polled {
                     epoll::add(epoll, socket, EventData::new_u64(WRITABLE + at as u64), EventFlags::OUT)?;
@@ -263,7 +249,7 @@ impl Senders {
                 sender.is_polled = is_polled;
             }
         }
-        Ok(())
+        Ok(has_released)
     }
 
     /// Sends what can be sent, and counts the rest as dropped. Threads end.
@@ -273,3 +259,6 @@ impl Senders {
         self.senders.iter().for_each(|sender| sender.line.lock().give_up());
     }
 }
+
+#[cfg(test)]
+mod tests;
