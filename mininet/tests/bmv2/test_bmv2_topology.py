@@ -13,7 +13,7 @@ from weirlab.bmv2.topology import HostSpec, LinkSpec, SwitchSpec, TopologyError,
 
 FILE = {
     "hosts": {"h1": {"ip": "10.0.1.1/24", "mac": "08:00:00:00:01:11", "commands": ["ip route"]}, "h2": {}},
-    "switches": {"s1": {"runtime_json": "s1.json", "cpu_port": 255}, "s2": {"cli_input": "s2.txt", "other": 1}},
+    "switches": {"s1": {"runtime_json": "s1.json", "cpu_port": 255}, "s2": {"cli_input": "s2.txt", "cpu_port": "510"}},
     "links": [["h1", "s1-p1"], ["s2-p3", "s1-p2", "5ms", 0.5], ["s2-p1", "h2", 2]],
 }
 
@@ -21,7 +21,10 @@ FILE = {
 def test_hosts_switches_and_links():
     found = parse(json.dumps(FILE), "t.json")
     assert found.hosts == {"h1": HostSpec("10.0.1.1/24", "08:00:00:00:01:11", ("ip route",)), "h2": HostSpec()}
-    assert found.switches == {"s1": SwitchSpec("s1.json", cpu_port=255), "s2": SwitchSpec(cli_input="s2.txt")}
+    assert found.switches == {
+        "s1": SwitchSpec("s1.json", cpu_port=255),
+        "s2": SwitchSpec(cli_input="s2.txt", cpu_port=510),
+    }
     assert found.links == (
         LinkSpec((("h1", None), ("s1", 1))),
         LinkSpec((("s2", 3), ("s1", 2)), "5ms", 0.5),
@@ -35,7 +38,7 @@ def test_hosts_switches_and_links():
         ({"hosts": []}, "t.json: hosts: must be an object"),
         ({"hosts": {"h1": {"ip": 5}}}, "t.json: hosts.h1: ip: 5: must be text"),
         ({"hosts": {"h1": {"commands": "ip route"}}}, "t.json: hosts.h1: commands: must be a list of texts"),
-        ({"switches": {"s1": {"cpu_port": "255"}}}, "t.json: switches.s1: cpu_port: '255': must be a whole number"),
+        ({"switches": {"s1": {"cpu_port": "-1"}}}, "t.json: switches.s1: cpu_port: '-1': must be a whole number"),
         ({"links": {}}, "t.json: links: must be a list"),
         ({"links": [["h1"]]}, "t.json: links[0]: must be [END, END], [END, END, DELAY] or"),
         ({"links": [["h1", "s1"]]}, "t.json: links[0]: 's1': must be a host, or a switch and its port, SWITCH-pPORT"),

@@ -109,6 +109,8 @@ def _text(raw: Mapping[str, Any], key: str, where: str) -> str | None:
 
 def _number(raw: Mapping[str, Any], key: str, where: str) -> int | None:
     value = raw.get(key)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):  # the tutorials' flowcache
+        value = int(value)
     if value is not None and (type(value) is not int or value < 1):
         raise TopologyError(f"{where}: {key}: {value!r}: must be a whole number of 1 or more")
     return value
