@@ -228,7 +228,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
         None => system::give_up_capabilities()?,
     }
-    ports.senders.start_threads(options.send_threads()).map_err(|e| format!("a thread for sending: {e}"))?;
+    ports.senders.start_threads(options.send_threads.into()).map_err(|e| format!("a thread for sending: {e}"))?;
     let trace = options.trace.as_ref().map(|path| TraceWriter::start(path, options.trace_mib << 20)).transpose()?;
     let trace = trace.map(|(sender, writer)| {
         device.trace_to(sender);

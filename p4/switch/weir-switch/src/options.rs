@@ -104,10 +104,10 @@ pub struct Options {
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub receive_mib: u32,
 
-    /// Threads that send frames of busy ports; default: one beside the packet thread where two processors are available,
-    /// otherwise none
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=16))]
-    pub send_threads: Option<u8>,
+    /// Threads that send frames of busy ports. They cost processor time: of use where processors are idle and the program
+    /// is large
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=16))]
+    pub send_threads: u8,
 
     /// Number of queues of each port; standard_metadata.priority selects one, and the highest number is served first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
@@ -327,12 +327,6 @@ impl Options {
             let m = format!("P4Runtime on {addr}: without TLS whoever reaches this address can replace the program");
             self.warnings.push(m);
         }
-    }
-
-    /// Number of sending threads. Of a single processor they would only take time from the packet thread.
-    pub fn send_threads(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.send_threads.map_or_else(|| usize::from(processors() > 1), usize::from)
     }
 
     /// Whether other machines can reach the P4Runtime server, without TLS.
