@@ -209,7 +209,7 @@ def switch(kind: str, tables: Path) -> Iterator[None]:
     words += [word for port in (1, 2) for word in ("--queue", f"{port}:depth={DEPTH_PACKETS}p")]
     if kind == BMV2:
         words = [
-            paths.of_others("simple_switch_grpc"),
+            paths.of_others("simple_switch_grpc") or "simple_switch_grpc",
             "--log-level",
             "off",
             *ports,
@@ -236,7 +236,7 @@ def switch(kind: str, tables: Path) -> Iterator[None]:
             raise BenchError(f"weir p4 deploy: {(done.stderr or done.stdout).strip()}")
         if kind == BMV2:
             subprocess.run(
-                [paths.of_others("simple_switch_CLI")],
+                [paths.of_others("simple_switch_CLI") or "simple_switch_CLI"],
                 input=f"set_queue_depth {DEPTH_PACKETS}\n",
                 text=True,
                 check=True,
