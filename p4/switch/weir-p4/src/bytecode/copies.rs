@@ -5,10 +5,10 @@ use crate::bytecode::accesses::{self, Access};
 use crate::bytecode::ir::*;
 use crate::bytecode::operators::Slot;
 use crate::bytecode::program::{Program, Table};
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Slots that all procedures together may write, counted with their callees': more than a large program's.
-const MOST_WRITES: usize = 4_000_000;
+/// Accesses looked at, and slots that callees write at each of their calls: more than a large program has.
+const MOST_LOOKS: usize = 4_000_000;
 
 /// The copies that a program needs.
 #[derive(Default)]
@@ -16,11 +16,11 @@ pub struct Copies {
     /// Slots whose value somebody reads; empty where all copies are made.
     needed: Vec<bool>,
     /// Slots that each procedure writes, with those of what it calls.
-    writes: Vec<HashSet<Slot>>,
+    writes: Vec<FxHashSet<Slot>>,
 }
 
 /// A call's copies back to slots that hold the value already.
-pub type Unchanged = HashSet<Slot>;
+pub type Unchanged = FxHashSet<Slot>;
 
 impl Copies {
     /// All copies where it would take too long to find out more.
@@ -38,10 +38,10 @@ impl Copies {
 
     /// The slots that a call's copy out would leave as they are: neither they nor the parameters' slots have changed.
     pub fn unchanged(&self, before: &Block, body: usize, after: &Block) -> Unchanged {
-        let Some(writes) = self.writes.get(body) else { return Unchanged::new() };
+        let Some(writes) = self.writes.get(body) else { return Unchanged::default() };
         let (given, given_writes) = assigned(before);
         let (taken, taken_writes) = assigned(after);
-        let once = |all: &HashMap<Slot, usize>, s: &Slot| all.get(s) == Some(&1);
+        let once = |all: &FxHashMap<Slot, usize>, s: &Slot| all.get(s) == Some(&1);
         let is_same = |&(to, from): &(&Slot, &Slot)| {
             given.get(from) == Some(to)
                 && once(&given_writes, from)
@@ -57,7 +57,7 @@ impl Copies {
     /// Slots that somebody reads, or that are copied to such a slot.
     fn reads(&self, p: &Program) -> Vec<bool> {
         let mut needed = vec![false; p.slots];
-        let mut moves: HashMap<Slot, Vec<Slot>> = HashMap::new();
+        let mut moves: FxHashMap<Slot, Vec<Slot>> = FxHashMap::default();
         let mut list: Vec<Slot> = (p.headers.0..p.std.0 + p.std.1).collect();
         list.extend(p.field_lists.iter().flat_map(|l| &l.1));
         let mut f = |a: Access<'_>| self.read(a, &mut list, &mut moves);
@@ -83,7 +83,7 @@ impl Copies {
         needed
     }
 
-    fn read(&self, a: Access<'_>, list: &mut Vec<Slot>, moves: &mut HashMap<Slot, Vec<Slot>>) {
+    fn read(&self, a: Access<'_>, list: &mut Vec<Slot>, moves: &mut FxHashMap<Slot, Vec<Slot>>) {
         match a {
             Access::Read(s) => list.push(s),
             Access::Move { from, to } => moves.entry(to).or_default().push(from),
@@ -108,8 +108,8 @@ fn is_copy(s: &Statement) -> bool {
 }
 
 /// The copies of a block, from the slots that they write to those that they read, and how often it writes each slot.
-fn assigned(code: &Block) -> (HashMap<Slot, Slot>, HashMap<Slot, usize>) {
-    let (mut copies, mut writes) = (HashMap::new(), HashMap::new());
+fn assigned(code: &Block) -> (FxHashMap<Slot, Slot>, FxHashMap<Slot, usize>) {
+    let (mut copies, mut writes) = (FxHashMap::default(), FxHashMap::default());
     for s in code {
         accesses::block(std::slice::from_ref(s), &mut |a| match a {
             Access::Move { from, to } => {
@@ -130,14 +130,13 @@ struct Writes<'p> {
     program: &'p Program,
     /// The slots of direct meters' colors, which tables write.
     colors: Vec<Slot>,
-    procs: Vec<Option<HashSet<Slot>>>,
-    /// Slots found so far in all sets.
-    total: usize,
+    procs: Vec<Option<FxHashSet<Slot>>>,
+    looks: usize,
 }
 
 impl<'p> Writes<'p> {
-    fn of(p: &'p Program) -> Option<Vec<HashSet<Slot>>> {
-        let mut w = Writes { program: p, colors: Vec::new(), procs: vec![None; p.procs.len()], total: 0 };
+    fn of(p: &'p Program) -> Option<Vec<FxHashSet<Slot>>> {
+        let mut w = Writes { program: p, colors: Vec::new(), procs: vec![None; p.procs.len()], looks: 0 };
         w.colors = colors(p);
         for i in 0..p.procs.len() {
             w.body(i)?;
@@ -145,29 +144,33 @@ impl<'p> Writes<'p> {
         w.procs.into_iter().collect()
     }
 
-    fn body(&mut self, i: usize) -> Option<&HashSet<Slot>> {
+    fn body(&mut self, i: usize) -> Option<&FxHashSet<Slot>> {
         if self.procs[i].is_none() {
-            let mut out = HashSet::new();
+            let mut out = FxHashSet::default();
             let p = self.program;
             self.block(&p.procs[i], &mut out)?;
-            self.total += out.len();
             self.procs[i] = Some(out);
         }
-        if self.total > MOST_WRITES {
-            return None;
-        }
-        self.procs[i].as_ref()
+        let written = self.procs[i].as_ref()?;
+        self.looks += written.len();
+        (self.looks <= MOST_LOOKS).then_some(written)
     }
 
-    fn block(&mut self, code: &'p Block, out: &mut HashSet<Slot>) -> Option<()> {
+    fn block(&mut self, code: &'p Block, out: &mut FxHashSet<Slot>) -> Option<()> {
         let (mut calls, mut is_known) = (Vec::new(), true);
-        accesses::block(code, &mut |a| match a {
-            Access::Read(_) => {}
-            Access::Write(to) | Access::Move { to, .. } => _ = out.insert(to),
-            // A parser in a parser; controls have none.
-            Access::Parser => is_known = false,
-            a @ (Access::Call(..) | Access::Table(_)) => calls.push(a),
+        accesses::block(code, &mut |a| {
+            self.looks += 1;
+            match a {
+                Access::Read(_) => {}
+                Access::Write(to) | Access::Move { to, .. } => _ = out.insert(to),
+                // A parser in a parser; controls have none.
+                Access::Parser => is_known = false,
+                a @ (Access::Call(..) | Access::Table(_)) => calls.push(a),
+            }
         });
+        if self.looks > MOST_LOOKS {
+            return None;
+        }
         for a in calls {
             match a {
                 Access::Call(before, body, after) => {
@@ -182,7 +185,7 @@ impl<'p> Writes<'p> {
         is_known.then_some(())
     }
 
-    fn table(&mut self, t: &'p Table, out: &mut HashSet<Slot>) -> Option<()> {
+    fn table(&mut self, t: &'p Table, out: &mut FxHashSet<Slot>) -> Option<()> {
         out.extend([t.hit, t.action_run]);
         out.extend(&self.colors);
         self.block(&t.before, out)?;

@@ -142,7 +142,7 @@ impl<'p> Lower<'p> {
     }
 
     fn call_parser(&mut self, before: &'p Block, id: usize, after: &'p Block) {
-        self.call_with(before, self.parsers[id], after, Unchanged::new());
+        self.call_with(before, self.parsers[id], after, Unchanged::default());
     }
 
     fn call_with(&mut self, before: &'p Block, to: Label, after: &'p Block, unchanged: Unchanged) {
@@ -150,7 +150,7 @@ impl<'p> Lower<'p> {
         {
             self.copying += 1;
         }
-        self.parameters(before, &Unchanged::new());
+        self.parameters(before, &Unchanged::default());
         let exit = if after.is_empty() { 0 } else { self.label() };
         self.emit(Instruction::Call { to, after: exit, cost: 0 });
         self.parameters(after, &unchanged);
