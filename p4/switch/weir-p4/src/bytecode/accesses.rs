@@ -4,7 +4,7 @@ use crate::bytecode::ir::*;
 use crate::bytecode::operators::Slot;
 use crate::bytecode::widths::candidates;
 
-/// What a statement does with a slot, or what it runs. A read or a write too many does no harm.
+/// An access of a statement to a slot, or a call. A read or a write too many does no harm.
 pub enum Access<'p> {
     Read(Slot),
     Write(Slot),
