@@ -35,7 +35,8 @@ LAYERS = {
         "fuzz",
     ),
     "p4/switch/weir-p4/src/bytecode": (
-        *("operators", "ir", "marks", "code", "source_map", "program", "keys", "call_depth", "cost", "widths", "lower"),
+        *("operators", "ir", "marks", "code", "source_map", "program", "keys", "call_depth", "cost", "widths"),
+        *("accesses", "copies", "lower"),
     ),
     "p4/switch/weir-p4/src/bmv2": (
         *("tree", "layout", "expressions", "graph", "actions", "parsers", "pipelines", "info", "description"),

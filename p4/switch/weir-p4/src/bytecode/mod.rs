@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program in its two forms: [`ir`], statements and expressions as the checker makes them, and [`code`], flat code
 //! that [`lower`] makes of them once. [`program`] holds both, with all that a switch and a controller ask about.
+mod accesses;
 mod call_depth;
 pub(crate) mod code;
+mod copies;
 pub(crate) mod cost;
 pub(crate) mod ir;
 pub(crate) mod keys;

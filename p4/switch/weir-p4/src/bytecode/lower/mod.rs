@@ -9,6 +9,7 @@ mod tables;
 mod traced;
 
 use crate::bytecode::code::*;
+use crate::bytecode::copies::{Copies, Unchanged};
 use crate::bytecode::cost;
 use crate::bytecode::ir::{self, *};
 use crate::bytecode::keys::{layout, match_keys};
@@ -23,6 +24,7 @@ type Label = u32;
 struct Lower<'p> {
     program: &'p Program,
     widths: Widths,
+    copies: Copies,
     code: Code,
     consts: HashMap<u64, Cell>,
     /// Cells given out so far.
@@ -38,8 +40,8 @@ struct Lower<'p> {
     parsers: Vec<Label>,
     /// Where `break` and `continue` go.
     loops: Vec<(Label, Label)>,
-    /// Code that runs when a callee exits.
-    pending: Vec<(Label, &'p Block)>,
+    /// Code that runs when a callee exits, and what a call's need not copy; code around actions.
+    pending: Vec<(Label, &'p Block, Option<Unchanged>)>,
     /// The labels of the pending code.
     around: Vec<Label>,
     /// Where the last label stands: code before it and code behind it are not one block.
@@ -81,6 +83,8 @@ fn code(p: &Program, traced: bool) -> Option<Code> {
     let mut l = Lower {
         program: p,
         widths,
+        // A trace shows every slot.
+        copies: if traced { Copies::default() } else { Copies::of(p) },
         code: Code { wide_of, wide_cells: wide_cells as usize, ..Code::default() },
         consts: HashMap::new(),
         cells: p.slots as u32,
@@ -135,10 +139,13 @@ impl<'p> Lower<'p> {
             let code = self.table(t);
             self.code.tables.push(code);
         }
-        while let Some((label, body)) = self.pending.pop() {
+        while let Some((label, body, unchanged)) = self.pending.pop() {
             self.around.push(label);
             self.here(label);
-            self.block(body);
+            match unchanged {
+                Some(unchanged) => self.parameters(body, &unchanged),
+                None => self.block(body),
+            }
             self.emit(Instruction::Return);
         }
     }

@@ -3,6 +3,7 @@
 use super::fold::{bin, load, nonzero};
 use super::headers::plan_in;
 use super::*;
+use crate::bytecode::copies::Unchanged;
 #[cfg(test)]
 use crate::bytecode::marks::Mark;
 
@@ -87,7 +88,7 @@ impl<'p> Lower<'p> {
         data
     }
 
-    pub(super) fn block(&mut self, code: &'p Block) {
+    pub(super) fn block(&mut self, code: &'p [Statement]) {
         for s in code {
             let (used, wide) = (self.used, self.wide_used);
             if self.traced {
@@ -106,18 +107,56 @@ impl<'p> Lower<'p> {
         }
     }
 
-    fn call(&mut self, before: &'p Block, to: Label, after: &'p Block) {
+    /// The copies of a call's parameters, but for those to slots in `unchanged` and to slots that nobody reads.
+    pub(super) fn parameters(&mut self, code: &'p Block, unchanged: &Unchanged) {
+        for s in code {
+            let n = match s {
+                Statement::Set(to, Expression::Load(_)) => Some((*to, 1)),
+                Statement::Copy(from, to, n) if from.dyns.is_empty() && to.dyns.is_empty() => {
+                    // One that overlaps stays whole.
+                    (from.base + n <= to.base || to.base + n <= from.base).then_some((to.base, *n))
+                }
+                _ => None,
+            };
+            let is_kept = |l: &Self, slot: Slot| l.copies.is_needed(slot) && !unchanged.contains(&slot);
+            let Some((to, n)) = n.filter(|(to, n)| (*to..to + n).any(|slot| !is_kept(self, slot))) else {
+                self.block(std::slice::from_ref(s));
+                continue;
+            };
+            let Statement::Copy(from, ..) = s else { continue };
+            let mut at = 0;
+            while at < n {
+                let run = (at..n).take_while(|i| is_kept(self, to + i)).count();
+                if run > 0 {
+                    let place = |base: Slot| Address { base: base + at, dyns: Vec::new() };
+                    self.copy(&place(from.base), &place(to), run);
+                }
+                at += run.max(1);
+            }
+        }
+    }
+
+    fn call(&mut self, before: &'p Block, body: usize, after: &'p Block) {
+        let (to, unchanged) = (self.procs[body], self.copies.unchanged(before, body, after));
+        self.call_with(before, to, after, unchanged);
+    }
+
+    fn call_parser(&mut self, before: &'p Block, id: usize, after: &'p Block) {
+        self.call_with(before, self.parsers[id], after, Unchanged::default());
+    }
+
+    fn call_with(&mut self, before: &'p Block, to: Label, after: &'p Block, unchanged: Unchanged) {
         #[cfg(test)]
         {
             self.copying += 1;
         }
-        self.block(before);
+        self.parameters(before, &Unchanged::default());
         let exit = if after.is_empty() { 0 } else { self.label() };
-        if exit != 0 {
-            self.pending.push((exit, after));
-        }
         self.emit(Instruction::Call { to, after: exit, cost: 0 });
-        self.block(after);
+        self.parameters(after, &unchanged);
+        if exit != 0 {
+            self.pending.push((exit, after, Some(unchanged)));
+        }
         #[cfg(test)]
         {
             self.copying -= 1;
@@ -136,8 +175,8 @@ impl<'p> Lower<'p> {
             Statement::If(c, yes, no) => self.choice(c, yes, no),
             Statement::Switch(key, cases, bodies, default) => self.switch(key, cases, bodies, *default),
             Statement::Group(b) => self.block(b),
-            Statement::Call(before, body, after) => self.call(before, self.procs[*body], after),
-            Statement::CallParser(before, id, after) => self.call(before, self.parsers[*id], after),
+            Statement::Call(before, body, after) => self.call(before, *body, after),
+            Statement::CallParser(before, id, after) => self.call_parser(before, *id, after),
             Statement::Loop(pre, cond, body, update) => self.repeat(pre, cond.as_ref(), body, update),
             Statement::Return => self.emit(Instruction::Return),
             Statement::Exit => self.emit(Instruction::Exit),

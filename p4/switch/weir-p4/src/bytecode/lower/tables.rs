@@ -89,7 +89,7 @@ impl<'p> Lower<'p> {
                     return 0;
                 }
                 let label = l.label();
-                l.pending.push((label, b));
+                l.pending.push((label, b, None));
                 label
             };
             let (before, after) = (around(self, &a.before), around(self, &a.after));
