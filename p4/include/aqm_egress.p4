@@ -7,14 +7,15 @@
 #include "aqm.p4"
 #include "law.p4"
 
-control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
+// forwarded: counts each packet by its port.
+control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_metadata)(counter forwarded) {
     LawUpdate() update;
 #ifdef WEIR_L4S
     CoupledFollow() follow;
 #endif
 
     action write_start(in bit<32> cell) {
-        meta.dq_start_us = (bit<64>)standard_metadata.egress_global_timestamp;
+        meta.dq_start_us[47:0] = standard_metadata.egress_global_timestamp; // the rest is 0
         law_dq_start_us.write(cell, meta.dq_start_us);
     }
 
@@ -72,8 +73,8 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
             packets = waiting;
         }
         meta.backlog_bytes = (bit<64>)bytes;
-        meta.drained = meta.pair - (packets ++ bytes);
-        aqm_drained.write(AQM_QUEUE, meta.drained);
+        meta.pair = meta.pair - (packets ++ bytes);
+        aqm_drained.write(AQM_QUEUE, meta.pair);
     }
 
     // With nothing left, what else was counted as handed to the queue was lost at its tail. (Or is about to join it; then it
@@ -110,6 +111,7 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
     }
 
     action leave() {
+        forwarded.count(meta.port);
         law_packet_params.read(meta.packet_params, meta.port);
         if (meta.ahead == 1) {
             leave_ahead();
@@ -214,9 +216,10 @@ control AqmEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_met
 // Packets that were not looked up.
 control OtherEgress(inout aqm_metadata_t meta, in standard_metadata_t standard_metadata) {
     apply {
+        meta.port[8:0] = standard_metadata.egress_port;
         if (standard_metadata.deq_qdepth == 0) { // as in AqmEgress
-            aqm_enqueued.read(meta.pair, (bit<32>)standard_metadata.egress_port);
-            aqm_drained.write((bit<32>)standard_metadata.egress_port, meta.pair);
+            aqm_enqueued.read(meta.pair, meta.port);
+            aqm_drained.write(meta.port, meta.pair);
         }
     }
 }

@@ -24,6 +24,9 @@ bool law_is_quiet(in bit<64> u_q40, in bit<24> delay_bound_us, in bit<24> delay_
 #define AQM_PACK_SHIFT 14
 #define AQM_TICK ((bit<16>)(standard_metadata.ingress_global_timestamp >> AQM_PACK_SHIFT) + 1)
 
+#define AQM_DIGEST_DUE(digest_interval_us) (digest_interval_us != 0 \
+    && standard_metadata.ingress_global_timestamp - meta.reported_us[47:0] >= (bit<48>)digest_interval_us)
+
 #ifdef WEIR_L4S
 // Adds what band L counts to what is reported of a port: sums, the larger delay, the rate of the line.
 control BothBands(in bit<32> low, inout aqm_state_t state) {
@@ -179,12 +182,9 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         meta.len_bytes = standard_metadata.packet_length;
     }
 
-    // A digest, and after AQM_PACK_SHIFT parameters for egress, are due; true too of a clock gone back.
-    action read_due(in bit<32> digest_interval_us) {
-        aqm_digest_us.read(meta.reported_us, meta.port);
-        if (digest_interval_us != 0
-            && standard_metadata.ingress_global_timestamp - meta.reported_us[47:0] >= (bit<48>)digest_interval_us)
-        {
+    // A digest is due; true too of a clock gone back.
+    action report(in bit<32> digest_interval_us) {
+        if (AQM_DIGEST_DUE(digest_interval_us)) {
             meta.report = 1;
             meta.reported_us[47:0] = standard_metadata.ingress_global_timestamp;
             aqm_digest_us.write(meta.port, meta.reported_us);
@@ -194,18 +194,34 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
     action publish(in law_params_t p, in bit<2> delay_source) {
         meta.reported_us[63:48] = AQM_TICK;
         aqm_digest_us.write(meta.port, meta.reported_us);
-        law_step_params.write(meta.port, LAW_PACK_STEP(p));
-        law_packet_params.write(meta.port, LAW_PACK_PACKET(p, delay_source));
+        // In two parts: what is assigned as a whole p4c copies to a field of its own first.
+        meta.step_params[295:4] = LAW_PACK_STEP(p)[295:4];
+        meta.step_params[3:0] = p.ecn_weight_shift;
+        law_step_params.write(meta.port, meta.step_params);
+        meta.packet_params[34:24] = LAW_PACK_PACKET(p, delay_source)[34:24];
+        meta.packet_params[23:0] = p.interval_us;
+        law_packet_params.write(meta.port, meta.packet_params);
+    }
+
+    // A digest, and after AQM_PACK_SHIFT parameters for egress.
+    action report_or_publish(in law_params_t p, in bit<2> delay_source, in bit<32> digest_interval_us) {
+        aqm_digest_us.read(meta.reported_us, meta.port);
+        if (AQM_DIGEST_DUE(digest_interval_us) || meta.reported_us[63:48] != AQM_TICK) {
+            report(digest_interval_us);
+            if (meta.reported_us[63:48] != AQM_TICK) {
+                publish(p, delay_source);
+            }
+        }
     }
 
     // Band of a packet on a port with two bands of flows: `kind`.
-    action band_of_flow(in law_params_t p, in flow_bands_t b) {
+    action band_of_flow(in law_params_t p, in flow_bands_t b, out band_kind_t kind) {
         read_flow();
         bands_budget.read(meta.budget, meta.port);
         bands_budget_last_us.read(meta.budget_last_us, meta.port);
         band_arrival(meta.counted, meta.counted_last_us, meta.share_mean_q6, meta.budget, meta.budget_last_us, b,
             p.interval_us, p.share_least_q16, p.share_shift, (bit<64>)standard_metadata.ingress_global_timestamp,
-            (bit<64>)standard_metadata.packet_length, meta.tau_us, meta.kind);
+            (bit<64>)standard_metadata.packet_length, meta.tau_us, kind);
         bands_budget.write(meta.port, meta.budget);
         bands_budget_last_us.write(meta.port, meta.budget_last_us);
         law_flows.write(meta.flow, meta.counted);
@@ -225,11 +241,13 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
             meta.tau_us = law_tau(meta.dq_time_q8_us, p.dq_shift, ahead_bytes);
             if (ahead_is_late(p.min_backlog_bytes, p.delay_limit_us, ahead_bytes, meta.tau_us)) {
                 ahead_late.read(meta.drained, meta.port);
-                if (meta.drained[95:48] != meta.ahead_left || now_us - meta.drained[47:0] >= (bit<48>)STUCK_US) {
-                    ahead_late.write(meta.port, meta.ahead_left ++ now_us);
-                }
                 if (meta.drained[95:48] != meta.ahead_left || now_us - meta.drained[47:0] < (bit<48>)STUCK_US) {
                     meta.verdict = law_verdict_t.DROP;
+                }
+                if (meta.drained[95:48] != meta.ahead_left || now_us - meta.drained[47:0] >= (bit<48>)STUCK_US) {
+                    meta.drained[95:48] = meta.ahead_left;
+                    meta.drained[47:0] = now_us;
+                    ahead_late.write(meta.port, meta.drained);
                 }
             }
         }
@@ -266,7 +284,8 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         if (meta.verdict != law_verdict_t.DROP) {
             enqueue();
         }
-        read_due(digest_interval_us);
+        aqm_digest_us.read(meta.reported_us, meta.port);
+        report(digest_interval_us);
     }
 
     // The law's part in a packet, on a port without bands of flows.
@@ -316,34 +335,32 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
         law_u_q40.read(meta.s.u_q40, meta.port);
         one_band(p, backlog_bytes);
         drop_or_enqueue(backlog_bytes, interval_us);
-        read_due(digest_interval_us);
-        if (meta.reported_us[63:48] != AQM_TICK) {
-            publish(p, delay_source);
-        }
+        report_or_publish(p, delay_source, digest_interval_us);
     }
 
     // The same on a port with bands of flows.
     action two_bands(in law_params_t p, in bit<64> backlog_bytes, in flow_bands_t b) {
-        band_of_flow(p, b);
-        if (meta.kind == band_kind_t.AHEAD) {
+        band_kind_t kind;
+        band_of_flow(p, b, kind);
+        if (kind == band_kind_t.AHEAD) {
             aqm_ahead.count(meta.port);
             meta.ahead = 1;
             standard_metadata.priority = PRIORITY_FIRST;
             limit_ahead(p);
         } else {
             if (meta.effects != aqm_effects_t.NONE) {
-                if (band_refuses(meta.kind, p.target_us, meta.tau_us)) {
+                if (band_refuses(kind, p.target_us, meta.tau_us)) {
                     meta.verdict = law_verdict_t.DROP;
                 } else {
-                    decide(p, backlog_bytes, meta.kind == band_kind_t.SMALL ? law_size_t.SMALL : law_size_t.LARGE);
+                    decide(p, backlog_bytes, kind == band_kind_t.SMALL ? law_size_t.SMALL : law_size_t.LARGE);
                 }
             }
             if (meta.verdict == law_verdict_t.DROP) {
                 spare_for_step(backlog_bytes, p.interval_us);
             }
         }
-        if (meta.verdict == law_verdict_t.DROP) {
-            if (meta.effects != aqm_effects_t.NONE && meta.ahead == 0 && band_refuses(meta.kind, p.target_us, meta.tau_us)) {
+        if (meta.verdict == law_verdict_t.DROP && meta.effects != aqm_effects_t.NONE && meta.ahead == 0) {
+            if (band_refuses(kind, p.target_us, meta.tau_us)) {
                 aqm_refused.count(meta.port);
             }
         }
@@ -386,10 +403,7 @@ control AqmIngress(inout aqm_metadata_t meta, inout standard_metadata_t standard
 #else
         two_bands(p, backlog_bytes, b);
 #endif
-        read_due(digest_interval_us);
-        if (meta.reported_us[63:48] != AQM_TICK) {
-            publish(p, delay_source);
-        }
+        report_or_publish(p, delay_source, digest_interval_us);
     }
 
     table aqm {

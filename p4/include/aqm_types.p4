@@ -106,7 +106,6 @@ struct aqm_metadata_t {
     bit<32> rand_a;
     bit<32> rand_b;
     law_verdict_t verdict;
-    band_kind_t kind;
     bit<96> budget;
     bit<64> budget_last_us;
     bit<48> ahead_left;

@@ -49,8 +49,6 @@ void band_arrival(
     out band_kind_t kind)
 {
     bit<8> halvings;
-    bit<16> large_tick = flow[63:48];
-    bit<16> until_tick = flow[47:32];
     band_halvings(flow_last_us, now_us, share_shift, halvings); // 1
     bit<64> before = (bit<64>)flow[31:0] >> halvings;
     bit<64> bytes = before + len_bytes;
@@ -85,14 +83,14 @@ void band_arrival(
     bool room = !strange && wanted <= allowed;
 
     bit<16> tick = now_us[25:10]; // 5
-    bit<16> wait_ticks = until_tick - tick;
-    bit<16> large_ticks = tick - large_tick;
+    bit<16> wait_ticks = flow[47:32] - tick;
+    bit<16> large_ticks = tick - flow[63:48];
     bool held = before != 0 && wait_ticks != 0 && wait_ticks[15:15] == 0
         && large_ticks < (bit<16>)BAND_HELD_MOST_TICKS;
 
     if (sparse && room && !held) { // 6
         kind = band_kind_t.AHEAD;
-        until_tick = tick;
+        flow[47:32] = tick;
         ahead_bytes = ahead_bytes + len_bytes;
         if (ahead_bytes > BYTES_MAX) {
             ahead_bytes = BYTES_MAX;
@@ -108,10 +106,10 @@ void band_arrival(
         if (hold_ticks > BAND_HELD_MOST_TICKS) {
             hold_ticks = BAND_HELD_MOST_TICKS;
         }
-        until_tick = tick + (bit<16>)hold_ticks;
+        flow[47:32] = tick + (bit<16>)hold_ticks;
         kind = band_kind_t.SMALL;
         if (!(sparse && room)) {
-            large_tick = tick;
+            flow[63:48] = tick;
             if (sparse) {
                 kind = band_kind_t.SPILLED;
                 if (strange) {
@@ -125,7 +123,7 @@ void band_arrival(
             }
         }
     }
-    flow = large_tick ++ until_tick ++ (bit<32>)bytes;
+    flow[31:0] = (bit<32>)bytes;
     budget = (bit<32>)ahead_bytes ++ (bit<32>)new_bytes ++ (bit<32>)bulk_bytes;
 }
 

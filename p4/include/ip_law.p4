@@ -13,13 +13,13 @@ control IpFlow(in headers_t hdr, inout metadata_t meta, in standard_metadata_t s
         if (hdr.ipv4.isValid()) {
             meta.aqm.port = (bit<32>)standard_metadata.egress_spec;
             meta.aqm.effects = (aqm_effects_t)(1w1 ++ (hdr.ipv4.ecn[1:1] | hdr.ipv4.ecn[0:0]));
-            hash(meta.aqm.flow, HashAlgorithm.crc32, 32w0, { hdr.ipv4.src ++ hdr.ipv4.dst,
-                standard_metadata.egress_spec ++ hdr.ipv4.protocol ++ meta.l3.ports }, FLOWS);
+            hash(meta.aqm.flow, HashAlgorithm.crc32, 32w0, { hdr.ipv4.src ++ hdr.ipv4.dst
+                ++ standard_metadata.egress_spec ++ hdr.ipv4.protocol ++ meta.l3.ports }, FLOWS);
         } else if (hdr.ipv6.isValid()) {
             meta.aqm.port = (bit<32>)standard_metadata.egress_spec;
             meta.aqm.effects = (aqm_effects_t)(1w1 ++ (hdr.ipv6.ecn[1:1] | hdr.ipv6.ecn[0:0]));
-            hash(meta.aqm.flow, HashAlgorithm.crc32, 32w0, { hdr.ipv6.src, hdr.ipv6.dst,
-                standard_metadata.egress_spec ++ hdr.ipv6.next_header ++ meta.l3.ports }, FLOWS);
+            hash(meta.aqm.flow, HashAlgorithm.crc32, 32w0, { hdr.ipv6.src ++ hdr.ipv6.dst
+                ++ standard_metadata.egress_spec ++ hdr.ipv6.next_header ++ meta.l3.ports }, FLOWS);
         } else {
             meta.aqm.port = (bit<32>)standard_metadata.egress_spec;
         }

@@ -96,12 +96,10 @@ control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadat
         forward(port, dst_mac, src_mac);
         hdr.vlan.setValid();
         hdr.vlan.vid = vid;
-        meta.tagging = TAGGING_ADD;
     }
 
     action forward_untagged(bit<9> port, bit<48> dst_mac, bit<48> src_mac) {
         forward(port, dst_mac, src_mac);
-        meta.tagging = TAGGING_REMOVE;
     }
 
     table next_hop {
@@ -178,16 +176,20 @@ control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadat
         }
 
         if (meta.ip_changed == 1) {
-            next_hop.apply();
-            if (meta.tagging != 0) {
-                if (meta.tagging == TAGGING_ADD && hdr.ethernet.ether_type != ETHER_TYPE_VLAN) {
-                    hdr.vlan.pcp = 0;
-                    hdr.vlan.dei = 0;
-                    hdr.vlan.ether_type = hdr.ethernet.ether_type;
-                    hdr.ethernet.ether_type = ETHER_TYPE_VLAN;
-                } else if (meta.tagging == TAGGING_REMOVE && hdr.vlan.isValid()) {
-                    hdr.ethernet.ether_type = hdr.vlan.ether_type;
-                    hdr.vlan.setInvalid();
+            switch (next_hop.apply().action_run) {
+                forward_tagged: {
+                    if (hdr.ethernet.ether_type != ETHER_TYPE_VLAN) {
+                        hdr.vlan.pcp = 0;
+                        hdr.vlan.dei = 0;
+                        hdr.vlan.ether_type = hdr.ethernet.ether_type;
+                        hdr.ethernet.ether_type = ETHER_TYPE_VLAN;
+                    }
+                }
+                forward_untagged: {
+                    if (hdr.vlan.isValid()) {
+                        hdr.ethernet.ether_type = hdr.vlan.ether_type;
+                        hdr.vlan.setInvalid();
+                    }
                 }
             }
         }

@@ -3,13 +3,8 @@
 #ifndef WEIR_L3_TYPES_P4
 #define WEIR_L3_TYPES_P4
 
-const bit<2> TAGGING_ADD = 1;
-const bit<2> TAGGING_REMOVE = 2;
-
 struct l3_metadata_t {
     bit<16> next_hop;
-    // Action of the next hop on the tag; 0: none.
-    bit<2> tagging;
     // A route, not the table for other frames, has chosen the next hop, or the packet was marked: the IPv4 checksum must be
     // computed again.
     bit<1> ip_changed;

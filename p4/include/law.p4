@@ -60,15 +60,10 @@ bit<32> law_departure_rest(in bit<32> dq_count_bytes, in bit<5> dq_shift) {
 
 // Cao Eq. 1: the delay in us that a packet arriving now will see; 0 while the rate is unknown.
 bit<32> law_tau(in bit<32> dq_time_q8_us, in bit<5> dq_shift, in bit<64> backlog_bytes) {
-    bit<64> delay_us = backlog_bytes;
-    if (delay_us > BYTES_MAX) {
-        delay_us = BYTES_MAX;
-    }
-    delay_us = delay_us * (bit<64>)dq_time_q8_us >> ((bit<8>)dq_shift + 8);
-    if (delay_us > TAU_MAX_US) {
-        delay_us = TAU_MAX_US;
-    }
-    return (bit<32>)delay_us;
+    // Expressions, since a conditional costs more in an action on BMv2.
+    bit<64> delay_us = (backlog_bytes > BYTES_MAX ? BYTES_MAX : backlog_bytes) * (bit<64>)dq_time_q8_us
+        >> ((bit<8>)dq_shift + 8);
+    return (bit<32>)(delay_us > TAU_MAX_US ? TAU_MAX_US : delay_us);
 }
 
 // Step 5 for one power of two: halves U and its mean `1 << k` times if a stretch of `H << k` fits into what was missed.
@@ -138,6 +133,8 @@ control LawUpdate(
             int<64> m2_us = (int<64>)(bit<64>)p.m2_us;
             bool grows = same_sign(o_us, d_us);
             bool shrinks = opposite_sign(o_us, d_us);
+            bool grew = same_sign(o_us, d1_us);
+            bool shrank = opposite_sign(o_us, d1_us);
             bit<20> z_q16 = (bit<20>)(bit<64>)Z_ONE_Q16;
             bool integral = true;
             s.row = 5;
@@ -149,12 +146,12 @@ control LawUpdate(
                 if (grows) {
                     s.row = 2;
                     z_q16 = p.z2_q16;
-                } else if (shrinks && same_sign(o_us, d1_us)) {
+                } else if (shrinks && grew) {
                     s.row = 3;
                     z_q16 = p.z2_q16;
                     integral = false;
                 }
-            } else if (shrinks && opposite_sign(o_us, d1_us)) {
+            } else if (shrinks && shrank) {
                 s.row = 4;
                 z_q16 = p.z3_q16;
                 integral = false;

@@ -18,6 +18,9 @@ parser WeirParser(
     inout metadata_t meta,
     inout standard_metadata_t standard_metadata)
 {
+    // Of the IP header.
+    bit<8> first;
+
     state start {
         packet.extract(hdr.ethernet);
 #ifdef WEIR_SCONE
@@ -55,7 +58,7 @@ parser WeirParser(
     }
 
     state ipv4 {
-        bit<8> first = packet.lookahead<bit<8>>();
+        first = packet.lookahead<bit<8>>();
         verify(first >= 0x45 && first < 0x50, error.BadIpHeader); // version 4, five words and more
         packet.extract(hdr.ipv4, ((bit<32>)first[3:0] - 5) << 5);
         // As if it were tagged: headers with ports are longer than the ports by four bytes and more.
@@ -80,24 +83,24 @@ parser WeirParser(
     }
 
     state ipv6 {
-        verify(packet.lookahead<bit<4>>() == 6, error.BadIpHeader);
+        first = packet.lookahead<bit<8>>();
+        verify(first[7:4] == 6, error.BadIpHeader);
         packet.extract(hdr.ipv6);
-        bit<1> may_have_ports = (bit<1>)(standard_metadata.packet_length
-            >= ETHERNET_BYTES + VLAN_BYTES + IPV6_BYTES + PORTS_BYTES);
 #ifdef WEIR_SCONE
         meta.scone.at = meta.scone.at + IPV6_BYTES;
 #endif
-        transition select(may_have_ports, hdr.ipv6.next_header) {
-            (1, IP_PROTOCOL_TCP): ports;
-#ifdef WEIR_SCONE
-            (1, IP_PROTOCOL_UDP): udp;
-#else
-            (1, IP_PROTOCOL_UDP): ports;
-#endif
-            (1, IP_PROTOCOL_DCCP): ports;
-            (1, IP_PROTOCOL_SCTP): ports;
-            (1, IP_PROTOCOL_UDPLITE): ports;
+        transition select(standard_metadata.packet_length, hdr.ipv6.next_header) {
             (_, IP_PROTOCOL_ICMPV6): icmpv6;
+            (0 .. ETHERNET_BYTES + VLAN_BYTES + IPV6_BYTES + PORTS_BYTES - 1, _): accept;
+            (_, IP_PROTOCOL_TCP): ports;
+#ifdef WEIR_SCONE
+            (_, IP_PROTOCOL_UDP): udp;
+#else
+            (_, IP_PROTOCOL_UDP): ports;
+#endif
+            (_, IP_PROTOCOL_DCCP): ports;
+            (_, IP_PROTOCOL_SCTP): ports;
+            (_, IP_PROTOCOL_UDPLITE): ports;
             default: accept;
         }
     }

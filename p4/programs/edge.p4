@@ -75,7 +75,7 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
-    AqmEgress() aqm_egress;
+    AqmEgress(forwarded) aqm_egress;
     OtherEgress() other_egress;
     NamesEgress() names_egress;
 
@@ -87,12 +87,12 @@ control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 aqm_egress.apply(meta.aqm, standard_metadata);
             } else {
                 other_egress.apply(meta.aqm, standard_metadata);
-            }
-            if (standard_metadata.instance_type == REPLICATED
-                && standard_metadata.egress_port == standard_metadata.ingress_port) {
-                mark_to_drop(standard_metadata); // a flooded frame does not go back
-            } else {
-                forwarded.count((bit<32>)standard_metadata.egress_port);
+                if (standard_metadata.instance_type == REPLICATED
+                    && standard_metadata.egress_port == standard_metadata.ingress_port) {
+                    mark_to_drop(standard_metadata); // a flooded frame does not go back
+                } else {
+                    forwarded.count(meta.aqm.port);
+                }
             }
         }
     }

@@ -74,7 +74,7 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
-    AqmEgress() aqm_egress;
+    AqmEgress(forwarded) aqm_egress;
     OtherEgress() other_egress;
     NamesEgress() names_egress;
 
@@ -86,8 +86,8 @@ control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 aqm_egress.apply(meta.aqm, standard_metadata);
             } else {
                 other_egress.apply(meta.aqm, standard_metadata);
+                forwarded.count(meta.aqm.port);
             }
-            forwarded.count((bit<32>)standard_metadata.egress_port);
         }
     }
 }

@@ -83,7 +83,7 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
-    AqmEgress() aqm_egress;
+    AqmEgress(forwarded) aqm_egress;
     OtherEgress() other_egress;
 #ifdef WEIR_L4S
     BandEgress() bands;
@@ -92,7 +92,6 @@ control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_me
 
     apply {
         if (meta.aqm.mode != aqm_mode_t.NOT_ASKED) {
-            forwarded.count(meta.aqm.port);
             aqm_egress.apply(meta.aqm, standard_metadata);
 #ifdef WEIR_L4S
             bool mark;
@@ -107,7 +106,7 @@ control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 && standard_metadata.egress_port == standard_metadata.ingress_port) {
                 mark_to_drop(standard_metadata); // a flooded frame does not go back
             } else {
-                forwarded.count((bit<32>)standard_metadata.egress_port);
+                forwarded.count(meta.aqm.port);
             }
         }
     }
