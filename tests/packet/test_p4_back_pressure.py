@@ -169,6 +169,23 @@ def test_an_interface_goes_down_while_its_packets_wait_and_comes_back(switch):
     until(forwards, "port 2 forwards again", 30)
 
 
+def test_frames_to_an_interface_without_a_carrier_are_counted(switch):
+    def port() -> dict:
+        return switch.read_stats()["ports"][str(FREE)]
+
+    switch.box.sh(f"ip link set s{FREE} down")
+    until(lambda: not port()["up"], "the port is down", 30)
+    before = port()["send_drops"]["down"]
+    sent = switch.send(FREE, range(50))
+    until(lambda: port()["send_drops"]["down"] == before + sent, "all frames are counted", 30)
+    switch.box.sh(f"ip link set s{FREE} up")
+    switch.taps[FREE].close()  # it has an error of the time without a link
+    switch.taps[FREE] = switch.box.tap(f"s{FREE}")
+    until(lambda: port()["up"], "the port is up again", 30)
+    sent = switch.send(FREE, range(50))
+    assert len(switch.arrivals(FREE)) == sent
+
+
 def test_an_interface_goes_away_while_its_packets_wait(switch):
     switch.shape("tbf rate 8kbit burst 1100 limit 1mb")
     switch.send(SLOW, range(200))

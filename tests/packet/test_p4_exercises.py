@@ -159,6 +159,33 @@ def test_a_signal_ends_the_network(exercises: Path, number: signal.Signals) -> N
     assert process.returncode == (0 if number == signal.SIGINT else 128 + number)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_network_beside_a_running_command(exercises: Path, number: signal.Signals) -> None:
+    exercise = exercises / "routing"
+    subprocess.run([*MAKE[:1], "build", *MAKE[2:]], cwd=exercise, env=ENVIRONMENT, check=True, capture_output=True)
+    mark = exercise / "started"
+    words = [sys.executable, "-m", "weirlab.bmv2", "-j", "build/routing.json"]
+    shell = '"$@"; echo "ended with $?"; ip -o link | grep -c -- -eth'
+    process = start(exercise, ["env", "--default-signal=HUP", "sh", "-c", shell, "sh", *words])
+    assert process.stdin is not None
+    try:
+        process.stdin.write(f"h1 touch {mark}; sleep 1000\n")
+        process.stdin.flush()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not mark.exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        os.kill(child_of(child_of(process.pid)), number)
+        said, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert "Traceback" not in said
+    assert said.replace("mininet> ", "").splitlines()[-2:] == [f"ended with {128 + number}", "0"]
+    for log in (exercise / "logs").iterdir():
+        assert "no such interface" not in log.read_text()
+
+
 def child_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 

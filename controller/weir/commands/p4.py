@@ -266,14 +266,16 @@ def _load(args: argparse.Namespace) -> None:
     if program.p4info is None:
         raise WrongCall(f"{wanted.p4info}: must be a P4Info")
     updates = runtime_json.updates(wanted, program.p4info)
+    where = "dry run"
     if not args.dry_run:
         with _connect(args) as device:
             device.become_primary()
             set_program(device, program, "bmv2")
             device.write(updates)
+            where = f"device {device.device_id} at {device.address}"
     counts = f"{len(wanted.tables)} table entries, {len(wanted.groups)} multicast groups"
     done = "would be loaded" if args.dry_run else "loaded"
-    print(f"device {args.device_id}: program, {counts} and {len(wanted.sessions)} clone sessions {done}")
+    print(f"{where}: program, {counts} and {len(wanted.sessions)} clone sessions {done}")
 
 
 def _show(args: argparse.Namespace) -> None:

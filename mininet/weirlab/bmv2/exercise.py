@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mininet.cli import CLI
-from mininet.log import output, setLogLevel
+from mininet.log import error, output, setLogLevel
 from mininet.net import Mininet
 from mininet.topo import Topo
 
@@ -110,12 +110,12 @@ def main(words: Sequence[str] | None = None) -> int:
             raise NetError(f"not on PATH: {', '.join(lacking)}; Mininet runs these programs")
         _run(file, args)
         return DONE
-    except TopologyError as error:
-        said, status = str(error), WRONG_CALL
-    except OSError as error:
-        said, status = f"{error.filename}: {error.strerror}", WRONG_CALL if error.filename == args.topo else FAILED
-    except NetError as error:
-        said, status = str(error), FAILED
+    except TopologyError as fault:
+        said, status = str(fault), WRONG_CALL
+    except OSError as fault:
+        said, status = f"{fault.filename}: {fault.strerror}", WRONG_CALL if fault.filename == args.topo else FAILED
+    except NetError as fault:
+        said, status = str(fault), FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     print(f"weirlab.bmv2: error: {said}", file=sys.stderr)
@@ -140,7 +140,24 @@ def _run(file: Topology, args: argparse.Namespace) -> None:
         output(f"logs of switches: {args.log_dir}; captures: {args.pcap_dir}\n")
         CLI(net)
     finally:
-        net.stop()
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        _stop(net)
+
+
+def _stop(net: Any) -> None:
+    """End the network, also while a command of its nodes runs: a busy shell takes no other."""
+    for switch in net.switches:
+        try:
+            switch.stop_target()  # before its interfaces go
+        except NetError as failed:
+            error(f"{failed}\n")
+    busy = [node for node in net.hosts if node.waiting]
+    # Veth pairs end with their namespaces.
+    net.links = [link for link in net.links if link.intf1.node not in busy and link.intf2.node not in busy]
+    for node in busy:
+        node.terminate()
+    net.stop()
 
 
 def _network(file: Topology, args: argparse.Namespace) -> Any:

@@ -75,8 +75,10 @@ impl Space {
 pub struct Line {
     port: u32,
     name: String,
-    /// None while the interface is down or away.
+    /// None while the interface is away or can't be had.
     socket: Option<OwnedFd>,
+    /// Up, with a carrier. Without one the kernel drops frames and reports them as sent.
+    has_link: bool,
     /// SO_SNDBUF as the kernel has it.
     buffer_bytes: usize,
     limit: SendLimit,
@@ -95,6 +97,7 @@ impl Line {
             port,
             name,
             socket: None,
+            has_link: true,
             buffer_bytes: 0,
             limit: SendLimit::default(),
             taken_at_once: 0,
@@ -117,6 +120,11 @@ impl Line {
             self.kept.clear();
         }
         Ok(())
+    }
+
+    /// The interface is up with a carrier, or not: then its frames are dropped.
+    pub fn set_link(&mut self, has_link: bool) {
+        self.has_link = has_link;
     }
 
     /// File descriptor that becomes writable.
@@ -196,7 +204,7 @@ impl Line {
         let mut at = 0;
         while at < batch.frames.len() {
             let left = (batch.frames.len() - at) as u64;
-            let Some(socket) = &self.socket else {
+            let Some(socket) = self.socket.as_ref().filter(|_| self.has_link) else {
                 self.drops.down += left;
                 return batch.len();
             };

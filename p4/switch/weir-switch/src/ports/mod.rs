@@ -222,6 +222,7 @@ impl Ports {
                             true => (),
                         }
                     }
+                    self.senders.set_link(at, link.up);
                     device.port_status(port, link.up);
                 }
             }

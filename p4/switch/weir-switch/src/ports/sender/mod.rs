@@ -33,7 +33,7 @@ pub const WRITABLE: u64 = 1 << 33;
 /// Frames for a port that its interface did not take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendDrops {
-    /// The interface was down or away.
+    /// The interface was down, away or without a carrier.
     pub down: u64,
     /// Longer than its MTU allows.
     pub too_long: u64,
@@ -196,6 +196,11 @@ impl Senders {
         sender.is_polled = false;
         self.writable(at);
         Ok(())
+    }
+
+    /// Interface `at` is up with a carrier, or not.
+    pub(super) fn set_link(&mut self, at: usize, has_link: bool) {
+        self.senders[at].line.lock().set_link(has_link);
     }
 
     /// Interface `at` takes frames again, as far as is known: those that wait are sent.
