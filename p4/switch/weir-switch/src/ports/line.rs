@@ -109,7 +109,7 @@ impl Line {
 
     /// Sends by `socket` from now on; without one, the frames that wait are dropped.
     pub fn renew(&mut self, socket: Option<OwnedFd>) -> Result<()> {
-        (self.limit, self.taken_at_once) = (SendLimit::default(), 0);
+        (self.limit, self.taken_at_once, self.has_link) = (SendLimit::default(), 0, true);
         self.buffer_bytes = match &socket {
             Some(socket) => system::set_send_buffer(socket, self.limit.bytes())?,
             None => 0,

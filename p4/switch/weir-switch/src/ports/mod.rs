@@ -222,7 +222,10 @@ impl Ports {
                             true => (),
                         }
                     }
-                    self.senders.set_link(at, link.up);
+                    // One that was never up may only be about to be: the kernel reports a new link up to a second late.
+                    if link.up || device.ports_up.get(&port) == Some(&true) {
+                        self.senders.set_link(at, link.up);
+                    }
                     device.port_status(port, link.up);
                 }
             }
