@@ -20,6 +20,8 @@ from typing import Any
 LIMIT_S = 4.0
 _KERNEL_S = LIMIT_S + 0.5
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FAILED = 1
+_received: list[int] = []
 
 
 def install() -> None:
@@ -36,7 +38,8 @@ def install() -> None:
 
 
 def finish(status: object) -> None:
-    """Ends the process after the command, with that status of `sys.exit`.
+    """Ends the process after the command, with that status of `sys.exit`. After a signal, an error of the command counts as
+    its consequence: gRPC may report the interrupted call as cancelled.
 
     The end of the interpreter is left out: a gRPC stream takes a lock as it is collected there, and the thread that
     may hold it is dead already. No handler of a signal runs there either.
@@ -46,7 +49,9 @@ def finish(status: object) -> None:
             signal.signal(number, signal.SIG_DFL)
     if status is not None and not isinstance(status, int):
         print(status, file=sys.stderr)
-        status = 1
+        status = FAILED
+    if _received and status == FAILED:
+        status = 128 + _received[0]
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -54,6 +59,7 @@ def finish(status: object) -> None:
 
 
 def _exit(number: int, _frame: Any) -> None:
+    _received.append(number)
     signal.setitimer(signal.ITIMER_REAL, _KERNEL_S)  # in case that the interpreter's end comes before `_watch`
     if number == signal.SIGINT:
         raise KeyboardInterrupt

@@ -103,6 +103,15 @@ def test_a_command_ends_while_a_switch_does_not_answer(
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize(("status", "after", "before"), [(0, 0, 0), (1, 130, 1), (2, 2, 2)])
+def test_an_error_after_a_signal_has_the_signal_s_status(status: int, after: int, before: int) -> None:
+    interrupt = "\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass"
+    for text, expected in ((interrupt, after), ("", before)):
+        program = f"import signal\nfrom weir import stopping\nstopping.install(){text}\nstopping.finish({status})"
+        done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, check=False, timeout=PATIENCE_S)
+        assert done.returncode == expected
+
+
 def test_a_command_ends_while_arbitration_waits(silent: tuple[Silent, str]) -> None:
     handler, address = silent
     handler.arbitrates = False
