@@ -38,8 +38,8 @@ def install() -> None:
 
 
 def finish(status: object) -> None:
-    """Ends the process after the command, with that status of `sys.exit`. After a signal, an error of the command counts as
-    its consequence: gRPC may report the interrupted call as cancelled.
+    """Ends the process after the command, with that status of `sys.exit`. After a signal, an error of the command
+    counts as its consequence: gRPC may report the interrupted call as cancelled.
 
     The end of the interpreter is left out: a gRPC stream takes a lock as it is collected there, and the thread that
     may hold it is dead already. No handler of a signal runs there either.
