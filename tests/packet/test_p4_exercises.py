@@ -143,11 +143,7 @@ def test_a_signal_ends_the_network(exercises: Path, number: signal.Signals) -> N
     try:
         process.stdin.write(f"sh touch {mark}\n")
         process.stdin.flush()
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not mark.exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        until_exists(mark, process)
         inside = child_of(process.pid)
         os.kill(inside, number)
         if number == signal.SIGINT:  # Mininet's command line goes on
@@ -171,11 +167,7 @@ def test_a_signal_ends_the_network_beside_a_running_command(exercises: Path, num
     try:
         process.stdin.write(f"h1 touch {mark}; sleep 1000\n")
         process.stdin.flush()
-        deadline_s = time.monotonic() + PATIENCE_S
-        while not mark.exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        until_exists(mark, process)
         os.kill(child_of(child_of(process.pid)), number)
         said, _ = process.communicate(timeout=PATIENCE_S)
     finally:
@@ -184,6 +176,14 @@ def test_a_signal_ends_the_network_beside_a_running_command(exercises: Path, num
     assert said.replace("mininet> ", "").splitlines()[-2:] == [f"ended with {128 + number}", "0"]
     for log in (exercise / "logs").iterdir():
         assert "no such interface" not in log.read_text()
+
+
+def until_exists(mark: Path, process: subprocess.Popen) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not mark.exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
 
 
 def child_of(pid: int) -> int:
