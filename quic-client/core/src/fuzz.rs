@@ -3,7 +3,7 @@
 //! and panics where the code under test panics or breaks one of its promises.
 
 use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, TaskSample};
-use crate::client::{Action, Means, Nowhere, Plan, Session};
+use crate::client::{Action, Means, Nowhere, Plan, PlannedTasks, Session, SessionConfig};
 use crate::congestion::pbq::{Measured, Profile, QUANTITIES, Weights};
 use crate::congestion::{ControlKind, QuicheOwn};
 use crate::connection::{Codepoint, Conn, EcnMode, PacketSink};
@@ -428,6 +428,7 @@ fn transport(alpn: Alpn) -> Transport {
 /// A client's session and a server that sends whatever it likes.
 struct Exchange {
     client: Session,
+    tasks: PlannedTasks,
     server: quiche::Connection,
     /// The server's HTTP/3 layer, if it keeps to the protocol.
     h3: Option<quiche::h3::Connection>,
@@ -480,8 +481,6 @@ impl Exchange {
         let client = quiche::connect(None, &id(1), Self::CLIENT, Self::SERVER, &mut config(false)).expect("a config");
         let mut server = quiche::accept(&id(2), None, Self::SERVER, Self::CLIENT, &mut config(true)).expect("a config");
         let plan = Plan {
-            flow: 0,
-            tell_flow: false,
             authority: "localhost:4433".to_owned(),
             path: "/bytes/100".to_owned(),
             action,
@@ -489,15 +488,16 @@ impl Exchange {
             parallel: 2,
             interval: Duration::ZERO,
             start_at: None,
-            idle_timeout: Duration::from_secs(30),
             max_bytes,
-            read_timeout: None,
+            ..Plan::default()
         };
         let mut conn = Conn::new(client, Box::new(QuicheOwn), now);
         conn.set_ecn(EcnMode::Classic);
         hooks::set_ecn(&mut server, EcnMode::Classic);
-        let client = Session::new(conn, plan, None, Timebase::new(now, 0), true, now);
-        let mut exchange = Exchange { client, server, h3: None, codepoints };
+        let config = SessionConfig::new("localhost:4433");
+        let client = Session::new(conn, config, None, Timebase::new(now, 0), true, now);
+        let tasks = PlannedTasks::new(plan, Box::new(Nowhere));
+        let mut exchange = Exchange { client, tasks, server, h3: None, codepoints };
         exchange.run();
         assert!(exchange.server.is_established());
         exchange
@@ -511,7 +511,8 @@ impl Exchange {
             let now = Instant::now();
             let mut new_cid = || (ConnectionId::from_vec(vec![7; 16]), 7);
             self.client.on_deadline(now);
-            self.client.advance(now, &mut Means { scratch: &mut scratch, body: &mut Nowhere, new_cid: &mut new_cid });
+            self.client
+                .advance(now, &mut Means { scratch: &mut scratch, tasks: &mut self.tasks, new_cid: &mut new_cid });
             let mut up = Packets(Box::new([0; 1500]), Vec::new());
             self.client.pump(now, &mut up);
             let mut down = Vec::new();

@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod cert;
+#[cfg(feature = "turn-clock")]
 pub mod clock;
 pub mod fault;
 pub mod files;

@@ -69,6 +69,42 @@ impl Waiter {
     }
 }
 
+/// Wakes a thread that waits: an eventfd.
+pub struct Wakeup {
+    fd: OwnedFd,
+}
+
+impl Wakeup {
+    /// One that is not readable.
+    pub fn new() -> io::Result<Wakeup> {
+        // SAFETY: no pointers involved; the descriptor returned is ours alone.
+        unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(Wakeup { fd: OwnedFd::from_raw_fd(fd) }) }
+        }
+    }
+
+    /// Its descriptor, for waiting.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Makes it readable.
+    pub fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: `one` outlives the call and has the size that is written. It fails only if the counter is full: then
+        // the descriptor is readable.
+        unsafe { libc::write(self.fd.as_raw_fd(), ptr::from_ref(&one).cast(), size_of::<u64>()) };
+    }
+
+    /// Makes it unreadable.
+    pub fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: `count` outlives the call and has the size that is read. It fails only if the counter is 0.
+        unsafe { libc::read(self.fd.as_raw_fd(), ptr::from_mut(&mut count).cast(), size_of::<u64>()) };
+    }
+}
+
 /// SIGINT, SIGTERM and SIGHUP as something to wait for.
 pub struct Signals {
     fd: OwnedFd,
@@ -159,6 +195,23 @@ mod tests {
         w.wait(Instant::now(), None, &mut ready).unwrap();
         assert_eq!(ready, [8]);
         w.remove(b.as_raw_fd()).unwrap();
+        let now = Instant::now();
+        w.wait(now, Some(now), &mut ready).unwrap();
+        assert!(ready.is_empty());
+    }
+
+    #[test]
+    fn another_thread_wakes_it() {
+        let mut w = Waiter::new().unwrap();
+        let wakeup = Wakeup::new().unwrap();
+        w.add(wakeup.fd(), 5).unwrap();
+        let mut ready = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| wakeup.wake());
+            w.wait(Instant::now(), None, &mut ready).unwrap();
+        });
+        assert_eq!(ready, [5]);
+        wakeup.clear();
         let now = Instant::now();
         w.wait(now, Some(now), &mut ready).unwrap();
         assert!(ready.is_empty());

@@ -13,7 +13,8 @@ const VERSION: &str = "0.30.0";
 const PATCHES: &str = "patches";
 
 fn main() {
-    for path in ["build", PATCHES, "Cargo.toml", "../Cargo.lock"] {
+    // The lock file of this crate's workspace is not there in a registry, and a missing file would be a change each time.
+    for path in ["build", PATCHES, "Cargo.toml", "../Cargo.lock"].iter().filter(|path| Path::new(path).exists()) {
         println!("cargo::rerun-if-changed={path}");
     }
     if let Err(message) = run() {
@@ -65,13 +66,69 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-// Where cargo keeps the source of the release that Cargo.lock pins; cargo fetches it if needed.
+/// Folder of quiche's source, in place of those that are looked for.
+const SOURCE: &str = "WEIR_QUICHE_SOURCE";
+
+/// Folder of the pinned source. It is unpacked beside this crate if both come from one registry or one folder of `cargo
+/// vendor`; else `cargo metadata` has it, which fetches the release if needed.
 fn source() -> Result<PathBuf, String> {
-    let manifest = Path::new(&var("CARGO_MANIFEST_DIR")?).join("Cargo.toml");
+    println!("cargo::rerun-if-env-changed={SOURCE}");
+    if let Ok(folder) = env::var(SOURCE) {
+        return checked(PathBuf::from(folder)).map_err(|e| format!("{SOURCE}: {e}"));
+    }
+    let here = PathBuf::from(var("CARGO_MANIFEST_DIR")?);
+    let beside = [format!("quiche-{VERSION}"), "quiche".to_owned()].map(|name| here.with_file_name(name));
+    // A folder of that name may be this crate's own.
+    if let Some(found) = beside.into_iter().filter(|folder| *folder != here).find_map(|folder| checked(folder).ok()) {
+        return Ok(found);
+    }
+    // With a lock file: that of this crate's workspace, or of its package.
+    let own = metadata(&here.join("Cargo.toml"), &["--locked"]);
+    own.or_else(|first| standalone().map_err(|e| format!("{first}\n{e}"))).and_then(checked)
+}
+
+/// The folder, if it has the source of the pinned version.
+fn checked(folder: PathBuf) -> Result<PathBuf, String> {
+    let manifest = read(&folder.join("Cargo.toml"))?;
+    let package = manifest.split("[package]").nth(1).unwrap_or_default();
+    let field = |key: &str| {
+        package.lines().take_while(|line| !line.starts_with('[')).find_map(|line| {
+            let value = line.strip_prefix(key)?.trim_start().strip_prefix('=')?;
+            Some(value.trim().trim_matches('"').to_owned())
+        })
+    };
+    match (field("name").as_deref(), field("version").as_deref()) {
+        (Some("quiche"), Some(VERSION)) => Ok(folder),
+        (name, version) => Err(format!(
+            "{}: expected quiche {VERSION}, which the patches are made for, and not {} {}: see README.md, Upgrading",
+            folder.display(),
+            name.unwrap_or("a package of no name"),
+            version.unwrap_or("of no version")
+        )),
+    }
+}
+
+/// Folder of the release by a package that depends on it alone. A crate in another workspace's folder has no workspace of
+/// its own, and may have no lock file that cargo accepts.
+fn standalone() -> Result<PathBuf, String> {
+    let folder = Path::new(&var("OUT_DIR")?).join("fetch");
+    let manifest = folder.join("Cargo.toml");
+    let dependency = format!("quiche = {{ version = \"={VERSION}\", default-features = false }}");
+    let text = format!(
+        "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2021\"\n[workspace]\n[dependencies]\n{dependency}\n"
+    );
+    write(&manifest, &text)?;
+    write(&folder.join("src/lib.rs"), "")?;
+    metadata(&manifest, &[])
+}
+
+/// Folder where cargo keeps the release, by the metadata of a manifest.
+fn metadata(manifest: &Path, options: &[&str]) -> Result<PathBuf, String> {
     let out = Command::new(var("CARGO")?)
-        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &var("TARGET")?])
+        .args(["metadata", "--format-version", "1", "--filter-platform", &var("TARGET")?])
+        .args(options)
         .arg("--manifest-path")
-        .arg(&manifest)
+        .arg(manifest)
         // Makes the dependency that names the source count, which it never does in a build; and, with the platform
         // given, nothing that this machine needs not.
         .env("CARGO_ENCODED_RUSTFLAGS", "--cfg\x1fweir_quiche_source")
@@ -79,18 +136,15 @@ fn source() -> Result<PathBuf, String> {
         .map_err(|e| format!("can't run cargo metadata: {e}"))?;
     if !out.status.success() {
         let said = String::from_utf8_lossy(&out.stderr);
-        return Err(format!("cargo metadata can't tell where the source of quiche {VERSION} is: {}", said.trim()));
+        return Err(format!(
+            "cargo metadata can't tell where the source of quiche {VERSION} is (set {SOURCE} to its folder): {}",
+            said.trim()
+        ));
     }
     let metadata: serde_json::Value =
         serde_json::from_slice(&out.stdout).map_err(|e| format!("cargo metadata: {e}"))?;
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
     let found = packages.iter().find(|p| p["name"] == "quiche").ok_or("cargo metadata lists no package quiche")?;
-    if found["version"] != VERSION {
-        return Err(format!(
-            "quiche {} is pinned, but the patches are made for {VERSION}: see quic-client/quiche/README.md, Upgrading",
-            found["version"].as_str().unwrap_or("of no version")
-        ));
-    }
     let manifest = found["manifest_path"].as_str().ok_or("cargo metadata: quiche without manifest_path")?;
     Ok(Path::new(manifest).parent().ok_or("cargo metadata: manifest_path without folder")?.to_owned())
 }

@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Work of a session, and its requirements.
+//! Equal requests, paced: the load of a measurement.
 
-use super::body::Body;
-use super::request::Action;
-use crate::request::promised_bytes;
+use super::body::{Body, Nowhere};
+use super::bulk::{Action, Bulk, Transfer};
+use super::exchange::{Head, Task, Tasks};
+use crate::request::{promised_bytes, with_flow};
 use quiche::ConnectionId;
+use quiche::h3::Header;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Work of a session.
+/// Equal requests of a session.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Label of the flow.
-    pub flow: u64,
-    /// Whether the requests send the server that label.
-    pub tell_flow: bool,
-    /// `host:port`, for the `:authority` header.
+    /// Label that the requests send the server, if any.
+    pub label: Option<u64>,
+    /// `host:port`, for messages.
     pub authority: String,
     /// Path asked for, by each task.
     pub path: String,
     /// Action of each task.
     pub action: Action,
+    /// Method of a download; `None`: GET, or POST with `data`.
+    pub method: Option<String>,
+    /// Header fields beside our own. A name replaces our field of that name.
+    pub headers: Vec<Header>,
+    /// Body of a download's request.
+    pub data: Option<Rc<[u8]>>,
+    /// Redirects within the origin that a task follows.
+    pub redirects: u32,
     /// Number of tasks.
     pub tasks: u64,
     /// At most so many at once.
@@ -28,26 +37,132 @@ pub struct Plan {
     pub interval: Duration,
     /// The first task starts no sooner than this; `None`: as soon as the connection is up.
     pub start_at: Option<Instant>,
-    /// Silence after which we give the connection up.
-    pub idle_timeout: Duration,
     /// Payload that a download may have at most.
     pub max_bytes: Option<u64>,
-    /// A request fails after this time without progress; `None`: it waits as long as the connection lives.
-    pub read_timeout: Option<Duration>,
+}
+
+impl Default for Plan {
+    /// One download of `/`, at once.
+    fn default() -> Self {
+        Plan {
+            label: None,
+            authority: String::new(),
+            path: "/".to_owned(),
+            action: Action::Download,
+            method: None,
+            headers: Vec::new(),
+            data: None,
+            redirects: 0,
+            tasks: 1,
+            parallel: 1,
+            interval: Duration::ZERO,
+            start_at: None,
+            max_bytes: None,
+        }
+    }
 }
 
 impl Plan {
-    /// Authority and path of the request, for messages.
-    pub(super) fn asked(&self) -> String {
-        format!("{}{}", self.authority, self.path)
-    }
-
     /// Payload that each task moves, where that is known.
-    pub(super) fn task_bytes(&self) -> Option<u64> {
+    pub fn task_bytes(&self) -> Option<u64> {
         match self.action {
+            Action::Download if self.method.as_deref() == Some("HEAD") => None,
             Action::Download => promised_bytes(&self.path),
             Action::Upload(n) => n,
         }
+    }
+
+    fn transfer(&self) -> Transfer {
+        let idempotent = self.method.as_deref().is_some_and(|method| method == "PUT");
+        Transfer {
+            action: self.action,
+            authority: self.authority.clone(),
+            path: self.path.clone(),
+            data: self.data.clone(),
+            repeats: self.data.is_none() || idempotent,
+            is_head: self.method.as_deref() == Some("HEAD"),
+            redirects: self.redirects,
+            max_bytes: self.max_bytes,
+            bytes: self.task_bytes().filter(|_| self.action == Action::Download),
+        }
+    }
+
+    fn head(&self) -> Head {
+        let path = self.label.map_or_else(|| self.path.clone(), |label| with_flow(&self.path, label));
+        let upload = self.action != Action::Download;
+        let method = match &self.method {
+            Some(method) => method,
+            None if upload || self.data.is_some() => "POST",
+            None => "GET",
+        };
+        let length = match (&self.action, &self.data) {
+            (Action::Upload(n), _) => *n,
+            (Action::Download, data) => data.as_ref().map(|data| data.len() as u64),
+        };
+        let replaced = |name: &[u8]| self.headers.iter().any(|h| quiche::h3::NameValue::name(h) == name);
+        let mut headers = Vec::new();
+        if !replaced(b"user-agent") {
+            headers.push(Header::new(b"user-agent", b"weir"));
+        }
+        if let Some(n) = length.filter(|_| !replaced(b"content-length")) {
+            headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
+        }
+        headers.extend(self.headers.iter().cloned());
+        Head {
+            method: method.to_owned(),
+            path,
+            headers,
+            has_body: upload || self.data.is_some(),
+            is_upload: upload,
+            bytes: self.task_bytes(),
+            ..Head::default()
+        }
+    }
+}
+
+/// The tasks of a [`Plan`] that were not begun.
+pub struct PlannedTasks {
+    plan: Plan,
+    /// Of the first task; the others discard their answers.
+    body: Option<Box<dyn Body>>,
+    begun: u64,
+}
+
+impl PlannedTasks {
+    /// All tasks of a plan. `body` takes the first answer, the others are counted and discarded.
+    pub fn new(plan: Plan, body: Box<dyn Body>) -> Self {
+        PlannedTasks { plan, body: Some(body), begun: 0 }
+    }
+}
+
+impl Tasks for PlannedTasks {
+    fn next_due(&mut self, up: Instant, running: usize) -> Option<Instant> {
+        if running >= self.plan.parallel || self.begun == self.plan.tasks {
+            return None;
+        }
+        let nanos = u64::try_from(self.plan.interval.as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.begun);
+        self.plan.start_at.unwrap_or(up).checked_add(Duration::from_nanos(nanos))
+    }
+
+    fn take(&mut self) -> Option<Task> {
+        if self.begun == self.plan.tasks {
+            return None;
+        }
+        self.begun += 1;
+        let body = self.body.take().unwrap_or_else(|| Box::new(Nowhere));
+        Some(Task { head: self.plan.head(), exchange: Box::new(Bulk::new(self.plan.transfer(), body)) })
+    }
+
+    fn next_bytes(&self) -> Option<u64> {
+        self.plan.task_bytes()
+    }
+
+    fn left(&self) -> Option<u64> {
+        Some(self.plan.tasks - self.begun)
+    }
+
+    fn left_at_once(&self) -> u64 {
+        if self.plan.interval.is_zero() { self.plan.tasks - self.begun } else { 0 }
     }
 }
 
@@ -55,8 +170,8 @@ impl Plan {
 pub struct Means<'a> {
     /// Buffer to read into.
     pub scratch: &'a mut [u8],
-    /// Where downloads go.
-    pub body: &'a mut dyn Body,
+    /// Requests to come.
+    pub tasks: &'a mut dyn Tasks,
     /// Makes a connection ID with its reset token, both random.
     pub new_cid: &'a mut dyn FnMut() -> (ConnectionId<'static>, u128),
 }

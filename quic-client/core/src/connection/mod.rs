@@ -64,6 +64,8 @@ pub struct Conn {
     release: ReleaseQueue,
     whole: Wholeness,
     alpn: Option<Alpn>,
+    /// Streams begin before the handshake is done, in early data.
+    pub is_early: bool,
     /// The server speaks none of our versions.
     no_version: bool,
 }
@@ -97,6 +99,7 @@ impl Conn {
             release: ReleaseQueue::default(),
             whole: Wholeness::Undecided,
             alpn: None,
+            is_early: false,
             no_version: false,
         }
     }
@@ -127,14 +130,17 @@ impl Conn {
         self.mtu.observe(&mut self.quic, sizes);
     }
 
-    /// The protocol, once the handshake is done. The first call after that records the time and, for HTTP/3, opens its
+    /// The protocol, once the handshake is done, or early data can be sent. The first call after that records the time and, for HTTP/3, opens its
     /// layer.
     pub fn establish(&mut self, now: Instant) -> Result<Option<Alpn>, quiche::h3::Error> {
-        if self.alpn.is_some() || !self.quic.is_established() {
+        if self.established.is_none() && self.quic.is_established() {
+            self.established = Some(now);
+            self.mtu.established(&mut self.quic);
+        }
+        let early = self.is_early && self.quic.is_in_early_data();
+        if self.alpn.is_some() || self.established.is_none() && !early {
             return Ok(self.alpn);
         }
-        self.established = Some(now);
-        self.mtu.established(&mut self.quic);
         self.alpn = Alpn::from_wire(self.quic.application_proto());
         if self.alpn == Some(Alpn::H3) {
             let mut config = quiche::h3::Config::new()?;
@@ -417,10 +423,18 @@ fn send(
     }
 }
 
-/// Payload: its bytes are never looked at, and QUIC itself protects their order.
+/// Payload to be put on a stream, from its first unsent byte on.
+pub trait Payload {
+    /// Bytes that can be sent now, and whether the stream ends behind them. Without any the stream waits.
+    fn part(&mut self) -> (&[u8], bool);
+    /// So many of them were sent; `end`: with the end of the stream.
+    fn sent(&mut self, bytes: usize, end: bool);
+}
+
+/// Its bytes are never looked at, and QUIC itself protects their order.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// Payload to be put on a stream.
+/// Payload of zeros.
 #[derive(Debug, Clone, Copy)]
 pub struct Zeros {
     /// Remaining bytes; `None`: without end.
@@ -429,12 +443,24 @@ pub struct Zeros {
     pub then_end: bool,
 }
 
+impl Payload for Zeros {
+    fn part(&mut self) -> (&[u8], bool) {
+        let left = self.bytes.unwrap_or(u64::MAX);
+        let len = ZEROS.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        (&ZEROS[..len], self.then_end && len as u64 == left)
+    }
+
+    fn sent(&mut self, bytes: usize, _: bool) {
+        self.bytes = self.bytes.map(|left| left - bytes as u64);
+    }
+}
+
 /// Puts as much of payload on a stream as fits, `write` being the protocol's way to do so. Gives the bytes written, and
-/// whether that was the end. A stream without room is no error.
-pub fn write_zeros<E: From<quiche::Error>>(
+/// whether that was the end. A blocked stream is no error.
+pub fn write_payload<E: From<quiche::Error>>(
     conn: &mut Conn,
     stream: u64,
-    left: Zeros,
+    payload: &mut (impl Payload + ?Sized),
     mut write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
 ) -> Result<(u64, bool), E> {
     const MOST_FRAMING: usize = 5;
@@ -446,16 +472,16 @@ pub fn write_zeros<E: From<quiche::Error>>(
         _ => MOST_FRAMING,
     };
     let mut room = conn.room(stream)?;
-    let mut left_bytes = left.bytes.unwrap_or(u64::MAX);
     let mut written = 0;
     loop {
-        let most = ZEROS.len().min(usize::try_from(left_bytes).unwrap_or(usize::MAX));
-        let open = conn.allowance.room(room.min(most + MOST_FRAMING));
-        let part = &ZEROS[..most.min(open.saturating_sub(framing(open)))];
-        let fin = left.then_end && part.len() as u64 == left_bytes;
+        let (whole, end) = payload.part();
+        let open = conn.allowance.room(room.min(whole.len() + MOST_FRAMING));
+        let part = &whole[..whole.len().min(open.saturating_sub(framing(open)))];
+        let fin = end && part.len() == whole.len();
         if part.is_empty() && !fin {
             return Ok((written, false));
         }
+        let len = part.len();
         let n = match write(&mut conn.quic, part, fin) {
             Ok(n) => n,
             // Bytes written before count; if the stream is more than full, the next call meets the error again.
@@ -468,16 +494,12 @@ pub fn write_zeros<E: From<quiche::Error>>(
         }
         conn.allowance.wrote(framed as u64);
         written += n as u64;
-        if fin && n == part.len() {
-            return Ok((written, true));
-        }
-        if n == 0 {
-            return Ok((written, false));
+        let ended = fin && n == len;
+        payload.sent(n, ended);
+        if ended || n == 0 {
+            return Ok((written, ended));
         }
         room = room.saturating_sub(framed);
-        if left.bytes.is_some() {
-            left_bytes -= n as u64;
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's side of one connection: any number of requests.
 
-use crate::connection::{Conn, Zeros, write_zeros};
+use crate::connection::{Conn, Zeros, write_payload};
 use crate::request::{
     Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, REJECTED, Request, RequestError, Resource, SERVER_NAME,
 };
@@ -435,7 +435,7 @@ fn write_task<E: From<quiche::Error>>(
     match task {
         Task::Line(_) | Task::Upload(_) => Ok(false),
         Task::Download(left) => {
-            let (n, done) = write_zeros(conn, id, Zeros { bytes: *left, then_end: true }, write)?;
+            let (n, done) = write_payload(conn, id, &mut Zeros { bytes: *left, then_end: true }, write)?;
             *bytes += n;
             if let Some(left) = left {
                 *left -= n;
@@ -443,8 +443,8 @@ fn write_task<E: From<quiche::Error>>(
             Ok(done)
         }
         Task::Bursts(bursts) => {
-            let due = Zeros { bytes: Some(bursts.due_bytes(now)), then_end: false };
-            let (n, _) = write_zeros(conn, id, due, write)?;
+            let mut due = Zeros { bytes: Some(bursts.due_bytes(now)), then_end: false };
+            let (n, _) = write_payload(conn, id, &mut due, write)?;
             *bytes += n;
             bursts.sent(n);
             Ok(false)

@@ -42,7 +42,8 @@ use crate::scone::SconeUse;
 use crate::transport::Transport;
 use demand::Demand;
 use pace::Pace;
-use quiche::hooks::{self, Scope, WindowRule, WindowUpdate};
+use quiche::hooks::{self, WindowRule};
+pub use quiche::hooks::{Scope, WindowUpdate};
 use rules::Occupancy;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,6 +90,38 @@ pub enum WindowKind {
     Fast,
     /// By measured demand, within a memory budget.
     Weir,
+    /// A rule of the program.
+    Custom(CustomWindow),
+}
+
+/// A rule of the program, in place of quiche's.
+pub trait WindowPolicy: fmt::Debug {
+    /// The window from now on, in bytes: at an update, when less than half of the old one is available. A limit that was
+    /// advertised stays (RFC 9000 4.1), and [`WindowUpdate::max_window_bytes`] is never exceeded.
+    fn window_bytes(&mut self, update: &WindowUpdate) -> u64;
+}
+
+/// A [`WindowPolicy`] by its name.
+#[derive(Clone, Copy)]
+pub struct CustomWindow {
+    /// Name, by which two are compared.
+    pub name: &'static str,
+    /// Makes one for a connection.
+    pub make: fn() -> Box<dyn WindowPolicy>,
+}
+
+impl PartialEq for CustomWindow {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for CustomWindow {}
+
+impl fmt::Debug for CustomWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 impl WindowKind {
@@ -102,6 +135,9 @@ impl WindowKind {
 
 impl fmt::Display for WindowKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let WindowKind::Custom(custom) = self {
+            return f.write_str(custom.name);
+        }
         let name = WindowKind::NAMES.iter().find(|(kind, _)| kind == self).map_or("", |(_, n)| n);
         f.write_str(name)
     }
@@ -163,6 +199,7 @@ pub struct WindowStep {
 #[derive(Debug)]
 pub struct Windows {
     kind: WindowKind,
+    custom: Option<Box<dyn WindowPolicy>>,
     initial: Initial,
     budget: SharedBudget,
     share: u64,
@@ -232,6 +269,7 @@ impl Windows {
         };
         Ok(Windows {
             kind,
+            custom: if let WindowKind::Custom(custom) = kind { Some((custom.make)()) } else { None },
             initial,
             budget: budget.clone(),
             share,
@@ -345,6 +383,7 @@ impl Windows {
         match self.kind {
             WindowKind::Weir => self.weir(u),
             WindowKind::Static => u.window_bytes,
+            WindowKind::Custom(_) => self.custom.as_mut().map_or(u.window_bytes, |custom| custom.window_bytes(u)),
             WindowKind::Double => rules::double(u.window_bytes, u.max_window_bytes, u.since_last, u.rtt),
             WindowKind::Fast => {
                 let used_bytes = match u.scope {

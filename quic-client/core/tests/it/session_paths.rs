@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
-use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session};
+use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, PlannedTasks, Routes, Session, SessionConfig};
 use weir_core::congestion::{ControlKind, QuicheOwn};
 use weir_core::connection::{Codepoint, Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
@@ -96,8 +96,6 @@ fn run(strategy: &str, tasks: u64, extra: impl Fn(Duration) -> Option<Duration>)
     let choice = ChoiceConfig { strategy, epsilon: 0.0, ..ChoiceConfig::default() };
     let routes = Routes::new(spec(0), vec![spec(1)], Standby::Validated, choice);
     let plan = Plan {
-        flow: 0,
-        tell_flow: false,
         authority: "10.9.9.9:4433".to_owned(),
         path: "/bytes/5000".to_owned(),
         action: Action::Download,
@@ -105,13 +103,19 @@ fn run(strategy: &str, tasks: u64, extra: impl Fn(Duration) -> Option<Duration>)
         parallel: 1,
         interval: INTERVAL,
         start_at: Some(start + 1000 * MS),
-        idle_timeout: Duration::from_secs(30),
         max_bytes: None,
-        read_timeout: None,
+        ..Plan::default()
     };
+    let mut tasks = PlannedTasks::new(plan, Box::new(Nowhere));
     let timebase = Timebase::new(start, 0);
-    let mut client =
-        Session::new(Conn::new(client, Box::new(QuicheOwn), start), plan, Some(routes), timebase, true, start);
+    let mut client = Session::new(
+        Conn::new(client, Box::new(QuicheOwn), start),
+        SessionConfig::new("10.9.9.9:4433"),
+        Some(routes),
+        timebase,
+        true,
+        start,
+    );
     let mut server = server::Session::new(Conn::new(accepted, Box::new(QuicheOwn), start), 0);
     let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();
     let (mut order, mut cids) = (0, 0u64);
@@ -130,7 +134,7 @@ fn run(strategy: &str, tasks: u64, extra: impl Fn(Duration) -> Option<Duration>)
         }
         client.on_deadline(now);
         server.conn.on_deadline(now);
-        client.advance(now, &mut Means { scratch: &mut scratch, body: &mut Nowhere, new_cid: &mut new_cid });
+        client.advance(now, &mut Means { scratch: &mut scratch, tasks: &mut tasks, new_cid: &mut new_cid });
         server.exchange_cids(|| Ok::<_, ()>(new_cid()), drop).unwrap();
         server.advance(now, &mut scratch);
         let mut out = Out { room: [0; 1500], sent: Vec::new() };

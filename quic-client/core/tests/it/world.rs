@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
-use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session, Tally};
+use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, PlannedTasks, Routes, Session, SessionConfig, Tally};
 use weir_core::congestion::{CongestionControl, ControlKind, Decision, QuicheOwn};
 use weir_core::connection::{Codepoint, Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
@@ -218,8 +218,6 @@ impl PacketSink for Out {
 impl World {
     fn plan(&self, start: Instant) -> Plan {
         Plan {
-            flow: 0,
-            tell_flow: false,
             authority: "10.9.9.9:4433".to_owned(),
             path: match self.action {
                 Action::Download => format!("/bytes/{}", self.bytes),
@@ -230,9 +228,8 @@ impl World {
             parallel: self.parallel,
             interval: self.interval,
             start_at: self.start_at.map(|d| start + d),
-            idle_timeout: Duration::from_secs(30),
             max_bytes: None,
-            read_timeout: None,
+            ..Plan::default()
         }
     }
 
@@ -248,12 +245,19 @@ impl World {
         let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
         let others = (1..self.links.len()).map(spec).collect();
         let routes = Routes::new(spec(0), others, Standby::Validated, choice);
-        let plan = self.plan(start);
+        let mut tasks = PlannedTasks::new(self.plan(start), Box::new(Nowhere));
         let timebase = Timebase::new(start, 0);
         let uploads = matches!(self.action, Action::Upload(_));
         let control = |sends: bool| if sends { (self.control)() } else { Box::new(QuicheOwn) };
         let conn = Conn::new(client, control(uploads), start);
-        let mut client = Session::new(conn, plan, Some(routes).filter(|_| self.routed), timebase, true, start);
+        let mut client = Session::new(
+            conn,
+            SessionConfig::new("10.9.9.9:4433"),
+            Some(routes).filter(|_| self.routed),
+            timebase,
+            true,
+            start,
+        );
         let mut sent = Vec::new();
         let mut server = server::Session::new(Conn::new(accepted, control(!uploads), start), 0);
         let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();
@@ -280,7 +284,7 @@ impl World {
             if self.stop_at.is_some_and(|at| start + at <= now) {
                 client.end(Outcome::Stopped, now);
             }
-            client.advance(now, &mut Means { scratch: &mut scratch, body: &mut Nowhere, new_cid: &mut new_cid });
+            client.advance(now, &mut Means { scratch: &mut scratch, tasks: &mut tasks, new_cid: &mut new_cid });
             let mut up = Out { room: [0; 1500], sent: Vec::new() };
             client.pump(now, &mut up);
             sent.extend(up.sent.first().map(|_| now - start));

@@ -4,10 +4,12 @@
 use crate::pair::{advance_to, config, server_addr};
 use quiche::ConnectionId;
 use quiche::hooks::with_left_behind_lost;
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
-use weir_core::client::{Action, Body, Means, Outcome, Plan, Routes, Session};
+use weir_core::client::{Action, Body, Means, Outcome, Plan, PlannedTasks, Routes, Session, SessionConfig};
 use weir_core::congestion::QuicheOwn;
 use weir_core::connection::{Codepoint, Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
@@ -26,20 +28,23 @@ struct Taken {
     finished: bool,
 }
 
-impl Body for Taken {
-    fn take(&mut self, part: &[u8]) -> Result<(), String> {
-        self.bytes += part.len() as u64;
+/// Where a session leaves it.
+struct Shared(Rc<RefCell<Taken>>);
+
+impl Body for Shared {
+    fn take(&mut self, part: &[u8]) -> Result<(), Outcome> {
+        self.0.borrow_mut().bytes += part.len() as u64;
         Ok(())
     }
 
-    fn restart(&mut self) -> Result<(), String> {
-        self.bytes = 0;
-        self.restarts += 1;
+    fn restart(&mut self) -> Result<(), Outcome> {
+        self.0.borrow_mut().bytes = 0;
+        self.0.borrow_mut().restarts += 1;
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), String> {
-        self.finished = true;
+    fn finish(&mut self) -> Result<(), Outcome> {
+        self.0.borrow_mut().finished = true;
         Ok(())
     }
 }
@@ -91,8 +96,6 @@ fn download(alpn: Alpn, resend: bool) -> Run {
     let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
     let routes = Routes::new(first(0), vec![first(1)], Standby::Validated, choice);
     let plan = Plan {
-        flow: 0,
-        tell_flow: false,
         authority: "weir".into(),
         path: format!("/bytes/{BYTES}"),
         action: Action::Download,
@@ -100,13 +103,12 @@ fn download(alpn: Alpn, resend: bool) -> Run {
         parallel: 1,
         interval: Duration::ZERO,
         start_at: Some(start + 500 * Duration::from_millis(1)),
-        idle_timeout: Duration::from_secs(30),
         max_bytes: None,
-        read_timeout: None,
+        ..Plan::default()
     };
     let mut client = Session::new(
         Conn::new(quic, Box::new(QuicheOwn), start),
-        plan,
+        SessionConfig::new("weir"),
         Some(routes),
         Timebase::new(start, 0),
         true,
@@ -115,7 +117,8 @@ fn download(alpn: Alpn, resend: bool) -> Run {
     let quic = quiche::accept(&cid(2), None, server_addr(), local(0), &mut transport(alpn)).unwrap();
     let mut server = server::Session::new(Conn::new(quic, Box::new(QuicheOwn), start), 0);
     let mut wire = Wire { room: vec![0; 65536], flying: vec![], dead: None };
-    let mut taken = Taken::default();
+    let taken = Rc::new(RefCell::new(Taken::default()));
+    let mut tasks = PlannedTasks::new(plan, Box::new(Shared(taken.clone())));
     let mut scratch = vec![0; 65536];
     let mut cids = 0u8;
     let mut retries = vec![];
@@ -138,7 +141,7 @@ fn download(alpn: Alpn, resend: bool) -> Run {
             server.exchange_cids(|| Ok::<_, ()>(new_cid()), |_| {}).unwrap();
             server.conn.pump(now, &mut wire);
             client.on_deadline(now);
-            client.advance(now, &mut Means { scratch: &mut scratch, body: &mut taken, new_cid: &mut new_cid });
+            client.advance(now, &mut Means { scratch: &mut scratch, tasks: &mut tasks, new_cid: &mut new_cid });
             client.pump(now, &mut wire);
         };
         match resend {
@@ -151,16 +154,21 @@ fn download(alpn: Alpn, resend: bool) -> Run {
             }
         }
         if let Some(outcome) = client.outcome() {
-            return Run { outcome: outcome.clone(), taken, counted: client.tally.bytes, retries };
+            return Run {
+                outcome: outcome.clone(),
+                taken: RefCell::take(&taken),
+                counted: client.tally.bytes,
+                retries,
+            };
         }
-        if taken.bytes > BYTES / 4 {
+        if taken.borrow().bytes > BYTES / 4 {
             wire.dead = Some(local(0));
         }
         let arrival = wire.flying.iter().map(|(at, ..)| *at).min();
         let next = [arrival, client.deadline(), server.conn.deadline()].into_iter().flatten().min();
         advance_to(next.expect("a standstill"));
     }
-    panic!("no end after {:?}: {} bytes, {retries:?}", start.elapsed(), taken.bytes);
+    panic!("no end after {:?}: {} bytes, {retries:?}", start.elapsed(), taken.borrow().bytes);
 }
 
 #[test]

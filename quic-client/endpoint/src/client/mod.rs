@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-client`: all flows in one process, one thread, one wait per iteration.
 //!
-//! [`options`] has the user's options, [`connection`] is one flow, [`event_loop`] turns them all, and [`report`]
+//! [`options`] has the user's options, [`event_loop`] turns the flows, which are the library's, and [`report`]
 //! reports their results at the end.
 
-mod connection;
+mod decode;
 mod event_loop;
+mod hooks;
 mod max_time;
 mod options;
 mod output;
 mod progress;
 mod report;
-mod sockets;
-mod tls;
 
 use crate::shared::congestion::{Congestion, congestion_controls};
 use crate::shared::fault::{self, Fault, IO};
@@ -20,22 +19,27 @@ use crate::shared::options::parsed;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random;
 use crate::shared::trajectories::Trajectories;
-use connection::{Context, Flow};
-use event_loop::{EventLoop, INTERFACES, NETLINK, SIGNAL};
+use decode::{Decompressed, Included};
+use event_loop::{EventLoop, SIGNAL};
+use hooks::{ClientHooks, Files};
 use options::Options;
-use options::local_paths::RequestedPaths;
-use options::target::{Families, Target, target};
+use options::target::target;
 use output::{OutputFile, StandardOutput};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
-use weir_core::client::{Action, Body, Nowhere, Plan};
+use weir_core::client::{Action, Body, Nowhere, Plan, PlannedTasks, SessionConfig};
 use weir_core::paths::SPARE_CIDS;
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::text::printable;
 use weir_core::window::Budget;
-use weir_io::interfaces::{self, Monitor};
 use weir_io::lines::LineWriter;
 use weir_io::udp::{RecvBatch, SendBatch};
 use weir_io::wait::{Signals, Waiter, moment};
+use weir_quic::flow::{Context, Flow, Reactor, Settings, tls, watch_interfaces};
+use weir_quic::local_paths::RequestedPaths;
+use weir_quic::target::{Families, Target};
 
 /// Runs the program; `version` is for `--version`. Returns its exit code.
 ///
@@ -62,22 +66,20 @@ fn run(options: &Options) -> Result<u8, Fault> {
     let transport = options.common.transport(vec![options.alpn])?;
     let congestion = Congestion::new(&options.common, Side::Client)?;
     congestion.note().iter().for_each(|note| complain(note));
-    let requested = RequestedPaths::parse(&options.choice.paths)?;
+    let requested = RequestedPaths::parse(&options.choice.paths, "--path")?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
-    // The monitor first: it reports changes after the list is read.
     let (monitor, interfaces) = match requested.is_empty() {
         true => (None, Vec::new()),
-        false => {
-            let monitor = Monitor::new().map_err(Fault::io(NETLINK))?;
-            waiter.add(monitor.fd(), INTERFACES).map_err(Fault::io("epoll"))?;
-            (Some(monitor), interfaces::list().map_err(Fault::io(NETLINK))?)
-        }
+        false => watch_interfaces(&waiter).map(|(monitor, list)| (Some(monitor), list))?,
     };
-    let families = if requested.is_empty() { Families::of_bind(options.bind) } else { requested.check(&interfaces)? };
+    let families = match requested.is_empty() {
+        true => Families::of_bind(options.bind, "--bind"),
+        false => requested.check(&interfaces)?,
+    };
     let choice = options.choice.plan()?;
     let targets = options.urls.iter().map(|u| target(u, options, &families)).collect::<Result<Vec<_>, _>>()?;
     let flow_count = options.flow_count()?;
-    let mut config = tls::config(options, &transport)?;
+    let mut config = tls::config(options.ca.as_deref(), options.insecure, &transport)?;
     if requested.is_empty() {
         // More would be for paths. quiche also issues no more than it accepts.
         config.set_active_connection_id_limit(1 + SPARE_CIDS as u64);
@@ -88,49 +90,65 @@ fn run(options: &Options) -> Result<u8, Fault> {
     waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
 
     let (start, start_us) = moment();
+    let timebase = Timebase::new(start, start_us);
+    let files = Files { events, qlogs: Vec::new(), trajectories: Trajectories::new(complain) };
+    let files = Rc::new(RefCell::new(files));
+    let (standby, tct_limit) = (choice.standby, choice.tct_limit);
+    let qlog_dir = options.common.qlog_dir.clone();
+    let hooks = ClientHooks { congestion, choice, timebase, qlog_dir, files: Rc::clone(&files), open: BTreeMap::new() };
     let context = Context {
-        options,
+        settings: Settings {
+            transport,
+            sockets: options.common.sockets(),
+            ecn: options.common.ecn(),
+            window: options.window,
+            insecure: options.insecure,
+            bind: options.bind,
+            requested,
+            standby,
+            seed: options.choice.seed.map_or_else(|| weir_io::random::bytes().map(u64::from_ne_bytes), Ok)?,
+            prefix: "--",
+        },
         config,
-        transport,
-        congestion,
-        trajectories: Trajectories::new(complain),
-        choice,
-        requested,
+        hooks: Box::new(hooks),
         interfaces,
-        seed: options.choice.seed.map_or_else(|| weir_io::random::bytes().map(u64::from_ne_bytes), Ok)?,
         budget: Budget::shared(options.memory_budget_bytes()),
         waiter,
         recv: RecvBatch::new(options.common.sockets().offload),
         send: SendBatch::default(),
         scratch: vec![0; 1 << 16],
-        events,
-        qlogs: Vec::new(),
-        timebase: Timebase::new(start, start_us),
+        timebase,
         recv_buffer_bytes: None,
     };
-    let flows = flows(options, &targets, flow_count, &context, start)?;
-    let mut event_loop = EventLoop::new(context, flows, monitor, stats, give_up_at);
+    let (flows, plans) =
+        flows(options, &targets, flow_count, &context, start)?.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+    let mut reactor = Reactor::new(context, monitor);
+    flows.into_iter().for_each(|flow| reactor.insert(flow));
+    let mut event_loop = EventLoop::new(options, reactor, Rc::clone(&files), stats, give_up_at);
     let end = event_loop.run(&signals, start)?;
-    let (context, flows) = event_loop.finish();
-    let code = report::print(&context, &flows, start, end)?;
-    context.qlogs.iter().try_for_each(QlogFile::finish)?;
-    Ok(if context.trajectories.finish() || code != 0 { code } else { IO })
+    let (context, flows) = event_loop.finish().finish();
+    let flows: Vec<_> = flows.into_iter().zip(plans).collect();
+    let code = report::print(options, &context, &flows, tct_limit, start, end)?;
+    let files = files.borrow();
+    files.qlogs.iter().try_for_each(QlogFile::finish)?;
+    Ok(if files.trajectories.finish() || code != 0 { code } else { IO })
 }
 
-/// All flows, the targets taken in turn, each with its time to start.
+/// All flows with their plans, the targets taken in turn, each with its time to start.
 fn flows(
     options: &Options,
     targets: &[Target],
     count: usize,
-    context: &Context<'_>,
+    context: &Context,
     start: Instant,
-) -> Result<Vec<Flow>, Fault> {
+) -> Result<Vec<(Flow, Plan)>, Fault> {
     let spread = Duration::from_millis(options.start_spread_ms);
+    let data = options.http.body()?;
     let start_at = options.start_at_us.map(|t| context.timebase.at(t));
     let one = |(i, target): (usize, &Target)| {
+        let label = options.flow_label.unwrap_or(0) + i as u64;
         let plan = Plan {
-            flow: options.flow_label.unwrap_or(0) + i as u64,
-            tell_flow: options.flow_label.is_some(),
+            label: options.flow_label.map(|_| label),
             authority: target.authority.clone(),
             path: target.path.clone(),
             action: if options.upload { Action::Upload(options.bytes) } else { Action::Download },
@@ -138,20 +156,38 @@ fn flows(
             parallel: options.parallel as usize,
             interval: Duration::from_millis(options.interval_ms),
             start_at,
-            idle_timeout: context.transport.idle_timeout,
             max_bytes: options.max_size,
-            read_timeout: Some(options.read_timeout).filter(|limit| !limit.is_zero()),
+            method: options.http.method.clone(),
+            headers: options.http.fields(),
+            data: data.clone(),
+            redirects: options.http.redirects(),
+            ..Plan::default()
         };
-        let body: Box<dyn Body> = match &options.output {
+        let config = SessionConfig {
+            label,
+            authority: target.authority.clone(),
+            idle_timeout: context.settings.transport.idle_timeout,
+            read_timeout: Some(options.read_timeout).filter(|limit| !limit.is_zero()),
+            keeps_times: true,
+        };
+        let mut body: Box<dyn Body> = match &options.output {
             Some(_) if options.to_standard_output() => Box::new(StandardOutput::default()),
             Some(path) => Box::new(OutputFile::create(path)?),
             None => Box::new(Nowhere),
         };
+        // The header fields are not compressed.
+        if options.http.include {
+            body = Box::new(Included(body));
+        }
+        if options.http.compressed {
+            body = Box::new(Decompressed::new(body, options.max_size));
+        }
         let opens = match options.open_at_us.get(i) {
             Some(t) => context.timebase.at(*t).max(start),
             None => start + spread.mul_f64(random::share()?),
         };
-        Ok(Flow::new(i, target.clone(), plan, body, opens))
+        let tasks = PlannedTasks::new(plan.clone(), body);
+        Ok((Flow::new(i, target.clone(), config, Box::new(tasks), opens), plan))
     };
     targets.iter().cycle().take(count).enumerate().map(one).collect()
 }

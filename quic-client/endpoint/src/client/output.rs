@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
-use weir_core::client::Body;
+use weir_core::client::{Body, Outcome};
 use weir_io::files;
 
 /// A temporary file beside the target, which takes the target's name when it is complete. If dropped before that, it is
@@ -41,25 +41,29 @@ impl OutputFile {
         Ok(OutputFile { target: target.to_owned(), part: Some((BufWriter::with_capacity(1 << 18, file), path)) })
     }
 
-    fn failed(&self, e: &std::io::Error) -> String {
-        format!("{}: {e}", self.target.display())
+    fn failed(&self, e: &std::io::Error) -> Outcome {
+        Outcome::File(format!("{}: {e}", self.target.display()))
+    }
+
+    fn is_written(&self) -> Outcome {
+        Outcome::File(format!("{}: written already", self.target.display()))
     }
 }
 
 impl Body for OutputFile {
-    fn take(&mut self, part: &[u8]) -> Result<(), String> {
-        let Some((file, _)) = &mut self.part else { return Err(format!("{}: written already", self.target.display())) };
+    fn take(&mut self, part: &[u8]) -> Result<(), Outcome> {
+        let Some((file, _)) = &mut self.part else { return Err(self.is_written()) };
         file.write_all(part).map_err(|e| self.failed(&e))
     }
 
-    fn restart(&mut self) -> Result<(), String> {
-        let Some((file, _)) = &mut self.part else { return Err(format!("{}: written already", self.target.display())) };
+    fn restart(&mut self) -> Result<(), Outcome> {
+        let Some((file, _)) = &mut self.part else { return Err(self.is_written()) };
         file.rewind().and_then(|()| file.get_ref().set_len(0)).map_err(|e| self.failed(&e))
     }
 
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self) -> Result<(), Outcome> {
         let Some((file, path)) = self.part.take() else {
-            return Err(format!("{}: written already", self.target.display()));
+            return Err(self.is_written());
         };
         let file = file.into_inner().map_err(|e| {
             // Or the buffer would try once more when it is dropped.
@@ -89,27 +93,28 @@ pub struct StandardOutput {
 }
 
 impl StandardOutput {
-    fn written(result: std::io::Result<()>) -> Result<(), String> {
-        result.map_err(|e| format!("--output -: standard output: {e}"))
+    fn written(result: std::io::Result<()>) -> Result<(), Outcome> {
+        result.map_err(|e| Outcome::File(format!("--output -: standard output: {e}")))
     }
 }
 
 impl Body for StandardOutput {
-    fn take(&mut self, part: &[u8]) -> Result<(), String> {
+    fn take(&mut self, part: &[u8]) -> Result<(), Outcome> {
         self.begun = true;
         Self::written(std::io::stdout().write_all(part))
     }
 
-    fn restart(&mut self) -> Result<(), String> {
+    fn restart(&mut self) -> Result<(), Outcome> {
         match self.begun {
             true => {
-                Err("--output -: the request had to be sent again, and what was written can't be taken back".into())
+                let why = "the request had to be sent again, and what was written can't be taken back";
+                Err(Outcome::File(format!("--output -: {why}")))
             }
             false => Ok(()),
         }
     }
 
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self) -> Result<(), Outcome> {
         Self::written(std::io::stdout().flush())
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The progress bar on a terminal.
 
-use super::connection::Flow;
 use super::options::Options;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::time::Duration;
+use weir_quic::flow::Flow;
 
 /// Unit of the bar's length.
 enum Measure {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The report of `weir-client` at its end: a table, or one JSON document.
 
-use super::connection::{Context, Flow};
+use super::options::Options;
 use crate::shared::fault::Fault;
 use crate::shared::json::to_json;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
-use weir_core::client::{Outcome, Session, Tally};
+use weir_core::client::{Outcome, Plan, Session, Tally};
 use weir_core::connection::SconeCounts;
 use weir_core::paths::CidBudget;
 use weir_core::report::samples::{DecisionCounts, EcnReport};
 use weir_core::text::printable;
+use weir_quic::flow::{Context, Flow};
 
 /// Bits per second.
 fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
@@ -144,8 +145,7 @@ fn us(duration: Duration) -> u64 {
 
 impl FlowReport {
     /// Of a flow that has ended. `start` is the start of the program, `outcome` how the flow ended.
-    fn new(flow: &Flow, start: Instant, outcome: &Outcome, tct_limit: Option<Duration>) -> Self {
-        let plan = &flow.plan;
+    fn new(flow: &Flow, plan: &Plan, start: Instant, outcome: &Outcome, tct_limit: Option<Duration>) -> Self {
         let session = flow.session.as_ref();
         let since_opened =
             |t: Option<Instant>| session.and_then(|s| t.map(|t| us(t.saturating_duration_since(s.conn.opened))));
@@ -156,7 +156,7 @@ impl FlowReport {
         let ecn = session.map(|s| s.conn.ecn).unwrap_or_default();
         let (elsewhere_tasks, followed) = session.map_or((0, false), Session::answered_elsewhere);
         FlowReport {
-            flow: plan.flow,
+            flow: flow.config.label,
             url: format!("https://{}{}", plan.authority, plan.path),
             server: flow.target.addr.to_string(),
             start_us: us(flow.start.duration_since(start)),
@@ -198,7 +198,7 @@ impl FlowReport {
                 "weir-client: flow {}: {} answers on one path whichever it is asked on; the connection stayed on that \
                  ({} in the end)",
                 self.flow,
-                flow.plan.authority,
+                flow.config.authority,
                 session.active_path()
             );
         }
@@ -331,17 +331,23 @@ impl Report {
     }
 }
 
-/// Prints the report of all flows, and on standard error the faults. Returns the program's exit code.
+/// Prints the report of all flows, each with its plan, and on standard error the faults. Returns the program's exit code.
 ///
 /// # Errors
 /// Standard output can't be written.
-pub fn print(context: &Context<'_>, flows: &[Flow], start: Instant, end: Instant) -> Result<u8, Fault> {
-    let options = context.options;
+pub fn print(
+    options: &Options,
+    context: &Context,
+    flows: &[(Flow, Plan)],
+    tct_limit: Option<Duration>,
+    start: Instant,
+    end: Instant,
+) -> Result<u8, Fault> {
     let mut failures = Vec::new();
     let mut reports = Vec::new();
-    for flow in flows {
+    for (flow, plan) in flows {
         let outcome = flow.outcome().cloned().unwrap_or(Outcome::Interrupted);
-        let report = FlowReport::new(flow, start, &outcome, context.choice.tct_limit);
+        let report = FlowReport::new(flow, plan, start, &outcome, tct_limit);
         report.warn(flow, &outcome);
         failures.extend(Some(outcome.exit_code()).filter(|code| *code != 0));
         reports.push(report);

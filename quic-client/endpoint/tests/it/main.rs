@@ -5,6 +5,7 @@ mod attack;
 mod common;
 mod full_disk;
 mod learned;
+mod library;
 mod limits;
 mod loopback;
 mod migrate;

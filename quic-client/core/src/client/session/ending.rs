@@ -7,23 +7,38 @@ use crate::choice::{PathId, TaskSample};
 use crate::client::outcome::Outcome;
 use crate::paths::Switch;
 use crate::report::events::Event;
-use crate::request::CANCELLED;
+use crate::request::{CANCELLED, NO_ERROR};
 use std::time::Instant;
 
 impl Session {
     pub(super) fn task_over(&mut self, id: u64, outcome: Outcome, now: Instant) {
-        let Some(task) = self.running.remove(&id) else { return };
+        let Some(mut task) = self.running.remove(&id) else { return };
+        self.uploads -= usize::from(task.request.head.is_upload);
         if outcome != Outcome::Complete {
             // Nothing else on this stream is needed. An error means that it is shut already.
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Read, CANCELLED);
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, CANCELLED);
+        } else if !task.request.is_body_sent() {
+            // RFC 9114 4.1: the server needs no more of the body.
+            let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, NO_ERROR);
         }
+        task.request.exchange.ended(&outcome);
         // The path that carried most of the answer.
         let answered = task.answered.iter().max_by_key(|(_, n)| *n).map(|(path, _)| *path);
         self.note_end(&task.chosen, answered, task.request.bytes, &outcome, now);
         if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
             routes.steer.end();
             routes.goodput.clear();
+        }
+    }
+
+    /// Ends the task that is due and was not sent, if there is one.
+    pub(super) fn drop_chosen(&mut self, outcome: &Outcome, now: Instant) {
+        if let Some(mut task) = self.pending.take() {
+            task.exchange.ended(outcome);
+        }
+        if let Some(chosen) = self.chosen.take() {
+            self.note_end(&chosen, None, 0, outcome, now);
         }
     }
 
@@ -50,6 +65,7 @@ impl Session {
         let tct_us = tct.as_micros() as u64;
         let complete = *outcome == Outcome::Complete;
         let failed = outcome.exit_code() != 0;
+        let keeps_times = self.config.keeps_times;
         self.tally.bytes += bytes;
         let answered = answered.filter(|on| *on != chosen.path && chosen.moved_to.is_none() && !chosen.steered);
         let credited = answered.unwrap_or(chosen.path);
@@ -57,7 +73,7 @@ impl Session {
         for tally in [Some(&mut self.tally), path].into_iter().flatten() {
             tally.done += u64::from(complete);
             tally.failed += u64::from(failed);
-            tally.tct_us.extend(complete.then_some(tct_us));
+            tally.tct_us.extend((complete && keeps_times).then_some(tct_us));
         }
         if failed {
             self.failure.get_or_insert_with(|| outcome.clone());

@@ -2,6 +2,7 @@
 //! [`Session`]: one connection in an event-loop iteration. Its other parts: `starting`, `transfer` and `ending` for
 //! tasks, `routes`, `path_events` and `moving` for paths.
 
+mod datagrams;
 mod ending;
 mod moving;
 mod path_events;
@@ -12,11 +13,10 @@ mod transfer;
 
 pub use routes::Routes;
 
-use super::body::Body;
+use super::exchange::{Task, Tasks};
 use super::moves::Delivered;
 use super::outcome::Outcome;
-use super::plan::{Means, Plan};
-use super::request::Action;
+use super::plan::Means;
 use super::tally::Tally;
 use crate::choice::PathId;
 use crate::connection::{Conn, MAX_ANSWER_HEADERS_BYTES, PacketSink};
@@ -33,12 +33,40 @@ use task::{Chosen, Running};
 /// Longest silence in a transfer before the server is sent a packet that it has to answer.
 const QUIET: Duration = Duration::from_secs(5);
 
+/// Settings of a session.
+#[derive(Debug, Clone)]
+pub struct SessionConfig {
+    /// Label of the connection.
+    pub label: u64,
+    /// `host:port`, for the `:authority` header and messages.
+    pub authority: String,
+    /// Silence after which we give the connection up.
+    pub idle_timeout: Duration,
+    /// A request fails after this time without progress; `None`: it waits as long as the connection lives.
+    pub read_timeout: Option<Duration>,
+    /// Whether the tallies keep the completion time of each task, for its distribution. They then grow with the tasks.
+    pub keeps_times: bool,
+}
+
+impl SessionConfig {
+    /// Defaults of the programs, for this `host:port`.
+    pub fn new(authority: impl Into<String>) -> SessionConfig {
+        SessionConfig {
+            label: 0,
+            authority: authority.into(),
+            idle_timeout: Duration::from_secs(30),
+            read_timeout: None,
+            keeps_times: true,
+        }
+    }
+}
+
 /// One connection of a client and its tasks.
 pub struct Session {
     /// Its connection.
     pub conn: Conn,
-    /// Work of the session.
-    pub plan: Plan,
+    /// Its settings.
+    pub config: SessionConfig,
     /// Payload in the transfer's direction: bytes delivered of downloads, bytes handed to the stack of uploads.
     pub bytes: u64,
     /// When the first byte of an answer arrived.
@@ -49,14 +77,18 @@ pub struct Session {
     pub tally: Tally,
     outcome: Option<Outcome>,
     failure: Option<Outcome>,
-    /// Time 0 of the pacing.
-    base: Option<Instant>,
+    /// When the next task may start, as of the last iteration.
+    due: Option<Instant>,
     /// Tasks that were due until then have been considered.
     looked: Option<Instant>,
     next_task: u64,
     chosen: Option<Chosen>,
+    /// The request of `chosen`.
+    pending: Option<Task>,
     // Ordered, because the order of writing decides the order of packets.
     running: BTreeMap<u64, Running>,
+    /// Uploads among them.
+    uploads: usize,
     next_hq_stream: u64,
     going_away: bool,
     /// `None`: one path, chosen by the routing table.
@@ -76,21 +108,30 @@ pub const DEFAULT_PATH: &str = "default";
 
 impl Session {
     /// A session whose connection was just opened at `now`. Events are kept only if `record` is set.
-    pub fn new(conn: Conn, plan: Plan, routes: Option<Routes>, timebase: Timebase, record: bool, now: Instant) -> Self {
+    pub fn new(
+        conn: Conn,
+        config: SessionConfig,
+        routes: Option<Routes>,
+        timebase: Timebase,
+        record: bool,
+        now: Instant,
+    ) -> Self {
         let mut session = Session {
             conn,
-            plan,
+            config,
             bytes: 0,
             first_byte: None,
             ended: None,
             tally: Tally::default(),
             outcome: None,
             failure: None,
-            base: None,
+            due: None,
             looked: None,
             next_task: 0,
             chosen: None,
+            pending: None,
             running: BTreeMap::new(),
+            uploads: 0,
             next_hq_stream: 0,
             going_away: false,
             routes: None,
@@ -159,7 +200,7 @@ impl Session {
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo, now: Instant) {
         self.lively = now;
         let received = |conn: &Conn| quiche::hooks::received_and_limit_bytes(&conn.quic).0;
-        let delivers = self.routes.is_some() && self.plan.action != Action::Download;
+        let delivers = self.routes.is_some() && self.uploads > 0;
         let before = (received(&self.conn), delivers.then(|| Delivered::of(&self.conn.quic)));
         self.conn.recv(bytes, tos, info);
         let new = received(&self.conn) - before.0;
@@ -203,7 +244,7 @@ impl Session {
         // A task that could not start at its time waits for a packet, so a time in the past is no deadline.
         let steer = self.routes.as_ref().and_then(|r| r.steer.deadline());
         let start = self.routes.as_ref().and_then(|r| r.start_by).filter(|_| self.next_task == 0);
-        let due = [self.next_due(), self.patience_ends(), self.read_timeout_at(), steer, start].into_iter().flatten();
+        let due = [self.due, self.patience_ends(), self.read_timeout_at(), steer, start].into_iter().flatten();
         let due = due.filter(|t| self.looked.is_none_or(|l| *t > l)).min();
         let paths = self.routes.as_ref().and_then(|r| r.paths.deadline());
         [self.conn.deadline(), due, self.keep_alive(), paths].into_iter().flatten().min()
@@ -227,12 +268,12 @@ impl Session {
             return;
         }
         self.tell_budget(true, now);
-        for (_, task) in std::mem::take(&mut self.running) {
+        for (_, mut task) in std::mem::take(&mut self.running) {
+            task.request.exchange.ended(&outcome);
             self.note_end(&task.chosen, None, task.request.bytes, &outcome, now);
         }
-        if let Some(chosen) = self.chosen.take() {
-            self.note_end(&chosen, None, 0, &outcome, now);
-        }
+        self.uploads = 0;
+        self.drop_chosen(&outcome, now);
         let code = if outcome.exit_code() == 0 { NO_ERROR } else { CANCELLED };
         self.conn.close(code, outcome.name());
         self.outcome = Some(outcome);
@@ -246,12 +287,12 @@ impl Session {
         }
         let result = self.step(now, means);
         let done = self.running.is_empty() && self.chosen.is_none();
-        if done && self.next_task == self.plan.tasks {
+        if done && means.tasks.left() == Some(0) {
             let outcome = self.failure.take().unwrap_or(Outcome::Complete);
             self.end(outcome, now);
         } else if let Some(failure) = self.conn.failure() {
             let started = self.conn.established.is_some();
-            let outcome = Outcome::of_failure(failure, &self.plan.authority, started, self.bytes);
+            let outcome = Outcome::of_failure(failure, &self.config.authority, started, self.bytes);
             self.end(outcome, now);
         } else if let Err(e) = result {
             let why = match e {
@@ -259,11 +300,11 @@ impl Session {
                 quiche::h3::Error::ExcessiveLoad => format!("headers larger than {MAX_ANSWER_HEADERS_BYTES} bytes"),
                 e => format!("HTTP/3: {e}"),
             };
-            let text = format!("{}: {why}", self.plan.authority);
+            let text = format!("{}: {why}", self.config.authority);
             self.end(Outcome::Incomplete(text), now);
         } else if done && self.going_away {
-            let left = self.plan.tasks - self.next_task;
-            let text = format!("{}: the server takes no more requests; {left} were left", self.plan.authority);
+            let left = means.tasks.left().map_or(String::new(), |left| format!("; {left} were left"));
+            let text = format!("{}: the server takes no more requests{left}", self.config.authority);
             let outcome = self.failure.take().unwrap_or(Outcome::Incomplete(text));
             self.end(outcome, now);
         }
@@ -271,13 +312,14 @@ impl Session {
 
     fn step(&mut self, now: Instant, means: &mut Means<'_>) -> Result<(), quiche::h3::Error> {
         let Some(alpn) = self.conn.establish(now)? else { return Ok(()) };
-        if self.base.is_none() {
-            self.base = Some(self.plan.start_at.unwrap_or(now));
+        if self.conn.established.is_none() {
+            // Paths and connection IDs are of no use before the handshake is done.
+            return self.step_tasks(alpn, now, means.scratch, means.tasks);
         }
         self.poll_paths(now, means);
-        let Means { scratch, body, .. } = means;
-        let result = self.step_tasks(alpn, now, scratch, *body);
-        self.steer(now);
+        let Means { scratch, tasks, .. } = means;
+        let result = self.step_tasks(alpn, now, scratch, *tasks);
+        self.steer(*tasks, now);
         self.watch_paths(now, means);
         result
     }
@@ -287,27 +329,29 @@ impl Session {
         alpn: Alpn,
         now: Instant,
         scratch: &mut [u8],
-        body: &mut dyn Body,
+        tasks: &mut dyn Tasks,
     ) -> Result<(), quiche::h3::Error> {
         // Read first: a task that ends makes room for the next, whose request then leaves in the same iteration.
         match alpn {
             Alpn::H3 => {
                 let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
-                let result = self.read_h3(&mut h3, now, scratch, body).and_then(|()| {
+                let result = self.read_h3(&mut h3, now, scratch).and_then(|()| {
                     self.end_stuck(now);
-                    self.ask_anew(now, Some(&mut h3), body)?;
-                    self.start_tasks(now, Some(&mut h3))?;
-                    self.write_uploads(now, Some(&mut h3))
+                    self.ask_anew(now, Some(&mut h3))?;
+                    self.read_datagrams(scratch);
+                    self.start_tasks(now, Some(&mut h3), tasks)?;
+                    self.write_datagrams(&h3);
+                    self.write_bodies(now, Some(&mut h3))
                 });
                 self.conn.h3 = Some(h3);
                 result
             }
             Alpn::Hq => {
-                self.read_hq(now, scratch, body)?;
+                self.read_hq(now, scratch)?;
                 self.end_stuck(now);
-                self.ask_anew(now, None, body)?;
-                self.start_tasks(now, None)?;
-                self.write_uploads(now, None)
+                self.ask_anew(now, None)?;
+                self.start_tasks(now, None, tasks)?;
+                self.write_bodies(now, None)
             }
         }
     }
@@ -321,7 +365,7 @@ impl Session {
         // RFC 9000 10.1: the lesser of both sides' counts; 0 is none.
         let theirs = self.conn.quic.peer_transport_params().map_or(0, |p| p.max_idle_timeout);
         let theirs = if theirs == 0 { Duration::MAX } else { Duration::from_millis(theirs) };
-        let half = self.plan.idle_timeout.min(theirs) / 2;
+        let half = self.config.idle_timeout.min(theirs) / 2;
         // A server that restarted answers with a stateless reset, once it is sent something (RFC 9000 10.3).
         let after = if self.running.is_empty() { half } else { half.min(QUIET) };
         self.lively.checked_add(after)

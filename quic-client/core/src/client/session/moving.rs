@@ -4,9 +4,9 @@
 use super::Session;
 use super::task::Running;
 use crate::choice::PathId;
-use crate::client::body::Body;
+use crate::client::exchange::Tasks;
 use crate::client::moves::{Move, Other, View};
-use crate::client::outcome::Outcome;
+use crate::client::request::Request;
 use crate::paths::Switch;
 use crate::report::events::Event;
 use crate::request::CANCELLED;
@@ -15,8 +15,8 @@ use std::time::Instant;
 
 impl Session {
     /// Moves to another path if the running tasks gain by that.
-    pub(super) fn steer(&mut self, now: Instant) {
-        let left = self.left_bytes();
+    pub(super) fn steer(&mut self, tasks: &dyn Tasks, now: Instant) {
+        let left = self.left_bytes(tasks);
         let Some(routes) = self.routes.as_mut().filter(|r| r.steered) else { return };
         let waiting = self.chosen.as_ref().is_some_and(|c| c.waiting);
         if self.running.is_empty() || waiting || routes.stay.holds(now) {
@@ -62,10 +62,10 @@ impl Session {
     }
 
     /// Payload that is still missing from running tasks and from those that follow at once, if it is known.
-    pub(super) fn left_bytes(&self) -> Option<u64> {
+    pub(super) fn left_bytes(&self, tasks: &dyn Tasks) -> Option<u64> {
         let left: u64 = self.running.values().map(|t| t.request.left_bytes()).sum::<Option<u64>>()?;
-        let follow = if self.plan.interval.is_zero() { self.plan.tasks - self.next_task } else { 0 };
-        let each = self.plan.task_bytes().or_else(|| self.tally.bytes.checked_div(self.tally.done)).unwrap_or(0);
+        let follow = tasks.left_at_once();
+        let each = tasks.next_bytes().or_else(|| self.tally.bytes.checked_div(self.tally.done)).unwrap_or(0);
         Some(left.saturating_add(follow.saturating_mul(each)))
     }
 
@@ -76,13 +76,13 @@ impl Session {
         self.running.values().filter_map(|t| t.standstill).map(|s| s.patience_ends(pto)).min()
     }
 
-    /// Repeats the requests of downloads that a move stopped, on new streams.
+    /// Repeats the requests of downloads that a move stopped, and sends those of redirects, on new streams.
     pub(super) fn ask_anew(
         &mut self,
         now: Instant,
         mut h3: Option<&mut quiche::h3::Connection>,
-        body: &mut dyn Body,
     ) -> Result<(), quiche::h3::Error> {
+        self.follow_redirects(now, h3.as_deref_mut())?;
         let Some(routes) = &self.routes else { return Ok(()) };
         let (pto, heard) = (routes.paths.pto_since_move(&self.conn.quic), routes.paths.last_heard());
         let over = |t: &Running| t.standstill.is_some_and(|s| s.is_over(now, pto, heard));
@@ -91,21 +91,58 @@ impl Session {
             return Ok(());
         }
         for old in streams {
+            let Some(bytes) = self.running.get(&old).map(|task| task.request.bytes) else { continue };
             // The stream limit is reached: try again in the next iteration.
-            let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
-            let Some(Running { chosen, request: given_up, progress, .. }) = self.running.remove(&old) else { continue };
-            // An error means that it is shut already.
-            let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
-            let (task, path) = (chosen.task, self.path_name(chosen.on()));
+            let Some(stream) = self.replace_stream(old, h3.as_deref_mut())? else { break };
+            let Some(running) = self.running.get_mut(&stream) else { continue };
+            let restarted = running.request.exchange.restart();
+            let (task, path) = (running.chosen.task, running.chosen.on());
+            let path = self.path_name(path);
             // These bytes come once more. Each path's sum keeps its share of them.
-            self.bytes = self.bytes.saturating_sub(given_up.bytes);
-            let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress };
-            self.running.insert(stream, running);
-            self.event(now, || Event::Retry { task, path, bytes: given_up.bytes });
-            if let Err(text) = body.restart() {
-                self.task_over(stream, Outcome::File(text), now);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.event(now, || Event::Retry { task, path, bytes });
+            if let Err(outcome) = restarted {
+                self.task_over(stream, outcome, now);
             }
         }
         Ok(())
+    }
+
+    fn follow_redirects(
+        &mut self,
+        now: Instant,
+        mut h3: Option<&mut quiche::h3::Connection>,
+    ) -> Result<(), quiche::h3::Error> {
+        let redirected = self.running.iter().filter(|(_, task)| task.request.redirect.is_some());
+        let streams: Vec<u64> = redirected.map(|(&id, _)| id).collect();
+        for old in streams {
+            let Some(Running { request, progress, .. }) = self.running.get_mut(&old) else { continue };
+            if let Some(path) = request.redirect.clone() {
+                request.head.path = path;
+                request.head.bytes = None;
+            }
+            *progress = now;
+            if self.replace_stream(old, h3.as_deref_mut())?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the request of stream `old` on a new stream, and gives that up. `None`: the stream limit is reached.
+    fn replace_stream(
+        &mut self,
+        old: u64,
+        h3: Option<&mut quiche::h3::Connection>,
+    ) -> Result<Option<u64>, quiche::h3::Error> {
+        let Some(head) = self.running.get(&old).map(|task| task.request.head.clone()) else { return Ok(None) };
+        let Some((stream, line)) = self.send_head(&head, h3)? else { return Ok(None) };
+        let Some(Running { chosen, request, progress, .. }) = self.running.remove(&old) else { return Ok(None) };
+        // An error means that it is shut already.
+        let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
+        let request = Request::new(head, request.exchange, line);
+        let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress };
+        self.running.insert(stream, running);
+        Ok(Some(stream))
     }
 }

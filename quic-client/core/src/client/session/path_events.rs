@@ -6,7 +6,6 @@ use super::task::Chosen;
 use crate::choice::PathId;
 use crate::client::moves::Standstill;
 use crate::client::plan::Means;
-use crate::client::request::Action;
 use crate::paths::{CidBudget, PathEvent, PathSpec, PathState, Standby, issue_cids};
 use crate::report::events::Event;
 use std::time::{Duration, Instant};
@@ -168,7 +167,8 @@ impl Session {
                         chosen.steered = ours && (chosen.steered || chosen.moved_to.is_none());
                         chosen.moved_to = (!ours || to != chosen.path).then_some(to);
                         // Our own stack sends an upload again, and the client can't know how much of it the server has.
-                        task.standstill = (self.plan.action == Action::Download).then(|| Standstill::new(now));
+                        let repeats = task.request.exchange.can_restart();
+                        task.standstill = repeats.then(|| Standstill::new(now));
                     }
                     if let Some(chosen) = &mut self.chosen
                         && chosen.path == to

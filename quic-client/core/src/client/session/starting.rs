@@ -4,65 +4,115 @@
 use super::Session;
 use super::task::{Chosen, Running};
 use crate::choice::PathId;
-use crate::client::request::{Action, Request};
+use crate::client::exchange::{Head, Task, Tasks};
+use crate::client::outcome::Outcome;
+use crate::client::request::Request;
 use crate::paths::{PathError, Standby, Switch};
 use crate::report::events::Event;
-use crate::request::with_flow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl Session {
     /// When the next task may start; `None` if there is none, or if it waits for something else than its time.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        let room = self.chosen.is_none() && self.running.len() < self.plan.parallel && !self.going_away;
-        if !room || self.next_task == self.plan.tasks || self.outcome.is_some() {
+    fn next_due(&self, tasks: &mut dyn Tasks) -> Option<Instant> {
+        if self.chosen.is_some() || self.going_away || self.outcome.is_some() {
             return None;
         }
-        let nanos = u64::try_from(self.plan.interval.as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.next_task);
-        self.base?.checked_add(Duration::from_nanos(nanos))
+        match self.conn.established {
+            Some(up) => tasks.next_due(up, self.running.len()),
+            None if self.conn.is_early && tasks.is_next_early() => tasks.next_due(self.conn.opened, self.running.len()),
+            None => None,
+        }
     }
 
     pub(super) fn start_tasks(
         &mut self,
         now: Instant,
         mut h3: Option<&mut quiche::h3::Connection>,
+        tasks: &mut dyn Tasks,
     ) -> Result<(), quiche::h3::Error> {
         loop {
             if self.chosen.is_none() {
-                let Some(due) = self.next_due() else { break };
-                if due > now || !self.may_start(now) {
+                let Some(due) = self.next_due(tasks) else { break };
+                if due > now || !self.may_start(tasks.next_bytes(), now) {
                     break;
                 }
-                self.choose(now);
+                let Some(task) = tasks.take() else { break };
+                self.choose(task, now);
             }
-            let Some(chosen) = self.chosen.as_ref().filter(|c| !c.waiting) else { break };
-            let task = chosen.task;
-            let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
-            if let Some(chosen) = self.chosen.take() {
-                debug_assert_eq!(chosen.task, task);
-                if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
-                    // Bytes that came before are HTTP/3's settings, not an answer.
-                    routes.goodput.clear();
-                }
-                let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress: now };
-                self.running.insert(stream, running);
-                self.progress = now;
-                if let Some(routes) = &mut self.routes {
-                    routes.steer.begin(now);
-                }
+            if self.pending.as_ref().is_some_and(|task| task.exchange.is_cancelled()) {
+                self.drop_chosen(&Outcome::Stopped, now);
+                continue;
+            }
+            if let Some(why) = self.unsupported(h3.as_deref()) {
+                self.drop_chosen(&Outcome::NotServed(why), now);
+                continue;
+            }
+            if !self.send_chosen(now, h3.as_deref_mut())? {
+                break;
             }
         }
+        self.due = self.next_due(tasks);
         self.looked = Some(now);
         Ok(())
     }
 
+    /// Why the server can't be sent the request of the task that is due: an extended CONNECT that it does not support.
+    fn unsupported(&self, h3: Option<&quiche::h3::Connection>) -> Option<String> {
+        let head = self.pending.as_ref().map(|task| &task.head)?;
+        let protocol = head.protocol.as_ref()?;
+        match h3 {
+            Some(h3) if h3.peer_settings_raw().is_none() || h3.extended_connect_enabled_by_peer() => None,
+            _ => {
+                let authority = &self.config.authority;
+                Some(format!("{authority}: the server does not support extended CONNECT of {protocol} (RFC 9220)"))
+            }
+        }
+    }
+
+    /// Sends the request of the task that is due. False if it has to wait.
+    fn send_chosen(
+        &mut self,
+        now: Instant,
+        h3: Option<&mut quiche::h3::Connection>,
+    ) -> Result<bool, quiche::h3::Error> {
+        let Some(Task { head, exchange }) = self.pending.take_if(|_| self.chosen.as_ref().is_some_and(|c| !c.waiting))
+        else {
+            return Ok(false);
+        };
+        let sent = self.send_head(&head, h3);
+        let Ok(Some((stream, line))) = sent else {
+            self.pending = Some(Task { head, exchange });
+            return sent.map(|_| false);
+        };
+        let Some(chosen) = self.chosen.take() else { return Ok(false) };
+        let mut request = Request::new(head, exchange, line);
+        // The rest is sent by `write_bodies`.
+        request.send_line(&mut self.conn, stream)?;
+        if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
+            // Bytes that came before are HTTP/3's settings, not an answer.
+            routes.goodput.clear();
+        }
+        self.uploads += usize::from(request.head.is_upload);
+        let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress: now };
+        self.running.insert(stream, running);
+        self.progress = now;
+        if let Some(routes) = &mut self.routes {
+            routes.steer.begin(now);
+        }
+        Ok(true)
+    }
+
     /// Whether the first task may choose its path. A large one waits for a short time, until no path that is still
     /// being validated can turn out to be nearer than the validated ones.
-    pub(super) fn may_start(&mut self, now: Instant) -> bool {
+    fn may_start(&mut self, bytes: Option<u64>, now: Instant) -> bool {
         /// A task of so few bytes starts at once.
         const SMALL_BYTES: u64 = 64_000;
         const WAIT_MAX: Duration = Duration::from_secs(1);
-        let small = self.plan.task_bytes().is_some_and(|n| n <= SMALL_BYTES);
+        if self.conn.established.is_none() {
+            return true;
+        }
+        let small = bytes.is_some_and(|n| n <= SMALL_BYTES);
         let Some(routes) = self.routes.as_mut().filter(|r| r.steered && self.next_task == 0) else { return true };
         // A round trip until the handshake is confirmed, and one for the challenges; twice that if one is late.
         let rtt = routes.paths.rtt(routes.paths.active()).unwrap_or(WAIT_MAX);
@@ -74,9 +124,10 @@ impl Session {
     }
 
     /// Chooses a path for the next task, and moves there.
-    pub(super) fn choose(&mut self, now: Instant) {
+    fn choose(&mut self, request: Task, now: Instant) {
         let task = self.next_task;
         self.next_task += 1;
+        self.pending = Some(request);
         let beside = !self.running.is_empty();
         self.chosen = Some(self.choose_path(task, now, beside));
     }
@@ -94,7 +145,7 @@ impl Session {
             was_late: false,
             steered: false,
         };
-        let bytes = self.plan.task_bytes();
+        let bytes = self.pending.as_ref().and_then(|task| task.head.bytes);
         let Some(routes) = self.routes.as_mut().filter(|_| !beside) else { return chosen };
         if routes.stay.holds(start) {
             let (path, reason) = (routes.name_of(here), "server-stays");
@@ -139,39 +190,42 @@ impl Session {
         chosen
     }
 
-    /// Puts a request on a new stream; `None`: the stream limit is reached.
-    pub(super) fn send_request(
+    /// Puts a request's head on a new stream, with the unsent rest of hq-interop's line; `None`: the stream limit is
+    /// reached.
+    pub(super) fn send_head(
         &mut self,
+        head: &Head,
         h3: Option<&mut quiche::h3::Connection>,
-    ) -> Result<Option<(u64, Request)>, quiche::h3::Error> {
+    ) -> Result<Option<(u64, Option<Vec<u8>>)>, quiche::h3::Error> {
         use quiche::h3::{Error, Header};
         if self.conn.quic.peer_streams_left_bidi() == 0 {
             return Ok(None);
         }
-        let plan = &self.plan;
-        let path = if plan.tell_flow { with_flow(&plan.path, plan.flow) } else { plan.path.clone() };
-        let method = plan.action.method().as_str();
+        let Head { method, path, headers, .. } = head;
+        // RFC 9220 3: not before the server's settings.
+        if head.protocol.is_some() && h3.as_deref().is_some_and(|h3| h3.peer_settings_raw().is_none()) {
+            return Ok(None);
+        }
         let Some(h3) = h3 else {
             let stream = self.next_hq_stream;
             self.next_hq_stream += 4;
-            let mut request =
-                Request::new(plan.action, &plan.path, format!("{method} {path}\r\n").into_bytes(), plan.max_bytes);
-            // The rest is sent by `write_uploads`.
-            request.send_line(&mut self.conn, stream)?;
-            return Ok(Some((stream, request)));
+            return Ok(Some((stream, Some(format!("{method} {path}\r\n").into_bytes()))));
         };
-        let mut headers = vec![
-            Header::new(b":method", method.as_bytes()),
-            Header::new(b":scheme", b"https"),
-            Header::new(b":authority", plan.authority.as_bytes()),
-            Header::new(b":path", path.as_bytes()),
-            Header::new(b"user-agent", b"weir"),
-        ];
-        if let Action::Upload(Some(n)) = plan.action {
-            headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
+        let authority = head.authority.as_ref().unwrap_or(&self.config.authority);
+        let mut list = vec![Header::new(b":method", method.as_bytes())];
+        if let Some(protocol) = &head.protocol {
+            list.push(Header::new(b":protocol", protocol.as_bytes()));
         }
-        match h3.send_request(&mut self.conn.quic, &headers, plan.action == Action::Download) {
-            Ok(stream) => Ok(Some((stream, Request::new(plan.action, &plan.path, Vec::new(), plan.max_bytes)))),
+        if !head.is_plain_connect() {
+            list.push(Header::new(b":scheme", b"https"));
+        }
+        list.push(Header::new(b":authority", authority.as_bytes()));
+        if !head.is_plain_connect() {
+            list.push(Header::new(b":path", path.as_bytes()));
+        }
+        list.extend(headers.iter().cloned());
+        match h3.send_request(&mut self.conn.quic, &list, !head.has_body) {
+            Ok(stream) => Ok(Some((stream, None))),
             // The server's limits allow none yet.
             Err(Error::StreamBlocked | Error::TransportError(quiche::Error::StreamLimit)) => Ok(None),
             Err(e) => Err(e),

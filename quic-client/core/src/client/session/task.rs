@@ -31,7 +31,6 @@ impl Chosen {
 }
 
 /// A task whose request was sent.
-#[derive(Debug)]
 pub struct Running {
     pub chosen: Chosen,
     pub request: Request,

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line of `weir-client`. The options of path choice are in [`path_choice`], what `--path` names is found in
-//! [`local_paths`], and URLs are read in [`target`].
+//! The command line of `weir-client`. The options of path choice are in [`path_choice`], and URLs are read in [`target`].
 //!
 //! A new option is a field of [`Options`], or of [`CommonOptions`] if the server has it too. If it contradicts another
 //! option in a way that clap can't express, add that to [`Options::check`].
 
-pub mod local_paths;
+pub mod http;
 pub mod path_choice;
 pub mod target;
 
 use crate::shared::fault::{Fault, USAGE};
 use crate::shared::options::CommonOptions;
 use clap::Parser;
+use http::HttpOptions;
 use path_choice::PathChoiceOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,7 +92,8 @@ pub struct Options {
         help_heading = "Transfers"
     )]
     pub open_at_us: Vec<u64>,
-    /// Connect to this host instead of to the URL's: a name or an address, or HOST:PORT
+    /// Connect to this host instead of to the URL's: a name or an address, or HOST:PORT. Proxies of the environment
+    /// (HTTPS_PROXY, ALL_PROXY) are ignored: they carry no UDP
     #[arg(long, value_name = "HOST", help_heading = "Connection")]
     pub connect: Option<String>,
     /// Local address to send from
@@ -129,6 +130,9 @@ pub struct Options {
     /// Show no progress bar
     #[arg(long, short, help_heading = "Results")]
     pub quiet: bool,
+    /// Options of requests.
+    #[command(flatten)]
+    pub http: HttpOptions,
     /// Options of path choice.
     #[command(flatten)]
     pub choice: PathChoiceOptions,
@@ -150,6 +154,8 @@ Examples:
       one download; the answer is counted and discarded
   weir-client https://example.org/file -o file
       one download into a file
+  weir-client https://example.org/form -d name=value -L --compressed -o -
+      one POST; redirects are followed, and the answer goes to standard output
   weir-client https://localhost:4433 --insecure --bytes 5kB --requests 1000 --interval-ms 100 --events tasks.jsonl
       a thousand requests on one connection, ten a second, with the completion time of each
   weir-client https://example.org/small --requests 100 --interval-ms 200 --path eth0 --path wlan0

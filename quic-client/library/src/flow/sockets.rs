@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sockets of a flow, one for each local path, and the choice among them for each datagram.
 
-use super::options::local_paths::LocalPath;
+use crate::local_paths::LocalPath;
 use std::net::{IpAddr, SocketAddr};
 use weir_core::choice::PathId;
 use weir_core::connection::{Codepoint, PacketSink};
@@ -12,7 +12,7 @@ use weir_io::udp::{SendBatch, UdpSocket};
 pub struct PathSocket {
     /// Names the path within its flow.
     pub id: PathId,
-    /// As given to `--path`.
+    /// As requested.
     pub name: String,
     /// The address bound to.
     pub address: IpAddr,

@@ -2,10 +2,9 @@
 //! The attempts of a flow to connect: to each address of the server, and from each local path (Happy Eyeballs, RFC 8305).
 //! An attempt that takes long is not broken off; the next begins beside it, and the first handshake that is done wins.
 
+use super::sockets::{PathSocket, Router};
 use super::{Context, Flow, token};
-use crate::client::options::local_paths::LocalPath;
-use crate::client::sockets::{PathSocket, Router};
-use crate::shared::fault::{CONNECT, Fault, IO, PATHS};
+use crate::local_paths::LocalPath;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket as PlainSocket};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use weir_core::choice::PathId;
 use weir_core::client::{Outcome, Session};
 use weir_io::address::ZonedIp;
+use weir_io::fault::{CONNECT, Fault, IO, PATHS};
 use weir_io::udp::{SocketOptions, UdpSocket};
 
 /// Time after which the next attempt begins (Connection Attempt Delay, RFC 8305 5).
@@ -50,6 +50,11 @@ impl Attempts {
         self.addresses.is_empty() && self.sockets.is_empty()
     }
 
+    /// Whether there is no attempt beside the flow's session, now or later.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_empty() && self.rivals.is_empty()
+    }
+
     /// No more begins, and those beside the flow's session are given up.
     pub(super) fn give_up(&mut self) {
         self.addresses.clear();
@@ -84,14 +89,14 @@ fn is_failed_attempt(outcome: &Outcome) -> bool {
 
 impl Flow {
     /// Begins with the first address of the server.
-    pub(super) fn begin(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
+    pub(super) fn begin(&mut self, context: &mut Context, now: Instant) -> Result<(), Fault> {
         self.attempts.addresses.push_back(self.target.addr);
         self.attempts.addresses.extend(self.target.others.iter().copied());
         self.attempt(context, now)
     }
 
     /// Begins the next attempt, if there is one. Where none is under way, the flow has failed.
-    fn attempt(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
+    fn attempt(&mut self, context: &mut Context, now: Instant) -> Result<(), Fault> {
         loop {
             if let Some(peer) = self.attempts.addresses.pop_front() {
                 match self.open_paths(peer, context) {
@@ -125,7 +130,7 @@ impl Flow {
         }
         match (self.attempts.failure.take(), self.attempts.fault.take()) {
             (Some(failure), _) => self.not_begun = Some(failure),
-            // One without a --path concerns this flow alone.
+            // One without a requested path concerns this flow alone.
             (None, Some(fault)) if fault.code == CONNECT => {
                 self.not_begun = Some(Outcome::Connect(fault.text));
             }
@@ -136,7 +141,7 @@ impl Flow {
     }
 
     /// A session becomes the flow's.
-    fn lead(&mut self, session: Session, peer: SocketAddr, context: &Context<'_>, now: Instant) {
+    fn lead(&mut self, session: Session, peer: SocketAddr, context: &Context, now: Instant) {
         self.target.addr = peer;
         let session = self.session.insert(session);
         for path in context.local_paths(peer).iter().filter(|p| !p.up) {
@@ -147,14 +152,9 @@ impl Flow {
     }
 
     /// Opens a socket for a local path to `peer` and adds it to the event loop's wait.
-    pub(super) fn open_socket(
-        &mut self,
-        path: &LocalPath,
-        peer: SocketAddr,
-        context: &mut Context<'_>,
-    ) -> io::Result<()> {
+    pub(super) fn open_socket(&mut self, path: &LocalPath, peer: SocketAddr, context: &mut Context) -> io::Result<()> {
         let device = path.device.as_ref().map(|(_, name)| name.clone());
-        let options = SocketOptions { device, ..context.options.common.sockets() };
+        let options = SocketOptions { device, ..context.settings.sockets.clone() };
         let from = ZonedIp { ip: path.address, zone: path.zone }.with_port(0);
         let socket = UdpSocket::open(from, Some(peer), &options)?;
         let granted = socket.recv_buffer_bytes()? as u64;
@@ -170,9 +170,10 @@ impl Flow {
 
     /// Opens the sockets of all local paths to an address of the server; those that are up, the one to be tried first at
     /// the end.
-    fn open_paths(&mut self, peer: SocketAddr, context: &mut Context<'_>) -> Result<Vec<PathId>, Fault> {
+    fn open_paths(&mut self, peer: SocketAddr, context: &mut Context) -> Result<Vec<PathId>, Fault> {
         let mut up = Vec::new();
         let mut unreachable = None;
+        let p = context.settings.prefix;
         for path in &context.local_paths(peer) {
             let from = ZonedIp { ip: path.address, zone: path.zone };
             match self.open_socket(path, peer, context) {
@@ -181,19 +182,19 @@ impl Flow {
                 }
                 Ok(()) if path.up => up.extend(self.sockets.last().map(|s| s.id)),
                 Ok(()) => {}
-                Err(e) if context.options.bind.is_some() && e.kind() == io::ErrorKind::AddrNotAvailable => {
-                    let text = format!("--bind {from}: not an address of this machine: {e}");
+                Err(e) if context.settings.bind.is_some() && e.kind() == io::ErrorKind::AddrNotAvailable => {
+                    let text = format!("{p}bind {from}: not an address of this machine: {e}");
                     return Err(Fault::new(IO, text));
                 }
                 // Linux refuses it for IPv4 alone.
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput && path.address.is_loopback() => {
                     return Err(loopback_only(path, peer, context));
                 }
-                Err(e) if context.requested.is_empty() => {
+                Err(e) if context.settings.requested.is_empty() => {
                     return Err(Fault::new(CONNECT, format!("{peer} from {from}: {e}")));
                 }
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(Fault::new(PATHS, format!("--path {} to {peer}: {e}", path.name)));
+                    return Err(Fault::new(PATHS, format!("{p}path {} to {peer}: {e}", path.name)));
                 }
                 // It is down or has no route to the server: `refresh_paths` tries it again whenever interfaces change.
                 Err(e) => {
@@ -203,14 +204,14 @@ impl Flow {
         }
         if up.is_empty() {
             let text = match unreachable {
-                Some((name, e)) => format!("no --path leads to {peer} ({name}: {e})"),
-                None => format!("no --path to {peer} is up"),
+                Some((name, e)) => format!("no {p}path leads to {peer} ({name}: {e})"),
+                None => format!("no {p}path to {peer} is up"),
             };
             return Err(Fault::new(PATHS, text));
         }
         // Tan 4.1: a connection starts on any usable path. Each flow draws for itself.
-        fastrand::Rng::with_seed(context.seed.wrapping_add(self.plan.flow)).shuffle(&mut up);
-        if context.requested.is_auto() {
+        fastrand::Rng::with_seed(context.settings.seed.wrapping_add(self.config.label)).shuffle(&mut up);
+        if context.settings.requested.is_auto() {
             // Most machines have interfaces that lead nowhere, such as those of containers.
             let routed = routed_address(peer);
             let at = self.sockets.iter().find(|s| s.peer == peer && Some(s.address) == routed).map(|s| s.id);
@@ -220,7 +221,7 @@ impl Flow {
     }
 
     /// Attempts that are done or have failed, and the next one. Nothing happens once the flow's handshake is done.
-    pub(super) fn race(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
+    pub(super) fn race(&mut self, context: &mut Context, now: Instant) -> Result<(), Fault> {
         if self.attempts.is_empty() && self.attempts.rivals.is_empty() {
             return Ok(());
         }
@@ -244,7 +245,7 @@ impl Flow {
     }
 
     /// Nobody has won yet.
-    fn race_on(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
+    fn race_on(&mut self, context: &mut Context, now: Instant) -> Result<(), Fault> {
         let rivals = self.attempts.rivals.len();
         self.attempts.rivals.retain(|rival| rival.session.outcome().is_none() && !rival.session.conn.quic.is_closed());
         let mut failed = self.attempts.rivals.len() < rivals;
@@ -265,7 +266,7 @@ impl Flow {
     }
 
     /// The flow's session has not come up.
-    fn drop_session(&mut self, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
+    fn drop_session(&mut self, context: &mut Context, now: Instant) -> Result<(), Fault> {
         let Some(mut session) = self.session.take() else { return Ok(()) };
         session.path_failed(now);
         context.write_events(&mut session)?;
@@ -274,7 +275,7 @@ impl Flow {
     }
 
     /// Puts one of the other attempts in the place of the flow's session.
-    fn replace_session(&mut self, at: usize, context: &mut Context<'_>, now: Instant) -> Result<(), Fault> {
+    fn replace_session(&mut self, at: usize, context: &mut Context, now: Instant) -> Result<(), Fault> {
         self.drop_session(context, now)?;
         let Rival { session, peer, .. } = self.attempts.rivals.swap_remove(at);
         self.lead(session, peer, context, now);
@@ -282,7 +283,7 @@ impl Flow {
     }
 
     /// Sends the packets of the other attempts, and the ends of those that are given up.
-    pub(super) fn send_beside(&mut self, context: &mut Context<'_>, now: Instant) {
+    pub(super) fn send_beside(&mut self, context: &mut Context, now: Instant) {
         let mut losers = std::mem::take(&mut self.attempts.losers);
         losers.iter_mut().for_each(|session| session.end(Outcome::Stopped, now));
         let rivals = self.attempts.rivals.iter_mut().map(|rival| &mut rival.session);
@@ -301,11 +302,12 @@ impl Flow {
 }
 
 /// The fault of a loopback address towards a server of another machine.
-fn loopback_only(path: &LocalPath, peer: SocketAddr, context: &Context<'_>) -> Fault {
+fn loopback_only(path: &LocalPath, peer: SocketAddr, context: &Context) -> Fault {
     let why = format!("to {peer}: loopback reaches servers on this machine only");
-    match context.options.bind {
-        Some(bind) => Fault::new(IO, format!("--bind {bind} {why}")),
-        None => Fault::new(PATHS, format!("--path {} {why}", path.name)),
+    let p = context.settings.prefix;
+    match context.settings.bind {
+        Some(bind) => Fault::new(IO, format!("{p}bind {bind} {why}")),
+        None => Fault::new(PATHS, format!("{p}path {} {why}", path.name)),
     }
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths of `--path`, found among this machine's interfaces.
+//! Requested paths, found among this machine's interfaces.
 
-use super::target::Families;
-use crate::shared::fault::{Fault, PATHS};
+use crate::target::Families;
 use std::net::{IpAddr, SocketAddr};
 use weir_io::address::{AddressError, ZonedIp};
+use weir_io::fault::{Fault, PATHS};
 use weir_io::interfaces::Interface;
 
-/// The value of `--path` that takes all interfaces.
+/// The path that stands for all interfaces.
 pub const AUTO: &str = "auto";
 
 /// An interface and a local address to send from, as they are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalPath {
-    /// As given to `--path`; the interface's name for `auto`.
+    /// As requested; the interface's name for `auto`.
     pub name: String,
     /// Interface to send through, by index and name; none for loopback addresses.
     pub device: Option<(u32, String)>,
@@ -84,9 +84,13 @@ enum Wanted {
     Auto,
 }
 
-/// Values of all `--path` options, in their order.
+/// Requested paths, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestedPaths(Vec<Wanted>);
+pub struct RequestedPaths {
+    wanted: Vec<Wanted>,
+    /// Word before a path in errors.
+    option: &'static str,
+}
 
 fn fault(text: String) -> Fault {
     Fault::new(PATHS, text)
@@ -116,50 +120,52 @@ fn device_of(interface: &Interface) -> Option<(u32, String)> {
 }
 
 impl RequestedPaths {
-    /// Reads the options.
+    /// Reads names of interfaces, local addresses, or `auto`. `option` stands before a path in errors, such as `--path`.
     ///
     /// # Errors
     /// The same path twice, `auto` beside others, or an address that can't be sent from.
-    pub fn parse(paths: &[String]) -> Result<RequestedPaths, Fault> {
+    pub fn parse(paths: &[String], option: &'static str) -> Result<RequestedPaths, Fault> {
         let mut wanted = Vec::new();
         for path in paths {
             let one = match path.parse::<ZonedIp>() {
                 Ok(ZonedIp { ip, .. }) if ip.is_unspecified() || ip.is_multicast() => {
-                    return Err(fault(format!("--path {path}: not an address to send from")));
+                    return Err(fault(format!("{option} {path}: not an address to send from")));
                 }
                 Ok(ip) => Wanted::Address(ip),
-                Err(e) if !matches!(e, AddressError::Expected(_)) => return Err(fault(format!("--path {path}: {e}"))),
+                Err(e) if !matches!(e, AddressError::Expected(_)) => {
+                    return Err(fault(format!("{option} {path}: {e}")));
+                }
                 Err(_) if path == AUTO => Wanted::Auto,
                 Err(_) if path.is_empty() => {
-                    return Err(fault("--path '': expected an interface, an address or auto".into()));
+                    return Err(fault(format!("{option} '': expected an interface, an address or auto")));
                 }
                 Err(_) => Wanted::Name(path.clone()),
             };
             if wanted.contains(&one) {
-                return Err(fault(format!("--path {path} is given twice")));
+                return Err(fault(format!("{option} {path} is given twice")));
             }
             wanted.push(one);
         }
         if wanted.len() > 1 && wanted.contains(&Wanted::Auto) {
-            return Err(fault("--path auto takes all interfaces: expected no other --path beside it".to_owned()));
+            return Err(fault(format!("{option} auto takes all interfaces: expected no other {option} beside it")));
         }
-        Ok(RequestedPaths(wanted))
+        Ok(RequestedPaths { wanted, option })
     }
 
-    /// `--path auto`.
+    /// All interfaces are requested.
     pub fn is_auto(&self) -> bool {
-        self.0.contains(&Wanted::Auto)
+        self.wanted.contains(&Wanted::Auto)
     }
 
-    /// No `--path` at all.
+    /// No path is requested: the routing table chooses.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.wanted.is_empty()
     }
 
     /// Checks at the start that everything named exists, and returns the address families that can be used.
     ///
     /// # Errors
-    /// The first `--path` that does not exist, with a list of those that do; two that are the same interface and
+    /// The first path that does not exist, with a list of those that do; two that are the same interface and
     /// address.
     pub fn check(&self, interfaces: &[Interface]) -> Result<Families, Fault> {
         let mut families = Families { no_v4: None, no_v6: None, no_link_local: None, code: PATHS };
@@ -174,11 +180,12 @@ impl RequestedPaths {
             }
         };
         let (mut idle, mut usable) = (None, false);
+        let word = self.option;
         let link_local = |i: &Interface| i.link_local.iter().any(IpAddr::is_ipv6);
-        for wanted in &self.0 {
+        for wanted in &self.wanted {
             match wanted {
                 Wanted::Name(name) => {
-                    let option = format!("--path {name}");
+                    let option = format!("{word} {name}");
                     let Some(found) = interfaces.iter().find(|i| i.name == *name) else {
                         return Err(fault(format!("{option}: no such interface; {}", listed(interfaces))));
                     };
@@ -191,7 +198,7 @@ impl RequestedPaths {
                     limit(&option, found.addresses.iter().any(IpAddr::is_ipv4), v6, link_local(found));
                 }
                 Wanted::Address(ip) => {
-                    let option = format!("--path {ip}");
+                    let option = format!("{word} {ip}");
                     // The whole of 127.0.0.0/8 is this machine's.
                     if !ip.ip.is_loopback() && owner(interfaces, *ip).is_none() {
                         return Err(fault(format!("{option}: no interface has this address; {}", listed(interfaces))));
@@ -202,10 +209,10 @@ impl RequestedPaths {
                     let up = || interfaces.iter().filter(|i| i.up && !i.loopback);
                     let usable = || up().flat_map(|i| &i.addresses);
                     if usable().next().is_none() && !up().any(link_local) {
-                        return Err(fault(format!("--path auto: no usable interface; {}", listed(interfaces))));
+                        return Err(fault(format!("{word} auto: no usable interface; {}", listed(interfaces))));
                     }
                     limit(
-                        "--path auto",
+                        &format!("{word} auto"),
                         usable().any(IpAddr::is_ipv4),
                         usable().any(IpAddr::is_ipv6),
                         up().any(link_local),
@@ -235,7 +242,7 @@ impl RequestedPaths {
                     continue;
                 };
                 let on = a.device.as_ref().map_or(String::new(), |(_, name)| format!(" on {name}"));
-                let text = format!("--path {} and --path {} are the same path: {}{on}", b.name, a.name, a.address);
+                let text = format!("{word} {} and {word} {} are the same path: {}{on}", b.name, a.name, a.address);
                 return Err(fault(text));
             }
         }
@@ -267,7 +274,7 @@ impl RequestedPaths {
             }
         };
         let mut paths = Vec::new();
-        for wanted in &self.0 {
+        for wanted in &self.wanted {
             match wanted {
                 Wanted::Name(name) => paths.extend(interfaces.iter().find(|i| i.name == *name).and_then(by_interface)),
                 Wanted::Address(from) => paths.extend(by_address(*from)),
@@ -301,7 +308,7 @@ mod tests {
     }
 
     fn request(paths: &[&str]) -> RequestedPaths {
-        RequestedPaths::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).unwrap()
+        RequestedPaths::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>(), "--path").unwrap()
     }
 
     #[test]
@@ -383,7 +390,9 @@ mod tests {
             (&["fe80::1%no-such-if"], "no interface 'no-such-if'"),
             (&[""], "expected an interface"),
         ] {
-            let e = RequestedPaths::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).err().unwrap();
+            let e = RequestedPaths::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>(), "--path")
+                .err()
+                .unwrap();
             assert!(e.code == PATHS && e.text.contains(text), "{e}");
         }
     }
@@ -391,7 +400,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_list_is_found_or_refused_in_one_line(paths in prop::collection::vec("\\PC{0,16}", 1..5)) {
-            match RequestedPaths::parse(&paths).and_then(|r| r.check(&there()).map(|_| r)) {
+            match RequestedPaths::parse(&paths, "--path").and_then(|r| r.check(&there()).map(|_| r)) {
                 Ok(r) => prop_assert!(!r.is_empty()),
                 Err(e) => prop_assert!(e.code == PATHS && !e.text.is_empty()),
             }

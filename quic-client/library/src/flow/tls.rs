@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TLS of the client: certificates that it accepts, and the reason why one was rejected.
 
-use super::options::Options;
-use crate::shared::fault::Fault;
 use boring::ssl::SslRef;
 use std::net::IpAddr;
+use std::path::Path;
 use url::Host;
 use weir_core::client::{Outcome, Session};
 use weir_core::transport::Transport;
+use weir_io::fault::Fault;
 use weir_io::tls;
 
-/// Makes quiche's configuration with the certificates to trust.
+/// Makes quiche's configuration with the certificates to trust: those of the file `ca`, or the system's. With `insecure`
+/// any certificate is accepted.
 ///
 /// # Errors
-/// A file of `--ca` that can't be read or has no certificate.
-pub fn config(options: &Options, transport: &Transport) -> Result<quiche::Config, Fault> {
-    let ctx = tls::client(options.ca.as_deref())?;
+/// A file of `ca` that can't be read or has no certificate.
+pub fn config(ca: Option<&Path>, insecure: bool, transport: &Transport) -> Result<quiche::Config, Fault> {
+    let ctx = tls::client(ca)?;
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx)
         .map_err(Fault::internal("QUIC library"))?;
-    config.verify_peer(!options.insecure);
+    config.verify_peer(!insecure);
     transport.apply(&mut config).map_err(Fault::internal("QUIC library"))?;
     Ok(config)
 }

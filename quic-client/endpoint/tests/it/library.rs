@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The library's interfaces against weir-server, over two local addresses.
+
+use crate::common::Server;
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use weir_core::report::events::Event;
+use weir_quic::{Builder, Client, Connection, ErrorKind, Request};
+
+fn settings(server: &Server) -> Builder {
+    Client::builder().ca(server.ca()).path("127.0.0.2").path("127.0.0.3")
+}
+
+fn connect(server: &Server) -> Connection {
+    settings(server).build().unwrap().connect(&server.url("/")).unwrap()
+}
+
+/// Threads of this process that are named as a client's.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    tasks.filter(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|c| c == "weir-quic\n")).count()
+}
+
+#[test]
+fn many_requests_at_once_over_two_paths() {
+    let server = Server::start(&[]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&seen);
+    let observer = move |_: u64, _: std::time::Instant, event: &Event| sink.lock().unwrap().push(event.clone());
+    let connection = settings(&server).observer(observer).build().unwrap().connect(&server.url("/")).unwrap();
+    std::thread::scope(|scope| {
+        for n in 1..=20u64 {
+            let connection = connection.clone();
+            scope.spawn(move || {
+                let bytes = n * 10_000;
+                let response = connection.request(Request::get(format!("/bytes/{bytes}"))).unwrap();
+                assert_eq!(response.status(), 200);
+                assert_eq!(response.headers()["content-length"], bytes.to_string());
+                assert_eq!(response.bytes(1_000_000).unwrap().len() as u64, bytes);
+            });
+        }
+    });
+    // One after the other: each may take another path.
+    for _ in 0..20 {
+        assert_eq!(connection.request(Request::get("/bytes/5kB")).unwrap().bytes(5000).unwrap().len(), 5000);
+    }
+    assert!(["127.0.0.2", "127.0.0.3"].contains(&connection.status().path.as_str()));
+    connection.close();
+    let seen = seen.lock().unwrap();
+    let ended = seen.iter().filter(|e| matches!(e, Event::Task { outcome: "complete", .. })).count();
+    assert_eq!(ended, 40);
+    assert!(seen.iter().any(|e| matches!(e, Event::Path { event: "validated", .. })), "{seen:?}");
+}
+
+#[test]
+fn a_status_is_no_error_and_a_header_arrives() {
+    let server = Server::start(&[]);
+    let connection = connect(&server);
+    let response = connection.request(Request::get("/none").header("x-a", "b")).unwrap();
+    assert_eq!(response.status(), 404);
+    let refused = connection.request(Request::get("/").header("connection", "close")).err().unwrap();
+    assert!(refused.kind() == ErrorKind::Usage && refused.to_string().contains("connection"), "{refused}");
+    let refused = connection.request(Request::get("no slash")).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn a_body_is_streamed_while_it_is_written() {
+    let server = Server::start(&[]);
+    let connection = connect(&server);
+    let (mut body, pending) = connection.open(Request::post("/upload")).unwrap();
+    for _ in 0..100 {
+        body.write_all(&[7; 100_000]).unwrap();
+    }
+    body.finish();
+    let mut text = String::new();
+    pending.wait().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text.trim(), "10000000");
+    let whole = connection.request(Request::post("/upload").body(vec![1; 12_345])).unwrap().bytes(64).unwrap();
+    assert_eq!(whole.trim_ascii(), b"12345");
+}
+
+#[test]
+fn a_slow_reader_stops_the_server() {
+    let server = Server::start(&[]);
+    let client = settings(&server).stream_window_bytes(1 << 20, 1 << 20).build().unwrap();
+    let connection = client.connect(&server.url("/")).unwrap();
+    let mut slow = connection.request(Request::get("/bytes/100MB")).unwrap();
+    assert!(slow.chunk().unwrap().is_some());
+    // The server has had time for all of it, as another request of the same size shows.
+    let mut fast = connection.request(Request::get("/bytes/100MB")).unwrap();
+    let mut bytes = 0;
+    while let Some(part) = fast.chunk().unwrap() {
+        bytes += part.len();
+    }
+    assert_eq!(bytes, 100_000_000);
+    let taken = connection.status().bytes - bytes as u64;
+    assert!(taken < 2_000_000, "{taken} bytes of the slow one are in memory");
+    drop(slow);
+    assert_eq!(connection.request(Request::get("/bytes/1")).unwrap().bytes(1).unwrap().len(), 1);
+}
+
+#[test]
+fn dropping_cancels() {
+    let server = Server::start(&[]);
+    let connection = connect(&server);
+    // More than the server's limit of streams at once.
+    for _ in 0..300 {
+        drop(connection.request(Request::get("/bytes/unlimited")).unwrap());
+    }
+    let (body, pending) = connection.open(Request::post("/upload")).unwrap();
+    drop(body);
+    assert_eq!(pending.wait().err().unwrap().kind(), ErrorKind::Closed);
+    drop(connection);
+    let lines = server.finish();
+    assert!(lines.iter().any(|line| line["k"] == "end"), "{lines:?}");
+}
+
+#[test]
+fn a_dead_server_ends_requests_and_connection() {
+    let mut server = Server::start(&[]);
+    let client = settings(&server).idle_timeout(Duration::from_millis(1500)).build().unwrap();
+    let connection = client.connect(&server.url("/")).unwrap();
+    let mut response = connection.request(Request::get("/bytes/unlimited")).unwrap();
+    server.child.kill().unwrap();
+    let failed = std::io::copy(&mut response, &mut std::io::sink()).unwrap_err();
+    assert!(failed.to_string().contains("fell silent"), "{failed}");
+    assert_eq!(connection.request(Request::get("/")).err().unwrap().kind(), ErrorKind::Timeout);
+    assert_eq!(connection.ended().unwrap().kind(), ErrorKind::Timeout);
+}
+
+#[test]
+fn what_can_not_connect_has_a_kind() {
+    let server = Server::start(&[]);
+    let kind = |builder: Builder, url: &str| {
+        builder.build().and_then(|client| client.connect(url)).map(|_| ()).unwrap_err().kind()
+    };
+    assert_eq!(kind(Client::builder(), &server.url("/")), ErrorKind::Tls);
+    assert_eq!(kind(Client::builder(), "http://127.0.0.1/"), ErrorKind::Usage);
+    assert_eq!(kind(Client::builder(), "https://no-such-host.invalid/"), ErrorKind::Connect);
+    assert_eq!(kind(Client::builder().path("no-such-if"), &server.url("/")), ErrorKind::Paths);
+    assert_eq!(kind(Client::builder().path("::1"), &server.url("/")), ErrorKind::Paths);
+    assert_eq!(kind(Client::builder().ca("/nonexistent"), &server.url("/")), ErrorKind::Io);
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert_eq!(kind(Client::builder(), &format!("https://{free}/")), ErrorKind::Connect);
+}
+
+#[test]
+fn requests_beyond_the_limit_are_rejected() {
+    let server = Server::start(&[]);
+    let client = settings(&server).most_requests(1, 2).build().unwrap();
+    let connection = client.connect(&server.url("/")).unwrap();
+    let _running = connection.request(Request::get("/bytes/unlimited")).unwrap();
+    let open = || connection.open(Request::post("/upload"));
+    let waiting = [open().unwrap(), open().unwrap()];
+    assert_eq!(open().err().unwrap().kind(), ErrorKind::Busy);
+    drop(waiting);
+}
+
+#[test]
+fn no_thread_is_left() {
+    let server = Server::start(&[]);
+    let run = "WEIR_TEST_OF_THREADS";
+    if std::env::var_os(run).is_none() {
+        // In a process of its own, without the threads of other tests.
+        let me = std::env::current_exe().unwrap();
+        let test = ["--exact", "library::no_thread_is_left"];
+        assert!(std::process::Command::new(me).args(test).env(run, "1").status().unwrap().success());
+        return;
+    }
+    let connection = connect(&server);
+    let response = connection.request(Request::get("/bytes/unlimited")).unwrap();
+    assert_eq!(threads(), 1);
+    drop(connection);
+    assert_eq!(threads(), 1, "a response holds its connection");
+    drop(response);
+    assert_eq!(threads(), 0);
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+#[test]
+fn futures() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Server::start(&[]);
+    let client = settings(&server).build().unwrap();
+    run(async {
+        let connection = weir_quic::tokio::connect(&client, &server.url("/")).await.unwrap();
+        let mut tasks = tokio::task::JoinSet::new();
+        for n in 1..=10u64 {
+            let connection = connection.clone();
+            tasks.spawn(async move {
+                let mut response = connection.request(Request::get(format!("/bytes/{}", n * 100_000))).await.unwrap();
+                let mut whole = Vec::new();
+                response.read_to_end(&mut whole).await.unwrap();
+                assert_eq!(whole.len() as u64, n * 100_000);
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        let (mut body, pending) = connection.open(Request::post("/upload")).unwrap();
+        for _ in 0..50 {
+            body.write_all(&[7; 100_000]).await.unwrap();
+        }
+        body.shutdown().await.unwrap();
+        assert_eq!(pending.wait().await.unwrap().bytes(64).await.unwrap().trim_ascii(), b"5000000");
+        connection.close();
+    });
+}
+
+#[test]
+fn a_dropped_future_cancels() {
+    let server = Server::start(&[]);
+    let client = settings(&server).build().unwrap();
+    run(async {
+        let connection = weir_quic::tokio::connect(&client, &server.url("/")).await.unwrap();
+        for _ in 0..300 {
+            let mut endless = connection.request(Request::get("/bytes/unlimited")).await.unwrap();
+            let part = endless.chunk().await.unwrap();
+            assert!(part.is_some());
+        }
+        let reset = connection.request(Request::get("/bytes/1")).await.unwrap();
+        assert_eq!(reset.bytes(1).await.unwrap().len(), 1);
+    });
+}

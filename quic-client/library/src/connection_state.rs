@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`ConnectionState`]: the state of one connection between the program's threads and the driver's.
+
+use crate::driver::Remote;
+use crate::error::{Error, ErrorKind};
+use crate::pipe::Pipe;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use weir_core::client::Head;
+
+/// A request that was not sent yet.
+pub struct Order {
+    /// Its head.
+    pub head: Head,
+    /// Its bodies.
+    pub pipe: Arc<Pipe>,
+    /// Redirects that may be followed.
+    pub redirects: u32,
+}
+
+/// Phase of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// The handshake is under way.
+    Connecting,
+    /// The handshake is done.
+    Up,
+    /// It has ended.
+    Ended(Error),
+}
+
+struct State {
+    phase: Phase,
+    queue: VecDeque<Order>,
+    is_closed: bool,
+    wakers: Vec<Waker>,
+}
+
+/// Observations of a connection, as of the last iteration of the driver.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Name of the path in use; `default` if the routing table chooses.
+    pub path: String,
+    /// Payload of answers and uploads so far, in bytes.
+    pub bytes: u64,
+    /// Migrations so far.
+    pub switches: u64,
+    /// The connection was resumed by a session ticket.
+    pub is_resumed: bool,
+    /// Early data was accepted.
+    pub is_early_data_accepted: bool,
+}
+
+/// State of one connection.
+pub struct ConnectionState {
+    state: Mutex<State>,
+    changed: Condvar,
+    status: Mutex<Status>,
+    /// The driver has something to do.
+    is_dirty: AtomicBool,
+    remote: Arc<Remote>,
+    authority: String,
+    most_waiting: usize,
+}
+
+impl ConnectionState {
+    /// Of a connection whose handshake begins.
+    pub fn new(remote: Arc<Remote>, authority: String, most_waiting: usize) -> ConnectionState {
+        let state = State { phase: Phase::Connecting, queue: VecDeque::new(), is_closed: false, wakers: Vec::new() };
+        ConnectionState {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            status: Mutex::default(),
+            is_dirty: AtomicBool::new(false),
+            remote,
+            authority,
+            most_waiting,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `host:port` of the server.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Lets the driver serve this connection.
+    pub fn kick(&self) {
+        if !self.is_dirty.swap(true, Ordering::AcqRel) {
+            self.remote.wake();
+        }
+    }
+
+    /// Whether the driver has something to do, once.
+    pub fn take_dirty(&self) -> bool {
+        self.is_dirty.swap(false, Ordering::AcqRel)
+    }
+
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// The connection has ended, or too many requests wait.
+    pub fn push(&self, order: Order) -> Result<(), Error> {
+        let mut state = self.lock();
+        if let Phase::Ended(e) = &state.phase {
+            return Err(e.clone());
+        }
+        if state.is_closed {
+            return Err(Error::closed());
+        }
+        if state.queue.len() >= self.most_waiting {
+            let text = format!("{}: {} requests wait already", self.authority, self.most_waiting);
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        state.queue.push_back(order);
+        drop(state);
+        self.kick();
+        Ok(())
+    }
+
+    /// The next request.
+    pub fn pop(&self) -> Option<Order> {
+        self.lock().queue.pop_front()
+    }
+
+    /// The next request, which stays.
+    pub fn peek<T>(&self, look: impl FnOnce(Option<&Order>) -> T) -> T {
+        look(self.lock().queue.front())
+    }
+
+    /// Closes the connection.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.kick();
+    }
+
+    /// Whether the program has closed it.
+    pub fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    /// The driver reports a phase. At the end, requests that were not sent fail.
+    pub fn report(&self, phase: Phase) {
+        let mut state = self.lock();
+        if state.phase == phase || matches!(state.phase, Phase::Ended(_)) {
+            return;
+        }
+        let orphans = match &phase {
+            Phase::Ended(_) => std::mem::take(&mut state.queue),
+            _ => VecDeque::new(),
+        };
+        state.phase = phase.clone();
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        if let Phase::Ended(e) = phase {
+            orphans.iter().for_each(|order| order.pipe.driver(|pipe| pipe.end = Some(Err(e.clone()))));
+        }
+        self.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn result(state: &State) -> Option<Result<(), Error>> {
+        match &state.phase {
+            Phase::Connecting => None,
+            Phase::Up => Some(Ok(())),
+            Phase::Ended(e) => Some(Err(e.clone())),
+        }
+    }
+
+    /// Waits for the end of the handshake.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn wait_up(&self) -> Result<(), Error> {
+        let mut state = self.lock();
+        loop {
+            if let Some(result) = Self::result(&state) {
+                return result;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The end of the handshake, for a task.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn poll_up(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut state = self.lock();
+        match Self::result(&state) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                state.wakers.push(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The reason of its end, if it has ended.
+    pub fn ended(&self) -> Option<Error> {
+        if let Phase::Ended(e) = &self.lock().phase { Some(e.clone()) } else { None }
+    }
+
+    /// Waits for its end.
+    pub fn wait_end(&self) -> Error {
+        let mut state = self.lock();
+        loop {
+            if let Phase::Ended(e) = &state.phase {
+                return e.clone();
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Observations, as of the last iteration of the driver.
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The driver reports observations.
+    pub fn set_status(&self, status: Status) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
