@@ -106,6 +106,63 @@ fn programs_from_json_do_the_same_with_a_trace() {
     }
 }
 
+/// Events of one kind.
+fn events<'v>(lines: &'v [Value], kind: &str) -> Vec<&'v Value> {
+    lines.iter().flat_map(|l| list(l, "events")).filter(|e| e["event"] == kind).collect()
+}
+
+#[test]
+fn a_checksum_has_a_result_or_a_false_condition_and_a_header_its_name() {
+    let at = repository().join("p4/switch/weir-p4/tests/bmv2");
+    let read = |name: &str| std::fs::read_to_string(at.join(name)).expect("the file is there");
+    let source = weir_p4::compile("forward.p4", &read("forward.p4"), &[]).expect("the program compiles");
+    let json = weir_p4::bmv2::load(&read("forward.json")).expect("the document loads").program;
+    let ipv4 = [&[0; 12][..], &[8, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 9, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 9]].concat();
+    let other = [&[0; 12][..], &[0x12, 0x34, 1, 2, 3]].concat();
+    for (program, has_names) in [(source, false), (json, true)] {
+        let p = Arc::new(program);
+        let mut s = Switch::traced(p.clone(), 1);
+        let table = p.tables.iter().position(|t| t.name.ends_with("routes")).expect("the table is there");
+        let t = &p.tables[table];
+        let action = t.actions.iter().position(|a| a.name.ends_with("route")).expect("the action is there");
+        let call = ActionCall { action, args: vec![Val::S(2), Val::S(2)] };
+        s.state.tables[table].set_default(t, EntryAction::Call(call)).expect("the action fits");
+        let ran = |packet: &[u8], s: &mut Switch| {
+            s.process(packet, 1, 0, &mut Notes::default());
+            lines(s)
+        };
+        let with = ran(&ipv4, &mut s);
+        assert_eq!(events(&with, "verify_checksum")[0]["right"], false);
+        assert!(events(&with, "update_checksum").iter().all(|e| e["value"].is_string() && e["condition"].is_null()));
+        assert!(!events(&with, "update_checksum").is_empty());
+        let headers: Vec<_> = events(&with, "extract").iter().filter_map(|e| e["header"].as_str()).collect();
+        assert_eq!(headers, if has_names { vec!["ethernet", "ipv4"] } else { Vec::new() });
+        let without = ran(&other, &mut s);
+        let mut skipped = events(&without, "verify_checksum");
+        skipped.extend(events(&without, "update_checksum"));
+        assert!(!skipped.is_empty());
+        let is_skipped = |e: &&Value| e["condition"] == false && e["value"].is_null() && e["right"].is_null();
+        assert!(skipped.iter().all(is_skipped), "{skipped:?}");
+    }
+}
+
+#[test]
+fn elements_of_a_stack_are_named() {
+    let path = repository().join("p4/switch/weir-p4/tests/bmv2/labels.json");
+    let text = std::fs::read_to_string(path).expect("the document can be read");
+    let p = Arc::new(weir_p4::bmv2::load(&text).expect("the document loads").program);
+    let both = (Switch::new(p.clone(), 1), Switch::traced(p, 1));
+    let mut names = BTreeSet::new();
+    differential::compare_switches(both, &text, 1, 150, |_, b, _| {
+        for e in events(&lines(b), "extract") {
+            names.insert(e["header"].as_str().ok_or("a header without a name")?.to_string());
+        }
+        Ok(())
+    })
+    .unwrap_or_else(|e| panic!("{e}"));
+    assert!(names.iter().any(|n| n.contains("[]")) && names.len() > 1, "{names:?}");
+}
+
 #[test]
 fn clones_copies_and_rounds_are_passes_of_the_packet_that_made_them() {
     let at = repository().join("p4/switch/weir-p4/tests/stf");
