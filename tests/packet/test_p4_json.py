@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from p4_rig import EMBEDDED, P4Rig, find, missing
-from packet_rig import REPO
+from packet_rig import REPO, until
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -113,6 +113,32 @@ def test_a_missing_folder_and_a_pipe_without_a_writer_are_named(tmp_path):
     for words in ([compiler, "-o", "x.json", "/dev/stdin"], [switch, "--check", "/dev/stdin"]):
         run = subprocess.run(words, input=program.read_text(), capture_output=True, text=True, cwd=tmp_path, timeout=60)
         assert (run.returncode, run.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("option", ["--log-file", "--trace", "--audit", "--p4info-out"])
+def test_outputs_without_a_reader_are_named(tmp_path, option):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "socket.txt"))
+    words = [find("weir-switch"), FOLDER / "forward.p4", "--grpc-server-addr", "127.0.0.1:0"]
+    words += ["--check"] if option == "--p4info-out" else []
+    for name in ("pipe.txt", "socket.txt"):
+        run = subprocess.run([*words, option, tmp_path / name], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 1
+        assert f"{option} {tmp_path / name}: is a socket, or a pipe that no program has open for reading" in run.stderr
+
+
+def test_p4info_goes_through_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        words = [find("weir-switch"), FOLDER / "forward.p4", "--check", "--p4info-out", pipe]
+
+        def is_written() -> bool:
+            return subprocess.run(words, capture_output=True, text=True, timeout=60).returncode == 0
+
+        until(is_written, "the pipe has a reader", 30)
+        assert "preamble" in reader.communicate(timeout=60)[0]
 
 
 def test_a_port_in_use_is_named_with_its_program(tmp_path):

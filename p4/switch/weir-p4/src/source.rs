@@ -51,11 +51,14 @@ impl Read for Pipe {
     }
 }
 
-/// Error of opening a file for writing, with the folder that it lacks.
+/// Error of opening a file for writing, with the folder or the reader that it lacks.
 pub fn explain(path: &Path, e: &Error) -> String {
     match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         Some(folder) if e.kind() == ErrorKind::NotFound && folder.symlink_metadata().is_err() => {
             format!("there is no folder {}; make it first", folder.display())
+        }
+        _ if e.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+            "is a socket, or a pipe that no program has open for reading".into()
         }
         _ => e.to_string(),
     }

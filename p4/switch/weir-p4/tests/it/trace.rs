@@ -117,9 +117,13 @@ fn a_checksum_has_a_result_or_a_false_condition_and_a_header_its_name() {
     let read = |name: &str| std::fs::read_to_string(at.join(name)).expect("the file is there");
     let source = weir_p4::compile("forward.p4", &read("forward.p4"), &[]).expect("the program compiles");
     let json = weir_p4::bmv2::load(&read("forward.json")).expect("the document loads").program;
-    let ipv4 = [&[0; 12][..], &[8, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 9, 17, 0, 0, 10, 0, 1, 1, 10, 0, 2, 9]].concat();
+    let sums = [0x9ad0u16, 0x9ad1].map(u16::to_be_bytes);
+    let ipv4 = |sum: [u8; 2]| {
+        let head = [8, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 9, 17];
+        [&[0; 12][..], &head, &sum, &[10, 0, 1, 1, 10, 0, 2, 9]].concat()
+    };
     let other = [&[0; 12][..], &[0x12, 0x34, 1, 2, 3]].concat();
-    for (program, has_names) in [(source, false), (json, true)] {
+    for (program, headers) in [(source, &[][..]), (json, &["ethernet", "ipv4"])] {
         let p = Arc::new(program);
         let mut s = Switch::traced(p.clone(), 1);
         let table = p.tables.iter().position(|t| t.name.ends_with("routes")).expect("the table is there");
@@ -127,22 +131,43 @@ fn a_checksum_has_a_result_or_a_false_condition_and_a_header_its_name() {
         let action = t.actions.iter().position(|a| a.name.ends_with("route")).expect("the action is there");
         let call = ActionCall { action, args: vec![Val::S(2), Val::S(2)] };
         s.state.tables[table].set_default(t, EntryAction::Call(call)).expect("the action fits");
-        let ran = |packet: &[u8], s: &mut Switch| {
+        let mut ran = |packet: &[u8]| {
             s.process(packet, 1, 0, &mut Notes::default());
-            lines(s)
+            lines(&mut s)
         };
-        let with = ran(&ipv4, &mut s);
-        assert_eq!(events(&with, "verify_checksum")[0]["right"], false);
-        assert!(events(&with, "update_checksum").iter().all(|e| e["value"].is_string() && e["condition"].is_null()));
-        assert!(!events(&with, "update_checksum").is_empty());
-        let headers: Vec<_> = events(&with, "extract").iter().filter_map(|e| e["header"].as_str()).collect();
-        assert_eq!(headers, if has_names { vec!["ethernet", "ipv4"] } else { Vec::new() });
-        let without = ran(&other, &mut s);
-        let mut skipped = events(&without, "verify_checksum");
-        skipped.extend(events(&without, "update_checksum"));
-        assert!(!skipped.is_empty());
-        let is_skipped = |e: &&Value| e["condition"] == false && e["value"].is_null() && e["right"].is_null();
-        assert!(skipped.iter().all(is_skipped), "{skipped:?}");
+        let (right, wrong, none) = (ran(&ipv4(sums[0])), ran(&ipv4(sums[1])), ran(&other));
+        assert_eq!(results(&right, "verify_checksum", "right"), [Value::from(true)]);
+        assert_eq!(results(&wrong, "verify_checksum", "right"), [Value::from(false)]);
+        assert_eq!(results(&none, "verify_checksum", "condition"), [Value::from(false)]);
+        // The time to live is one less.
+        assert_eq!(results(&right, "update_checksum", "value"), [Value::from("0x9bd0")]);
+        assert_eq!(results(&right, "extract", "header"), headers.iter().map(|h| Value::from(*h)).collect::<Vec<_>>());
+    }
+}
+
+/// Members of the events of one kind, of which each has just this one.
+fn results(lines: &[Value], kind: &str, member: &str) -> Vec<Value> {
+    const RESULTS: [&str; 3] = ["right", "value", "condition"];
+    let found = events(lines, kind);
+    for e in &found {
+        assert!(RESULTS.iter().all(|r| *r == member || !RESULTS.contains(&member) || e[r].is_null()), "{e}");
+    }
+    found.iter().map(|e| e[member].clone()).filter(|v| !v.is_null()).collect()
+}
+
+#[test]
+fn a_checksum_that_is_not_updated_has_no_value() {
+    let compute = "update_checksum(h.h.a == 1, { h.h.a }, h.h.b, HashAlgorithm.csum16);";
+    let none = "control C(inout headers_t h, inout meta_t m) { apply { } }";
+    let text =
+        SELECTOR.replace("bit<8> b", "bit<16> b").replace(none, &none.replace("{ } }", &format!("{{ {compute} }} }}")));
+    let p = Arc::new(weir_p4::compile("sum.p4", &text, &[]).unwrap_or_else(|d| panic!("{d:?}")));
+    let mut s = Switch::traced(p.clone(), 1);
+    let call = ActionCall { action: 0, args: vec![Val::S(4)] };
+    s.state.tables[0].set_default(&p.tables[0], EntryAction::Call(call)).expect("the action fits");
+    for (a, member) in [(1, "value"), (2, "condition")] {
+        assert_eq!(s.process(&[a, 0, 0], 1, 0, &mut Notes::default()).len(), 1);
+        assert_eq!(results(&lines(&mut s), "update_checksum", member).len(), 1);
     }
 }
 
