@@ -95,14 +95,14 @@ struct Line {
     sent: usize,
 }
 
-/// What became of packets, as text to compare and to show.
+/// Outcome of packets, as text to compare and to show.
 fn told(notes: &Notes, what: &dyn std::fmt::Debug) -> String {
     let Notes { digests, faults, ingress_drops, egress_drops, .. } = notes;
     format!("{what:?} drops {ingress_drops} {egress_drops} faults {faults:?} digests {digests:?}\n")
 }
 
 impl Line {
-    /// Sends what leaves until `now_us`, a byte each so many ns, then takes in a frame. Tells all that happened.
+    /// Sends what leaves until `now_us`, a byte each so many ns, then takes in a frame. Returns all outcomes.
     fn turn(&mut self, bytes: &[u8], now_us: u64, byte_ns: u64) -> String {
         let mut out = String::new();
         while let Some(mut q) = self.queue.pop_front() {
