@@ -24,6 +24,7 @@ const VERSION: &str = match option_env!("WEIR_BUILD") {
 };
 
 fn main() -> ExitCode {
+    system::limit_free_memory();
     let role = std::env::args_os().next().map(|program| Role::of(&program)).unwrap_or_default();
     let name = role.name();
     let options = match Options::read(std::env::args_os()) {
