@@ -21,10 +21,18 @@ def many(short: int, whole: int) -> int:
     return whole if WHOLE else short
 
 
+def _status_mb(pid: int, name: str) -> float:
+    return int(Path(f"/proc/{pid}/status").read_text().split(f"{name}:")[1].split()[0]) / 1024
+
+
 def peak_mb(pid: int) -> float:
     """The most resident memory that a process has had."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return _status_mb(pid, "VmHWM")
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process now."""
+    return _status_mb(pid, "VmRSS")
 
 
 def open_files(pid: int) -> int:

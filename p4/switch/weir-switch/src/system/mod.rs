@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few calls of Linux's packet sockets that no crate wraps, each a thin safe function.
+mod owners;
 mod privileges;
 mod ring;
 
+pub use owners::{listener_at, packet_user};
 pub use privileges::{become_user, give_up_capabilities};
 pub use ring::{Offload, ROOM, Ring, RingFrame, ring_share_bytes};
 
@@ -17,6 +19,27 @@ fn checked(result: libc::c_int) -> Result<libc::c_int> {
         return Err(Error::last_os_error());
     }
     Ok(result)
+}
+
+/// Fixes the limits of free memory that glibc's allocator keeps, at its own initial 128 KiB: they would grow with the largest
+/// block that was freed, in an arena for each thread. Other allocators are left as they are.
+pub fn limit_free_memory() {
+    #[cfg(target_env = "gnu")]
+    for limit in [libc::M_TRIM_THRESHOLD, libc::M_MMAP_THRESHOLD] {
+        // SAFETY: the call takes no pointers. Where it fails, the limit stays as it is.
+        unsafe {
+            libc::mallopt(limit, 128 << 10);
+        }
+    }
+}
+
+/// Gives free memory back to the kernel: compilers of large programs leave tens of megabytes in the arenas of their threads.
+pub fn return_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes no pointers, and any thread may make it.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// A raw packet socket that receives nothing until it is bound with a protocol.

@@ -10,6 +10,7 @@ use crate::p4runtime::proto::p4::v1::{
 };
 use crate::p4runtime::stream::digests::Digests;
 use crate::p4runtime::transport::access::Caller;
+use crate::system::return_free_memory;
 use std::sync::{Arc, Mutex};
 use tonic::Status;
 use weir_p4::exec::State;
@@ -88,7 +89,11 @@ impl Service {
     pub(super) async fn verify(&self, config: pb::ForwardingPipelineConfig) -> Result<Config, Status> {
         let _turn = self.compiler.acquire().await.map_err(|e| Status::internal(e.to_string()))?;
         let limit = self.max_state_bytes;
-        let work = tokio::task::spawn_blocking(move || Config::verify(config, limit));
+        let work = tokio::task::spawn_blocking(move || {
+            let result = Config::verify(config, limit);
+            return_free_memory();
+            result
+        });
         match work.await {
             Ok(result) => result.map_err(|e| e.status()),
             Err(e) => Err(Status::internal(format!("the compiler failed on this program: {e}"))),
@@ -117,7 +122,10 @@ impl Service {
         let failed = |e| Status::internal(format!("the program could not be put in: {e}"));
         let switch = tokio::task::spawn_blocking(make).await.map_err(failed)?;
         let (generation, old) = self.handle.call(move |d| d.install(switch)).await.map_err(gone)?;
-        tokio::task::spawn_blocking(move || drop(old));
+        tokio::task::spawn_blocking(move || {
+            drop(old);
+            return_free_memory();
+        });
         let live = Arc::new(Live { generation, config, controller: Arc::new(Mutex::new(controller)) });
         *lock(&self.digests) = Digests::default();
         self.take_digest_settings(&live);
