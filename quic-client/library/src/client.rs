@@ -5,6 +5,7 @@ use crate::config::{Builder, Config};
 use crate::connection_state::{ConnectionState, Order, Status};
 use crate::driver::DriverThread;
 use crate::error::{Error, ErrorKind};
+use crate::notifier::Notifier;
 use crate::pipe::{Pipe, State};
 use crate::request::Request;
 use crate::target::{Families, Lookup, Target, path_of, target};
@@ -12,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use weir_core::transport::{MAX_PAYLOAD_BYTES, Transport};
 use weir_io::interfaces;
 
 /// Connections with common settings, on one thread of their own. The thread ends with the last of the client and its
@@ -52,9 +54,9 @@ impl Client {
 
     /// Begins a connection to a resolved server.
     pub(crate) fn open(&self, target: Target) -> Connection {
-        let remote = Arc::clone(&self.driver.remote);
+        let notifier = Notifier::new(Arc::clone(self.driver.remote.wakeup()));
         let path = target.path.clone();
-        let state = ConnectionState::new(remote, target.authority.clone(), self.config.most_waiting);
+        let state = ConnectionState::new(Arc::new(notifier), target.authority.clone(), self.config.most_waiting);
         let handle = Arc::new(Handle { state: Arc::new(state), _driver: Arc::clone(&self.driver) });
         self.driver.remote.open(target, Arc::clone(&handle.state));
         Connection { handle, path }
@@ -69,6 +71,16 @@ impl Client {
         connection.handle.state.wait_up()?;
         Ok(connection)
     }
+
+    /// Connects to the server of an https URL and does not wait for the handshake: requests that are
+    /// [early](Request::early) leave with its first packet if there is a ticket ([`Builder::tickets`]), the others after it.
+    /// Requests report its failure.
+    ///
+    /// # Errors
+    /// The URL is not valid, or its host has no address.
+    pub fn connect_early(&self, url: &str) -> Result<Connection, Error> {
+        Ok(self.open(self.resolve(url)?))
+    }
 }
 
 /// Connects to the server of an https URL over these paths (see [`Builder::path`]), with the default settings.
@@ -78,6 +90,34 @@ impl Client {
 pub fn connect(url: &str, paths: &[&str]) -> Result<Connection, Error> {
     let builder = paths.iter().fold(Client::builder(), |builder, path| builder.path(*path));
     builder.build()?.connect(url)
+}
+
+impl Builder {
+    /// Checks the settings and starts the client's thread.
+    ///
+    /// # Errors
+    /// A file, a path or an address can't be used, or windows start above their limits.
+    pub fn build(self) -> Result<Client, Error> {
+        let Transport { stream_window_bytes, max_stream_window_bytes, .. } = self.config.transport;
+        let Transport { conn_window_bytes, max_conn_window_bytes, max_payload_bytes, .. } = self.config.transport;
+        for (what, start, most) in [
+            ("stream", stream_window_bytes, max_stream_window_bytes),
+            ("connection", conn_window_bytes, max_conn_window_bytes),
+        ] {
+            if start == 0 || start > most || most >= 1 << 62 {
+                let text = format!("{what} window {start} to {most} bytes: expected at least 1, at most the limit");
+                return Err(Error::new(ErrorKind::Usage, text));
+            }
+        }
+        if !(1200..=MAX_PAYLOAD_BYTES).contains(&max_payload_bytes) {
+            let text = format!("a payload of {max_payload_bytes} bytes: expected 1200 to 16383 (RFC 9000 14)");
+            return Err(Error::new(ErrorKind::Usage, text));
+        }
+        if self.config.bind.is_some() && !self.config.paths.is_empty() {
+            return Err(Error::new(ErrorKind::Usage, "bind and paths: expected one of them"));
+        }
+        Client::start(self.config)
+    }
 }
 
 struct Handle {
@@ -91,8 +131,8 @@ impl Drop for Handle {
     }
 }
 
-/// A connection to a server. Clones are the same connection, which is closed when the last one is dropped, with the
-/// requests that are under way.
+/// A connection to a server. Clones are the same connection. It is closed when the last one is dropped, and the last
+/// response and body of its requests.
 #[derive(Clone)]
 pub struct Connection {
     handle: Arc<Handle>,
@@ -129,7 +169,7 @@ impl Connection {
 
     pub(crate) fn begin(&self, request: Request, streams: bool) -> Result<(BodyWriter, PendingResponse), Error> {
         let (head, body, redirects) = request.into_head(streams)?;
-        let pipe = Arc::new(Pipe::new(Arc::clone(&self.handle.state), Some(body), !streams));
+        let pipe = Arc::new(Pipe::new(Arc::clone(self.handle.state.notifier()), Some(body), !streams));
         let exchange = Arc::new(ExchangeHandle { pipe: Arc::clone(&pipe), _connection: Arc::clone(&self.handle) });
         self.handle.state.push(Order { head, pipe, redirects })?;
         let writer = BodyWriter { exchange: Arc::clone(&exchange), is_finished: !streams };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Configuration of a client: [`Builder`].
 
-use crate::client::Client;
-use crate::error::{Error, ErrorKind};
 use crate::flow::{Context, Hooks, Settings, tls, watch_interfaces};
 use crate::local_paths::RequestedPaths;
 use crate::tickets::{MemoryTickets, TicketStore};
@@ -67,11 +65,11 @@ pub struct Config {
     tickets: Option<Arc<Mutex<dyn TicketStore>>>,
 }
 
-/// Settings of a [`Client`]. The defaults are those of `weir-client`.
+/// Settings of a [`Client`](crate::Client). The defaults are those of `weir-client`.
 #[derive(Clone)]
 #[must_use]
 pub struct Builder {
-    config: Config,
+    pub(crate) config: Config,
 }
 
 impl Default for Builder {
@@ -265,32 +263,6 @@ impl Builder {
             true => self.tickets(MemoryTickets::default()),
             false => Builder { config: Config { tickets: None, ..self.config } },
         }
-    }
-
-    /// Checks the settings and starts the client's thread.
-    ///
-    /// # Errors
-    /// A file, a path or an address can't be used, or windows start above their limits.
-    pub fn build(self) -> Result<Client, Error> {
-        let Transport { stream_window_bytes, max_stream_window_bytes, .. } = self.config.transport;
-        let Transport { conn_window_bytes, max_conn_window_bytes, max_payload_bytes, .. } = self.config.transport;
-        for (what, start, most) in [
-            ("stream", stream_window_bytes, max_stream_window_bytes),
-            ("connection", conn_window_bytes, max_conn_window_bytes),
-        ] {
-            if start == 0 || start > most || most >= 1 << 62 {
-                let text = format!("{what} window {start} to {most} bytes: expected at least 1, at most the limit");
-                return Err(Error::new(ErrorKind::Usage, text));
-            }
-        }
-        if !(1200..=weir_core::transport::MAX_PAYLOAD_BYTES).contains(&max_payload_bytes) {
-            let text = format!("a payload of {max_payload_bytes} bytes: expected 1200 to 16383 (RFC 9000 14)");
-            return Err(Error::new(ErrorKind::Usage, text));
-        }
-        if self.config.bind.is_some() && !self.config.paths.is_empty() {
-            return Err(Error::new(ErrorKind::Usage, "bind and paths: expected one of them"));
-        }
-        Client::start(self.config)
     }
 }
 

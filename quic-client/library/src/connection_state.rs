@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`ConnectionState`]: the state of one connection between the program's threads and the driver's.
 
-use crate::driver::Remote;
 use crate::error::{Error, ErrorKind};
+use crate::notifier::Notifier;
 use crate::pipe::Pipe;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use weir_core::client::Head;
@@ -58,23 +57,20 @@ pub struct ConnectionState {
     state: Mutex<State>,
     changed: Condvar,
     status: Mutex<Status>,
-    /// The driver has something to do.
-    is_dirty: AtomicBool,
-    remote: Arc<Remote>,
+    notifier: Arc<Notifier>,
     authority: String,
     most_waiting: usize,
 }
 
 impl ConnectionState {
     /// Of a connection whose handshake begins.
-    pub fn new(remote: Arc<Remote>, authority: String, most_waiting: usize) -> ConnectionState {
+    pub fn new(notifier: Arc<Notifier>, authority: String, most_waiting: usize) -> ConnectionState {
         let state = State { phase: Phase::Connecting, queue: VecDeque::new(), is_closed: false, wakers: Vec::new() };
         ConnectionState {
             state: Mutex::new(state),
             changed: Condvar::new(),
             status: Mutex::default(),
-            is_dirty: AtomicBool::new(false),
-            remote,
+            notifier,
             authority,
             most_waiting,
         }
@@ -89,16 +85,9 @@ impl ConnectionState {
         &self.authority
     }
 
-    /// Lets the driver serve this connection.
-    pub fn kick(&self) {
-        if !self.is_dirty.swap(true, Ordering::AcqRel) {
-            self.remote.wake();
-        }
-    }
-
-    /// Whether the driver has something to do, once.
-    pub fn take_dirty(&self) -> bool {
-        self.is_dirty.swap(false, Ordering::AcqRel)
+    /// The call to the driver.
+    pub fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 
     /// Adds a request.
@@ -119,7 +108,7 @@ impl ConnectionState {
         }
         state.queue.push_back(order);
         drop(state);
-        self.kick();
+        self.notifier.notify();
         Ok(())
     }
 
@@ -136,7 +125,7 @@ impl ConnectionState {
     /// Closes the connection.
     pub fn close(&self) {
         self.lock().is_closed = true;
-        self.kick();
+        self.notifier.notify();
     }
 
     /// Whether the program has closed it.

@@ -30,21 +30,21 @@ struct Opening {
 
 /// The programs' end of the driver.
 pub struct Remote {
-    wakeup: Wakeup,
+    wakeup: Arc<Wakeup>,
     openings: Mutex<VecDeque<Opening>>,
     is_stopped: AtomicBool,
 }
 
 impl Remote {
     /// Wakes the driver.
-    pub fn wake(&self) {
-        self.wakeup.wake();
+    pub fn wakeup(&self) -> &Arc<Wakeup> {
+        &self.wakeup
     }
 
     /// Opens a connection.
     pub fn open(&self, target: Target, state: Arc<ConnectionState>) {
         self.openings.lock().unwrap_or_else(PoisonError::into_inner).push_back(Opening { target, state });
-        self.wake();
+        self.wakeup.wake();
     }
 }
 
@@ -62,7 +62,7 @@ impl DriverThread {
     /// A file or a path of the configuration can't be used, or the system has no resources.
     pub fn start(config: Config) -> Result<DriverThread, Error> {
         let io = |e: std::io::Error| Error::new(ErrorKind::Io, e.to_string());
-        let wakeup = Wakeup::new().map_err(io)?;
+        let wakeup = Arc::new(Wakeup::new().map_err(io)?);
         let is_stopped = AtomicBool::new(false);
         let remote = Arc::new(Remote { wakeup, openings: Mutex::default(), is_stopped });
         let (sender, receiver) = mpsc::sync_channel(1);
@@ -84,8 +84,9 @@ impl DriverThread {
 impl Drop for DriverThread {
     fn drop(&mut self) {
         self.remote.is_stopped.store(true, Ordering::Release);
-        self.remote.wake();
-        if let Some(thread) = self.thread.take() {
+        self.remote.wakeup.wake();
+        // An observer may have held the last handle.
+        if let Some(thread) = self.thread.take().filter(|t| t.thread().id() != std::thread::current().id()) {
             // It has ended also if it panicked.
             let _ = thread.join();
         }
@@ -163,7 +164,7 @@ impl Driver {
             self.reactor.end_all(&Outcome::Stopped, now);
         }
         for (&index, connection) in &self.connections {
-            if !connection.take_dirty() {
+            if !connection.notifier().take() {
                 continue;
             }
             if connection.is_closed()

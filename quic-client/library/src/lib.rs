@@ -45,6 +45,7 @@ mod driver;
 mod error;
 pub mod flow;
 pub mod local_paths;
+mod notifier;
 mod pipe;
 mod request;
 mod streamed;

@@ -4,9 +4,9 @@
 //! Each direction holds at most [`MOST_BYTES`]. An answer that the program does not read stays in the transport beyond
 //! that, where the receive window bounds it.
 
-use crate::connection_state::ConnectionState;
 use crate::error::Error;
-use bytes::Bytes;
+use crate::notifier::Notifier;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,8 +33,7 @@ pub struct State {
     pub head: Option<(StatusCode, HeaderMap)>,
     /// The head came in.
     pub is_answered: bool,
-    down: VecDeque<Bytes>,
-    down_bytes: usize,
+    down: BytesMut,
     /// The buffer of the answer was full.
     pub is_starved: bool,
     /// Header fields after the answer.
@@ -68,19 +67,18 @@ pub enum Side {
 pub struct Pipe {
     state: Mutex<State>,
     changed: Condvar,
-    connection: Arc<ConnectionState>,
+    notifier: Arc<Notifier>,
 }
 
 impl State {
     /// Bytes of the answer that can be taken.
     pub fn room(&self) -> usize {
-        MOST_BYTES.saturating_sub(self.down_bytes)
+        MOST_BYTES.saturating_sub(self.down.len())
     }
 
     /// Takes a part of the answer.
     pub fn push_down(&mut self, part: &[u8]) {
-        self.down_bytes += part.len();
-        self.down.push_back(Bytes::copy_from_slice(part));
+        self.down.extend_from_slice(part);
     }
 
     /// The next part of the request's body.
@@ -113,18 +111,14 @@ impl State {
 
     /// The next part of the answer, at most `most` bytes; none at its end.
     pub fn read(&mut self, most: usize) -> Option<Result<Option<Bytes>, Error>> {
-        let Some(front) = self.down.front_mut() else {
+        if self.down.is_empty() {
             if let Some(end) = &self.end {
                 return Some(end.clone().map(|()| None));
             }
             return self.is_finished.then_some(Ok(None));
-        };
-        let part = front.split_to(front.len().min(most));
-        if front.is_empty() {
-            self.down.pop_front();
         }
-        self.down_bytes -= part.len();
-        self.kick |= self.is_starved && self.down_bytes <= MOST_BYTES / 2;
+        let part = self.down.split_to(self.down.len().min(most)).freeze();
+        self.kick |= self.is_starved && self.down.len() <= MOST_BYTES / 2;
         Some(Ok(Some(part)))
     }
 
@@ -176,14 +170,14 @@ impl State {
 }
 
 impl Pipe {
-    /// Of a request on this connection, with its body: complete, or to be written.
-    pub fn new(connection: Arc<ConnectionState>, body: Option<Bytes>, up_end: bool) -> Pipe {
+    /// Of a request on the connection of a notifier, with its body: complete, or to be written.
+    pub fn new(notifier: Arc<Notifier>, body: Option<Bytes>, up_end: bool) -> Pipe {
         let mut state = State { up_end, ..State::default() };
         if let Some(body) = body.filter(|body| !body.is_empty()) {
             state.up_bytes = body.len();
             state.up.push_back(body);
         }
-        Pipe { state: Mutex::new(state), changed: Condvar::new(), connection }
+        Pipe { state: Mutex::new(state), changed: Condvar::new(), notifier }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -213,7 +207,7 @@ impl Pipe {
         let kick = std::mem::take(&mut state.kick);
         drop(state);
         if kick {
-            self.connection.kick();
+            self.notifier.notify();
         }
         result
     }
@@ -230,7 +224,7 @@ impl Pipe {
         let kick = std::mem::take(&mut state.kick);
         drop(state);
         if kick {
-            self.connection.kick();
+            self.notifier.notify();
         }
         result
     }
@@ -244,5 +238,67 @@ impl Pipe {
                 Poll::Pending
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_body_waits_and_its_end_follows() {
+        let mut state = State::default();
+        let part = Bytes::from(vec![1; MOST_BYTES]);
+        assert_eq!(state.write(&part), Some(Ok(true)));
+        assert_eq!(state.write(&part), None);
+        assert_eq!(state.pop_up().map(|part| part.len()), Some(MOST_BYTES));
+        assert_eq!(state.write(&part), Some(Ok(true)));
+        state.up_refused = true;
+        assert_eq!(state.write(&part), Some(Ok(false)));
+        state.end = Some(Err(Error::closed()));
+        assert_eq!(state.write(&part).unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    }
+
+    #[test]
+    fn an_answer_is_read_to_its_end_before_an_error() {
+        let mut state = State::default();
+        assert_eq!(state.read(1), None);
+        state.push_down(b"ab");
+        state.end = Some(Err(Error::new(ErrorKind::Incomplete, "cut off")));
+        assert_eq!(state.read(1), Some(Ok(Some(Bytes::from_static(b"a")))));
+        assert_eq!(state.read(9), Some(Ok(Some(Bytes::from_static(b"b")))));
+        assert_eq!(state.read(9).unwrap().unwrap_err().kind(), ErrorKind::Incomplete);
+    }
+
+    #[test]
+    fn datagrams_are_bounded() {
+        let mut state = State::default();
+        (0..1000).for_each(|_| state.push_datagram(b"x"));
+        (0..1000).for_each(|_| state.send_datagram(Bytes::from_static(b"y")));
+        assert_eq!((state.datagrams_down.len(), state.datagrams_up.len()), (MOST_DATAGRAMS, MOST_DATAGRAMS));
+    }
+
+    proptest! {
+        // All bytes arrive once and in order, and no more than the limit is held.
+        #[test]
+        fn answers_pass(parts in prop::collection::vec((1usize..200_000, 1usize..100_000), 1..40)) {
+            let (mut state, mut pushed, mut read) = (State::default(), 0u64, 0u64);
+            for (offered, most) in parts {
+                let n = offered.min(state.room());
+                let part: Vec<u8> = (pushed..pushed + n as u64).map(|i| (i % 251) as u8).collect();
+                state.push_down(&part);
+                pushed += n as u64;
+                prop_assert!(state.down.len() <= MOST_BYTES);
+                if let Some(Ok(Some(part))) = state.read(most) {
+                    for byte in part {
+                        prop_assert_eq!(byte, (read % 251) as u8);
+                        read += 1;
+                    }
+                }
+            }
+            prop_assert!(read <= pushed);
+        }
     }
 }

@@ -25,15 +25,24 @@ pub use crate::client::Client;
 /// # Errors
 /// The URL is not valid, its host has no address, or the connection failed.
 pub async fn connect(client: &Client, url: &str) -> Result<Connection, Error> {
+    let connection = connect_early(client, url).await?;
+    poll_fn(|cx| connection.inner.state().poll_up(cx)).await?;
+    Ok(connection)
+}
+
+/// The same without waiting for the handshake: see [`Client::connect_early`].
+///
+/// # Errors
+/// The URL is not valid, or its host has no address.
+pub async fn connect_early(client: &Client, url: &str) -> Result<Connection, Error> {
     let (resolver, url) = (client.clone(), url.to_owned());
     let resolved = tokio::task::spawn_blocking(move || resolver.resolve(&url)).await;
     let target = resolved.map_err(|e| Error::new(ErrorKind::Io, format!("the resolver's thread: {e}")))??;
-    let inner = client.open(target);
-    poll_fn(|cx| inner.state().poll_up(cx)).await?;
-    Ok(Connection { inner })
+    Ok(Connection { inner: client.open(target) })
 }
 
-/// A connection to a server. Clones are the same connection, which is closed when the last one is dropped.
+/// A connection to a server. Clones are the same connection. It is closed when the last one is dropped, and the last
+/// response and body of its requests.
 #[derive(Clone)]
 pub struct Connection {
     inner: client::Connection,

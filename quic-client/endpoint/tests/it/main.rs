@@ -3,7 +3,9 @@
 
 mod attack;
 mod common;
+mod early;
 mod full_disk;
+mod h3_server;
 mod learned;
 mod library;
 mod limits;
