@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 import quic_rig
 from quic_rig import PATHS, Holder, Server, client
+from roads import BREAKS, break_road, route, two_roads
 
 TASKS = 24
 SIZE = 5000
@@ -180,38 +181,8 @@ def roads():
     """A client and a server in namespaces of their own, with two roads of 20 Mbit/s between them."""
     if reason := quic_rig.why_no_namespaces():
         pytest.skip(reason)
-    near, far = Holder(), Holder()
-    near.far = far
-    try:
-        pid = far.process.pid
-        far.sh("ip addr add 10.9.9.1/32 dev lo")
-        # A server on the Internet knows nothing of its client's interfaces: when one is removed it still has a route to
-        # it. Without any, its system calls fail, and quic-go gives a connection up at the first that does.
-        far.sh("ip link add nowhere type veth peer name void; ip link set nowhere arp off up; ip link set void up")
-        far.sh("ip route add default dev nowhere metric 999")
-        near.sh("for c in all default; do echo 2 > /proc/sys/net/ipv4/conf/$c/rp_filter; done")
-        for n in (1, 2):
-            near.sh(
-                f"ip link add p{n} type veth peer name s{n} netns {pid};"
-                f"ip addr add 10.{n}.0.2/24 dev p{n}; ip link set p{n} up"
-            )
-            far.sh(f"ip addr add 10.{n}.0.1/24 dev s{n}; ip link set s{n} up")
-            route(near, n)
-            for node, dev in ((near, f"p{n}"), (far, f"s{n}")):
-                node.sh(f"tc qdisc add dev {dev} root tbf rate 20mbit burst 20kb latency 40ms")
+    with two_roads() as near:
         yield near
-    finally:
-        near.close()
-        far.close()
-
-
-def route(near: Holder, n: int) -> None:
-    """The way to the server by road n: among others, and for what leaves from its address."""
-    near.sh(
-        f"ip route add default via 10.{n}.0.1 dev p{n} metric {n};"
-        f"ip route replace default via 10.{n}.0.1 dev p{n} table {n};"
-        f"ip rule del from 10.{n}.0.2 2>/dev/null || true; ip rule add from 10.{n}.0.2 table {n}"
-    )
 
 
 START = {"weir": quic_rig.weir, "aioquic": quic_rig.aioquic, "quic-go": quic_rig.quicgo}
@@ -248,19 +219,6 @@ def sent_bytes(roads: Holder) -> list[int]:
 
 LONG = 5_000_000
 """Two seconds of a road: for the test's own process to see that it has begun, and to break the road."""
-BREAKS = {
-    "the interface goes down": ("near", "ip link set p1 down"),
-    "the carrier is lost": ("far", "ip link set s1 down"),
-    "the address goes": ("near", "ip addr del 10.1.0.2/24 dev p1"),
-    "the interface vanishes": ("near", "ip link del p1"),
-    "silence": (
-        "both",
-        # Frames leave for a station that is not there. (A shaper that lets nothing through would keep them, charged to
-        # the server's one socket, until that can send nothing to anybody.)
-        "for a in $(ip -4 neigh show dev {dev} | cut -d' ' -f1); do "
-        "ip neigh replace $a lladdr 02:00:00:00:00:99 nud permanent dev {dev}; done",
-    ),
-}
 
 
 @pytest.mark.parametrize("how", BREAKS)
@@ -275,10 +233,7 @@ def test_a_path_that_breaks_in_mid_transfer(far_server, roads, tmp_path, how, up
     )  # fmt: skip
     some = LONG // 20
     quic_rig.until(lambda: stats.exists() and any(line["bytes"] > some for line in quic_rig.lines(stats)), "bytes")
-    side, command = BREAKS[how]
-    for node, dev in ((roads, "p1"), (roads.far, "s1")):
-        if side in ("both", "near" if node is roads else "far"):
-            node.sh(command.format(dev=dev))
+    break_road(roads, how)
     seen = Seen(quic_rig.ended(process).good(), quic_rig.lines(events)).whole(1, LONG)
     assert seen.tasks[0]["path"] == "p1"
     assert seen.tasks[0].get("moved_to") == "p2"

@@ -50,6 +50,8 @@ pub struct Status {
     pub is_resumed: bool,
     /// Early data was accepted.
     pub is_early_data_accepted: bool,
+    /// The server takes no more requests (GOAWAY); those under way go on.
+    pub is_going_away: bool,
 }
 
 /// State of one connection.
@@ -184,6 +186,18 @@ impl ConnectionState {
         match Self::result(&state) {
             Some(result) => Poll::Ready(result),
             None => {
+                state.wakers.push(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Its end, for a task.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<Error> {
+        let mut state = self.lock();
+        match &state.phase {
+            Phase::Ended(e) => Poll::Ready(e.clone()),
+            _ => {
                 state.wakers.push(cx.waker().clone());
                 Poll::Pending
             }

@@ -198,6 +198,7 @@ impl Driver {
                 switches: session.tally.switches,
                 is_resumed: session.conn.quic.is_resumed(),
                 is_early_data_accepted: session.conn.quic.early_data_reason() == EARLY_DATA_ACCEPTED,
+                is_going_away: session.is_going_away(),
             });
             if session.conn.established.is_some() && session.outcome().is_none() {
                 state.report(Phase::Up);

@@ -88,6 +88,11 @@ impl Connection {
         self.inner.ended()
     }
 
+    /// Waits for the end of the connection, and gives the reason.
+    pub async fn closed(&self) -> Error {
+        poll_fn(|cx| self.inner.state().poll_end(cx)).await
+    }
+
     /// Closes the connection, with the requests that are under way.
     pub fn close(self) {
         self.inner.state().close();

@@ -35,9 +35,15 @@ impl Head {
         ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"].contains(&self.method.as_str())
     }
 
+    /// A CONNECT, with a protocol or without: it lasts as long as both ends like, so its time and its rate are not the
+    /// path's.
+    pub fn is_tunnel(&self) -> bool {
+        self.method == "CONNECT"
+    }
+
     /// A CONNECT without a protocol, for which there are neither scheme nor path (RFC 9114 4.4).
     pub fn is_plain_connect(&self) -> bool {
-        self.method == "CONNECT" && self.protocol.is_none()
+        self.is_tunnel() && self.protocol.is_none()
     }
 }
 

@@ -116,7 +116,7 @@ impl Request {
             return Some(Outcome::Incomplete("malformed answer: it has no headers".to_owned()));
         }
         let outcome = self.exchange.finish();
-        if self.head.method == "CONNECT" && !self.is_body_sent && outcome == Outcome::Complete {
+        if self.head.is_tunnel() && !self.is_body_sent && outcome == Outcome::Complete {
             self.finished = Some(outcome);
             return None;
         }
@@ -131,6 +131,11 @@ impl Request {
     /// Whether the whole body was sent, or refused.
     pub fn is_body_sent(&self) -> bool {
         self.is_body_sent
+    }
+
+    /// Whether the final header section came in.
+    pub fn is_answered(&self) -> bool {
+        self.answered
     }
 
     /// Payload still to come, or to be sent, if it is known.

@@ -11,6 +11,7 @@ mod max_time;
 mod options;
 mod output;
 mod progress;
+pub mod proxy;
 mod report;
 
 use crate::shared::congestion::{Congestion, congestion_controls};
@@ -46,6 +47,9 @@ use weir_quic::target::{Families, Target};
 /// # Errors
 /// It ends before all flows have ended, with the exit code for that.
 pub fn main(version: &'static str) -> Result<u8, Fault> {
+    if let Some(line) = proxy::command_line() {
+        return proxy::main(version, line);
+    }
     let Some(options) = parsed::<Options>(version)? else { return Ok(0) };
     if options.list_cc {
         fault::print(&congestion_controls(options.json)?)?;
@@ -73,13 +77,13 @@ fn run(options: &Options) -> Result<u8, Fault> {
         false => watch_interfaces(&waiter).map(|(monitor, list)| (Some(monitor), list))?,
     };
     let families = match requested.is_empty() {
-        true => Families::of_bind(options.bind, "--bind"),
+        true => Families::of_bind(options.connection.bind, "--bind"),
         false => requested.check(&interfaces)?,
     };
     let choice = options.choice.plan()?;
     let targets = options.urls.iter().map(|u| target(u, options, &families)).collect::<Result<Vec<_>, _>>()?;
     let flow_count = options.flow_count()?;
-    let mut config = tls::config(options.ca.as_deref(), options.insecure, &transport)?;
+    let mut config = tls::config(options.connection.ca.as_deref(), options.connection.insecure, &transport)?;
     if requested.is_empty() {
         // More would be for paths. quiche also issues no more than it accepts.
         config.set_active_connection_id_limit(1 + SPARE_CIDS as u64);
@@ -101,9 +105,9 @@ fn run(options: &Options) -> Result<u8, Fault> {
             transport,
             sockets: options.common.sockets(),
             ecn: options.common.ecn(),
-            window: options.window,
-            insecure: options.insecure,
-            bind: options.bind,
+            window: options.connection.window,
+            insecure: options.connection.insecure,
+            bind: options.connection.bind,
             requested,
             standby,
             seed: options.choice.seed.map_or_else(|| weir_io::random::bytes().map(u64::from_ne_bytes), Ok)?,
@@ -112,7 +116,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
         config,
         hooks: Box::new(hooks),
         interfaces,
-        budget: Budget::shared(options.memory_budget_bytes()),
+        budget: Budget::shared(options.connection.memory_budget_bytes()),
         waiter,
         recv: RecvBatch::new(options.common.sockets().offload),
         send: SendBatch::default(),

@@ -4,6 +4,7 @@
 use super::fault::{Fault, USAGE};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +22,18 @@ use weir_io::udp::{Offload, SocketOptions};
 /// # Errors
 /// The help or the version can't be written.
 pub fn parsed<O: CommandFactory + FromArgMatches>(version: &'static str) -> Result<Option<O>, Fault> {
-    match O::command().version(version).try_get_matches().and_then(|given| O::from_arg_matches(&given)) {
+    parsed_from(version, std::env::args_os())
+}
+
+/// The same of this command line.
+///
+/// # Errors
+/// The help or the version can't be written.
+pub fn parsed_from<O: CommandFactory + FromArgMatches>(
+    version: &'static str,
+    line: impl IntoIterator<Item = OsString>,
+) -> Result<Option<O>, Fault> {
+    match O::command().version(version).try_get_matches_from(line).and_then(|given| O::from_arg_matches(&given)) {
         Ok(options) => Ok(Some(options)),
         Err(e) if e.use_stderr() => e.exit(),
         Err(e) => e.print().and_then(|()| io::stdout().flush()).map(|()| None).map_err(Fault::io("standard output")),

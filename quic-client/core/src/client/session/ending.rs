@@ -2,7 +2,7 @@
 //! Tasks that end: their sums, the strategy's samples of them, and their event.
 
 use super::Session;
-use super::task::Chosen;
+use super::task::{Chosen, Running};
 use crate::choice::{PathId, TaskSample};
 use crate::client::outcome::Outcome;
 use crate::paths::Switch;
@@ -30,6 +30,17 @@ impl Session {
             routes.steer.end();
             routes.goodput.clear();
         }
+    }
+
+    /// A tunnel was opened. The relay's part of that time depends on the destination, so the strategy's sample is the
+    /// path's round-trip time; and only if nothing else ran, for else it has the queue of the others in it.
+    pub(super) fn tunnel_answered(&mut self, id: u64, now: Instant) {
+        let Some(Running { chosen, .. }) = self.running.get(&id) else { return };
+        let alone = chosen.is_tunnel && !chosen.beside && chosen.moved_to.is_none();
+        let Some(routes) = self.routes.as_mut().filter(|_| alone) else { return };
+        let Some(tct) = self.conn.quic.path_stats().find(|path| path.active).map(|path| path.rtt) else { return };
+        let Chosen { task, path, switched, .. } = *chosen;
+        routes.chooser.finished(&TaskSample { path, task, tct, bytes: 0, switched, cold: false }, now);
     }
 
     /// Ends the task that is due and was not sent, if there is one.
@@ -82,7 +93,9 @@ impl Session {
             let Chosen { task, switched, cold, .. } = *chosen;
             let path = credited;
             let sample = TaskSample { path, task, tct, bytes, switched, cold };
-            if complete && chosen.steered {
+            if chosen.is_tunnel {
+                // Its sample was its answer: see `tunnel_answered`.
+            } else if complete && chosen.steered {
                 // It was on several paths: each gets a sample with the time that the whole task would have taken there.
                 let at_once = self.running.len() as u64 + 1;
                 for (path, took) in routes.steer.estimates(bytes.saturating_mul(at_once)) {

@@ -98,6 +98,8 @@ pub struct Session {
     progress: Instant,
     /// When a packet last came in, or one was sent that asks for an answer.
     lively: Instant,
+    /// Nothing came in since such a packet was sent.
+    is_ping_unanswered: bool,
     timebase: Timebase,
     /// `None`: nobody reads them.
     events: Option<Vec<(Instant, Event)>>,
@@ -138,6 +140,7 @@ impl Session {
             cid_budget: None,
             progress: now,
             lively: now,
+            is_ping_unanswered: false,
             timebase,
             events: record.then(Vec::new),
         };
@@ -157,6 +160,19 @@ impl Session {
     /// Name and sums of each path, in the order they were added; none if the routing table chooses.
     pub fn path_tallies(&self) -> &[(String, Tally)] {
         self.routes.as_ref().map_or(&[], |r| &r.tallies)
+    }
+
+    /// Whether the server takes no more requests (GOAWAY).
+    pub fn is_going_away(&self) -> bool {
+        self.going_away
+    }
+
+    /// Whether a task runs in which something moved lately, so that an answer is due on the path in use.
+    fn is_busy(&self, now: Instant) -> bool {
+        /// Pause after which a tunnel is idle: far beyond the silence in which a dead path is left.
+        const PAUSE: Duration = Duration::from_secs(1);
+        let pto = self.routes.as_ref().map_or(Duration::ZERO, |routes| routes.paths.pto(&self.conn.quic));
+        self.running.values().any(|task| !task.is_idle(now, PAUSE.max(pto * 4)))
     }
 
     /// Name of the path in use.
@@ -199,6 +215,7 @@ impl Session {
     /// Takes in one datagram.
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo, now: Instant) {
         self.lively = now;
+        self.is_ping_unanswered = false;
         let received = |conn: &Conn| quiche::hooks::received_and_limit_bytes(&conn.quic).0;
         let delivers = self.routes.is_some() && self.uploads > 0;
         let before = (received(&self.conn), delivers.then(|| Delivered::of(&self.conn.quic)));
@@ -257,6 +274,7 @@ impl Session {
         }
         if self.keep_alive().is_some_and(|t| t <= now) {
             self.lively = now;
+            self.is_ping_unanswered = !self.running.is_empty();
             // It can only fail if the connection has ended, which `advance` finds out.
             let _ = self.conn.quic.send_ack_eliciting();
         }

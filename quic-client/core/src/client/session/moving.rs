@@ -19,7 +19,9 @@ impl Session {
         let left = self.left_bytes(tasks);
         let Some(routes) = self.routes.as_mut().filter(|r| r.steered) else { return };
         let waiting = self.chosen.as_ref().is_some_and(|c| c.waiting);
-        if self.running.is_empty() || waiting || routes.stay.holds(now) {
+        // A tunnel's rate is that of its two ends: a trial of another path would compare pauses.
+        let tunnels = self.running.values().any(|task| task.chosen.is_tunnel);
+        if self.running.is_empty() || tunnels || waiting || routes.stay.holds(now) {
             return;
         }
         let others: Vec<Other> = routes.paths.standby().map(|(path, rtt)| Other { path, rtt }).collect();

@@ -99,8 +99,10 @@ impl Session {
 
     /// After the tasks: sends the probes that the strategy asks for, and records whether an answer is due.
     pub(super) fn watch_paths(&mut self, now: Instant, means: &mut Means<'_>) {
+        let due = self.is_busy(now) || self.is_ping_unanswered;
         let Some(routes) = &mut self.routes else { return };
-        routes.paths.expecting(!self.running.is_empty(), now);
+        let lost = !self.running.is_empty() && routes.paths.state(routes.paths.active()) == PathState::Lost;
+        routes.paths.expecting(due || lost, now);
         // A path just lost is challenged in this iteration.
         let mut asked = !routes.silent.is_empty();
         while let Some((at, path)) = routes.chooser.next_probe().filter(|(at, _)| *at <= now) {

@@ -94,10 +94,11 @@ impl Session {
             routes.goodput.clear();
         }
         self.uploads += usize::from(request.head.is_upload);
+        let head_is_tunnel = request.head.is_tunnel();
         let running = Running { chosen, request, standstill: None, answered: Vec::new(), progress: now };
         self.running.insert(stream, running);
         self.progress = now;
-        if let Some(routes) = &mut self.routes {
+        if let Some(routes) = self.routes.as_mut().filter(|_| !head_is_tunnel) {
             routes.steer.begin(now);
         }
         Ok(true)
@@ -128,7 +129,7 @@ impl Session {
         let task = self.next_task;
         self.next_task += 1;
         self.pending = Some(request);
-        let beside = !self.running.is_empty();
+        let beside = self.is_busy(now);
         self.chosen = Some(self.choose_path(task, now, beside));
     }
 
@@ -144,6 +145,8 @@ impl Session {
             moved_to: None,
             was_late: false,
             steered: false,
+            is_tunnel: self.pending.as_ref().is_some_and(|task| task.head.is_tunnel()),
+            beside,
         };
         let bytes = self.pending.as_ref().and_then(|task| task.head.bytes);
         let Some(routes) = self.routes.as_mut().filter(|_| !beside) else { return chosen };

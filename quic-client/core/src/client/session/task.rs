@@ -21,6 +21,10 @@ pub struct Chosen {
     pub was_late: bool,
     /// Each of its moves was made to speed it up.
     pub steered: bool,
+    /// A tunnel: its completion time is not the path's.
+    pub is_tunnel: bool,
+    /// Other tasks were busy when it was chosen, so it took their path.
+    pub beside: bool,
 }
 
 impl Chosen {
@@ -43,6 +47,13 @@ pub struct Running {
 }
 
 impl Running {
+    /// Whether it is a tunnel in which nothing has moved for `pause`. Nothing is expected of the path then.
+    pub fn is_idle(&self, now: Instant, pause: Duration) -> bool {
+        self.chosen.is_tunnel
+            && self.request.is_answered()
+            && now.saturating_duration_since(self.progress) >= pause
+    }
+
     /// When it fails if there is no more progress.
     pub fn gives_up_at(&self, read_timeout: Option<Duration>) -> Option<Instant> {
         self.progress.checked_add(read_timeout?)

@@ -24,7 +24,11 @@ impl Session {
                 Ok((id, Event::Headers { list, .. })) => {
                     let asked = self.asked(id);
                     self.note_progress(id, now);
+                    let was_answered = self.running.get(&id).is_none_or(|t| t.request.is_answered());
                     let outcome = self.running.get_mut(&id).and_then(|t| t.request.headers(&list, &asked));
+                    if !was_answered && self.running.get(&id).is_some_and(|t| t.request.is_answered()) {
+                        self.tunnel_answered(id, now);
+                    }
                     if let Some(outcome) = outcome {
                         self.task_over(id, outcome, now);
                     }

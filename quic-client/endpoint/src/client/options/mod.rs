@@ -4,6 +4,7 @@
 //! A new option is a field of [`Options`], or of [`CommonOptions`] if the server has it too. If it contradicts another
 //! option in a way that clap can't express, add that to [`Options::check`].
 
+pub mod connection;
 pub mod http;
 pub mod path_choice;
 pub mod target;
@@ -11,17 +12,16 @@ pub mod target;
 use crate::shared::fault::{Fault, USAGE};
 use crate::shared::options::CommonOptions;
 use clap::Parser;
+use connection::ConnectionOptions;
 use http::HttpOptions;
 use path_choice::PathChoiceOptions;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_core::request::{Alpn, parse_size, size_of_at_least};
-use weir_core::window::WindowKind;
-use weir_core::window::budget::LEAST_BYTES;
-use weir_io::address::ZonedIp;
+use weir_core::request::{Alpn, parse_size};
 use weir_io::outputs::same_file;
 
 /// Sends requests over QUIC and reports their results. Each flow is a connection of its own with one request or many.
+/// `weir-client proxy` is a local proxy for other programs: see `weir-client proxy --help`.
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
 /// lost before it was up; 4 no agreement on TLS, protocol or version; 5 timeout, also of --max-time and --read-timeout; 6
@@ -92,29 +92,9 @@ pub struct Options {
         help_heading = "Transfers"
     )]
     pub open_at_us: Vec<u64>,
-    /// Connect to this host instead of to the URL's: a name or an address, or HOST:PORT. Proxies of the environment
-    /// (HTTPS_PROXY, ALL_PROXY) are ignored: they carry no UDP
-    #[arg(long, value_name = "HOST", help_heading = "Connection")]
-    pub connect: Option<String>,
-    /// Local address to send from
-    #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]
-    pub bind: Option<ZonedIp>,
-    /// Rule that sizes the receive windows: static, double (quiche's), fast (Lee & An) or weir (by measured demand).
-    /// --max-stream-window and --max-conn-window are the upper bounds
-    #[arg(long, default_value = "double", value_name = "RULE", help_heading = "Transport")]
-    pub window: WindowKind,
-    /// Sum of the receive windows that --window weir may grant, over all connections [default: 64MiB]
-    #[arg(long, value_parser = budget_bytes, value_name = "BYTES", help_heading = "Transport")]
-    pub memory_budget: Option<u64>,
     /// Application protocol: h3 or hq-interop
     #[arg(long, default_value = "h3", help_heading = "Connection")]
     pub alpn: Alpn,
-    /// Accept any certificate of the server
-    #[arg(long, conflicts_with = "ca", help_heading = "Connection")]
-    pub insecure: bool,
-    /// Trust the certificates in this PEM file instead of the system's
-    #[arg(long, value_name = "FILE", help_heading = "Connection")]
-    pub ca: Option<PathBuf>,
     /// Label the flows, counting up from this number, and send the server the labels (adds ?flow=L to the path)
     #[arg(long, value_name = "L", help_heading = "Results")]
     pub flow_label: Option<u64>,
@@ -133,19 +113,15 @@ pub struct Options {
     /// Options of requests.
     #[command(flatten)]
     pub http: HttpOptions,
+    /// Options of connections.
+    #[command(flatten)]
+    pub connection: ConnectionOptions,
     /// Options of path choice.
     #[command(flatten)]
     pub choice: PathChoiceOptions,
     /// Options that the server has too.
     #[command(flatten)]
     pub common: CommonOptions,
-}
-
-/// The default of `--memory-budget`.
-const MEMORY_BUDGET_BYTES: u64 = 64 << 20;
-
-fn budget_bytes(text: &str) -> Result<u64, String> {
-    size_of_at_least(text, LEAST_BYTES).map_err(|e| format!("{e}; one connection needs that"))
 }
 
 const EXAMPLES: &str = "\
@@ -189,10 +165,7 @@ impl Options {
         if self.upload && self.bytes.is_none() && self.duration_s.is_none() {
             return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
         }
-        if self.memory_budget.is_some() && self.window != WindowKind::Weir {
-            let text = format!("--memory-budget is for --window weir: --window {} has no budget", self.window);
-            return Err(Fault::new(USAGE, text));
-        }
+        self.connection.check()?;
         let outputs = [("--output", &self.output), ("--events", &self.events), ("--stats", &self.common.stats)];
         let outputs: Vec<_> = outputs.iter().filter_map(|(o, p)| p.as_deref().map(|p| (*o, p))).collect();
         for (i, (option, path)) in outputs.iter().enumerate() {
@@ -235,11 +208,6 @@ impl Options {
     /// Whether the answer goes to standard output.
     pub fn to_standard_output(&self) -> bool {
         self.output.as_deref() == Some(Path::new("-"))
-    }
-
-    /// Bytes that `--window weir` may promise over all connections.
-    pub fn memory_budget_bytes(&self) -> u64 {
-        self.memory_budget.unwrap_or(MEMORY_BUDGET_BYTES)
     }
 }
 

@@ -68,7 +68,7 @@ pub struct PathChoiceOptions {
     per_byte: bool,
     /// Paths for --strategy oracle: JSON lines {"task": N, "path": "NAME"}; from request N on that path is taken
     #[arg(long, value_name = "FILE", requires = "paths", required_if_eq("strategy", "oracle"), help_heading = "Paths")]
-    oracle_plan: Option<PathBuf>,
+    pub oracle_plan: Option<PathBuf>,
     /// When the paths that are not in use are validated
     #[arg(long, value_enum, default_value = "validated", requires = "paths", help_heading = "Paths")]
     standby: StandbyName,

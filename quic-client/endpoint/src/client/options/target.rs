@@ -11,7 +11,7 @@ use weir_quic::target::{Families, Lookup, Target};
 /// # Errors
 /// The URL is not valid, with the right form; or a name can't be resolved.
 pub fn target(text: &str, options: &Options, families: &Families) -> Result<Target, Fault> {
-    let lookup = Lookup { connect: options.connect.as_deref(), option: "--connect", families };
+    let lookup = Lookup { connect: options.connection.connect.as_deref(), option: "--connect", families };
     weir_quic::target::target(text, lookup, |url, typed| path(url, typed, options))
 }
 
@@ -41,7 +41,7 @@ mod tests {
     }
 
     fn to(url: &str, options: &Options) -> Result<Target, Fault> {
-        target(url, options, &Families::of_bind(options.bind, "--bind"))
+        target(url, options, &Families::of_bind(options.connection.bind, "--bind"))
     }
 
     #[test]

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! UDP ASSOCIATE: datagrams of a local program, each destination's in a tunnel of its own (CONNECT-UDP, RFC 9298).
+
+use super::destination::{Destination, Host};
+use super::relay::answered;
+use super::socks::{self, code};
+use super::tunnel::Traffic;
+use super::{Ended, Shared};
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Destinations of one program at once; a further one takes the place of the one that was idle for longest.
+const MOST_DESTINATIONS: usize = 64;
+/// Pause after which a destination's tunnel ends. RFC 9298 6: at least two minutes.
+const IDLE: Duration = Duration::from_secs(120);
+/// Datagrams for the program that wait at most; others are dropped.
+const MOST_WAITING: usize = 256;
+/// Datagrams that wait for a tunnel's connection at most.
+const MOST_EARLY: usize = 16;
+/// Largest datagram of a program, with its header.
+const MOST_BYTES: usize = 1 << 16;
+
+/// A destination's tunnel.
+struct Flow {
+    to_relay: mpsc::Sender<Bytes>,
+    task: AbortHandle,
+    last: Instant,
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves a program that asked for a relay of UDP, until it closes its connection.
+pub async fn serve(shared: &Rc<Shared>, stream: &mut TcpStream, port: Option<u16>) -> Ended {
+    let traffic = Traffic::new();
+    let outcome = match relay(shared, stream, port, &traffic).await {
+        Ok(outcome) => outcome,
+        Err(_) => "local-reset",
+    };
+    let (up_bytes, down_bytes) = traffic.bytes();
+    Ended { outcome, up_bytes, down_bytes }
+}
+
+async fn relay(
+    shared: &Rc<Shared>,
+    stream: &mut TcpStream,
+    port: Option<u16>,
+    traffic: &Traffic,
+) -> io::Result<&'static str> {
+    let client = stream.peer_addr()?.ip();
+    let socket = UdpSocket::bind((stream.local_addr()?.ip(), 0)).await?;
+    let bound = socket.local_addr()?;
+    let bound = Destination { host: Host::Address(bound.ip()), port: bound.port() };
+    stream.write_all(&socks::answer(code::SUCCEEDED, &bound)).await?;
+
+    // Only this program: its address is that of its connection, its port the first one that sends.
+    let mut program: Option<SocketAddr> = port.map(|port| (client, port).into());
+    let mut flows: BTreeMap<Destination, Flow> = BTreeMap::new();
+    let (sender, mut from_relay) = mpsc::channel(MOST_WAITING);
+    let mut bytes = vec![0; MOST_BYTES];
+    let mut control = [0; 256];
+    let mut tick = interval(IDLE / 8);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            read = stream.read(&mut control) => match read? {
+                0 => return Ok("complete"),
+                // The connection has nothing to say.
+                _ => {}
+            },
+            received = socket.recv_from(&mut bytes) => {
+                // An error is that of an earlier datagram (ICMP).
+                let Ok((len, from)) = received else { continue };
+                let known = program.unwrap_or(from);
+                if from != known || from.ip() != client {
+                    continue;
+                }
+                let Some((to, payload)) = socks::datagram(&bytes[..len]) else { continue };
+                program = Some(from);
+                traffic.add_up(payload.len());
+                pass(shared, &mut flows, to, payload, &sender);
+            }
+            Some((from, payload)) = from_relay.recv() => {
+                let payload: Bytes = payload;
+                if let Some(program) = program {
+                    traffic.add_down(payload.len());
+                    let _ = socket.send_to(&socks::datagram_from(&from, &payload), program).await;
+                }
+                if let Some(flow) = flows.get_mut(&from) {
+                    flow.last = Instant::now();
+                }
+            }
+            _ = tick.tick() => flows.retain(|_, flow| flow.last.elapsed() < IDLE),
+            () = traffic.idle(shared.idle) => return Ok("idle"),
+            () = shared.stopped() => return Ok("stopped"),
+        }
+    }
+}
+
+/// Passes a datagram to its destination's tunnel, which is opened for the first one.
+fn pass(
+    shared: &Rc<Shared>,
+    flows: &mut BTreeMap<Destination, Flow>,
+    to: Destination,
+    payload: &[u8],
+    to_program: &mpsc::Sender<(Destination, Bytes)>,
+) {
+    if !flows.contains_key(&to) {
+        if flows.len() >= MOST_DESTINATIONS
+            && let Some(oldest) = flows.iter().min_by_key(|(_, flow)| flow.last).map(|(to, _)| to.clone())
+        {
+            flows.remove(&oldest);
+        }
+        let (to_relay, datagrams) = mpsc::channel(MOST_EARLY);
+        let task = tokio::task::spawn_local(tunnel(Rc::clone(shared), to.clone(), datagrams, to_program.clone()));
+        flows.insert(to.clone(), Flow { to_relay, task: task.abort_handle(), last: Instant::now() });
+    }
+    if let Some(flow) = flows.get_mut(&to) {
+        // Where the tunnel was refused, its datagrams are dropped until it is idle for long enough.
+        flow.last = Instant::now();
+        let mut whole = BytesMut::with_capacity(1 + payload.len());
+        // Context 0: the payload of UDP (RFC 9298 5).
+        whole.extend_from_slice(&[0]);
+        whole.extend_from_slice(payload);
+        let _ = flow.to_relay.try_send(whole.freeze());
+    }
+}
+
+/// One destination's tunnel.
+async fn tunnel(
+    shared: Rc<Shared>,
+    to: Destination,
+    mut datagrams: mpsc::Receiver<Bytes>,
+    to_program: mpsc::Sender<(Destination, Bytes)>,
+) {
+    let (writer, pending) = match shared.relay.open_udp(&to).await {
+        Ok(opened) => opened,
+        Err(e) => return shared.failed(&e, &to),
+    };
+    let up = async {
+        while let Some(payload) = datagrams.recv().await {
+            writer.send_datagram(payload);
+        }
+    };
+    let down = async {
+        let response = answered(pending).await?;
+        while let Some(payload) = response.datagram().await? {
+            // Other contexts are extensions, which nobody asked for.
+            if payload.first() == Some(&0) {
+                let _ = to_program.try_send((to.clone(), payload.slice(1..)));
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        () = up => {}
+        ended = down => if let Err(e) = ended {
+            shared.failed(&e, &to);
+        },
+    }
+}
