@@ -22,7 +22,7 @@ BREAKS = {
         "ip neigh replace $a lladdr 02:00:00:00:00:99 nud permanent dev {dev}; done",
     ),
 }
-"""How road 1 breaks: at which side, by which command; {dev} is its interface there."""
+"""Breaks of road 1: at which side, by which command; {dev} is its interface there."""
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 
 use super::{http, socks};
 
-/// What a parser found, compared over all prefixes: a message that is complete stays the same with more bytes behind it,
+/// Comparison of a parser over all prefixes: a message that is complete stays the same with more bytes behind it,
 /// and none was complete before.
 fn same_at_each_cut<T: PartialEq + std::fmt::Debug, E: PartialEq + std::fmt::Debug>(
     bytes: &[u8],

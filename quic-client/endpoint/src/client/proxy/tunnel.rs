@@ -8,13 +8,11 @@ use super::socks::{self, code};
 use super::{Ended, Shared, destination::Destination};
 use bytes::{Bytes, BytesMut};
 use std::cell::Cell;
-use std::io;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{sleep, timeout};
-use weir_quic::Error;
 use weir_quic::tokio::{BodyWriter, Response};
 
 /// Time after which a program that reads nothing ends its tunnel: its unread data takes a part of the connection's receive
@@ -68,9 +66,9 @@ impl Traffic {
 #[derive(Debug)]
 enum Broken {
     /// The program's connection failed.
-    Local(io::Error),
+    Local,
     /// The relay's stream or connection failed.
-    Relay(Error),
+    Relay,
     /// The program reads nothing.
     Stalled,
 }
@@ -78,8 +76,8 @@ enum Broken {
 impl Broken {
     fn name(&self) -> &'static str {
         match self {
-            Broken::Local(_) => "local-reset",
-            Broken::Relay(_) => "relay-reset",
+            Broken::Local => "local-reset",
+            Broken::Relay => "relay-reset",
             Broken::Stalled => "stalled",
         }
     }
@@ -89,7 +87,7 @@ impl Broken {
 pub async fn serve(shared: &Shared, stream: &mut TcpStream, protocol: Protocol, to: &Destination, first: Bytes) -> Ended {
     let opened = tokio::select! {
         opened = shared.relay.open_tcp(to) => opened,
-        // A program that has gone needs no tunnel.
+        // A program that has closed its connection needs no tunnel.
         () = gone(stream, first.is_empty()) => return Ended::early("abandoned"),
         () = shared.stopped() => return Ended::early("stopped"),
     };
@@ -168,13 +166,13 @@ async fn up(mut reader: ReadHalf<'_>, writer: BodyWriter, first: Bytes, traffic:
     loop {
         if !part.is_empty() {
             traffic.add_up(part.len());
-            if !writer.send(part).await.map_err(Broken::Relay)? {
+            if !writer.send(part).await.map_err(|_| Broken::Relay)? {
                 // The destination reads no more, and may still send.
                 break;
             }
         }
         buffer.reserve(PART_BYTES);
-        if reader.read_buf(&mut buffer).await.map_err(Broken::Local)? == 0 {
+        if reader.read_buf(&mut buffer).await.map_err(|_| Broken::Local)? == 0 {
             break;
         }
         part = buffer.split().freeze();
@@ -185,14 +183,14 @@ async fn up(mut reader: ReadHalf<'_>, writer: BodyWriter, first: Bytes, traffic:
 
 /// The relay's bytes, to the program.
 async fn down(mut sink: WriteHalf<'_>, mut response: Response, traffic: &Traffic) -> Result<(), Broken> {
-    while let Some(mut part) = response.chunk().await.map_err(Broken::Relay)? {
+    while let Some(mut part) = response.chunk().await.map_err(|_| Broken::Relay)? {
         while !part.is_empty() {
             let written = timeout(STALL, sink.write_buf(&mut part)).await.map_err(|_| Broken::Stalled)?;
-            let written = written.map_err(Broken::Local)?;
+            let written = written.map_err(|_| Broken::Local)?;
             traffic.add_down(written);
         }
     }
-    // A program that has gone does not read the end either.
+    // An error means that the program has closed its connection.
     let _ = sink.shutdown().await;
     Ok(())
 }
