@@ -12,9 +12,10 @@ import pytest
 
 sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("quic", "packet")]
 
-import proxy_rig  # noqa: E402
-import quic_rig  # noqa: E402
-from proxy_rig import NAME, content, curl  # noqa: E402
+import proxy_rig
+import quic_rig
+from https_origin import content
+from proxy_rig import NAME, curl
 
 pytest.importorskip("aioquic")
 MANY = 1000
@@ -55,7 +56,17 @@ def memory_kb(program) -> int:
 
 def test_rubbish(parts):
     generator = random.Random(1)
-    starts = [b"", b"\5", b"\5\1\0", b"\5\1\0\5\1\0\3", b"\4", b"GET ", b"CONNECT ", b"CONNECT a:1 HTTP/1.1\r\n", b"\x16\3\1"]
+    starts = [
+        b"",
+        b"\5",
+        b"\5\1\0",
+        b"\5\1\0\5\1\0\3",
+        b"\4",
+        b"GET ",
+        b"CONNECT ",
+        b"CONNECT a:1 HTTP/1.1\r\n",
+        b"\x16\3\1",
+    ]
     for n in range(300):
         with dial(parts) as connection, contextlib.suppress(OSError):
             connection.sendall(starts[n % len(starts)] + generator.randbytes(generator.randrange(3000)))

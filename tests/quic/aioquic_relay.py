@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A relay on aioquic for the tests: CONNECT (RFC 9114 4.4) and CONNECT-UDP (RFC 9298), with a token and names of its own.
+"""A relay on aioquic for the tests: CONNECT (RFC 9114 4.4) and CONNECT-UDP (RFC 9298), with a token and its own names.
 
 Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioquic's public interface is used.
 """
@@ -128,7 +128,9 @@ async def main() -> None:
     parser.add_argument("--cert", required=True)
     parser.add_argument("--key", required=True)
     parser.add_argument("--token", default="", help="expected of clients")
-    parser.add_argument("--name", action="append", default=[], metavar="NAME=ADDRESS", help="a name that only this relay knows")
+    parser.add_argument(
+        "--name", action="append", default=[], metavar="NAME=ADDRESS", help="a name that only this relay knows"
+    )
     args = parser.parse_args()
     token = args.token
     names.update(pair.split("=", 1) for pair in args.name)

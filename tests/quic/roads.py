@@ -10,10 +10,10 @@ FAR = "10.9.9.1"
 """Address of the server, over either road."""
 
 BREAKS = {
-    "the interface goes down": ("near", "ip link set p1 down"),
-    "the carrier is lost": ("far", "ip link set s1 down"),
-    "the address goes": ("near", "ip addr del 10.1.0.2/24 dev p1"),
-    "the interface vanishes": ("near", "ip link del p1"),
+    "the interface goes down": ("near", "ip link set p{n} down"),
+    "the carrier is lost": ("far", "ip link set s{n} down"),
+    "the address goes": ("near", "ip addr del 10.{n}.0.2/24 dev p{n}"),
+    "the interface vanishes": ("near", "ip link del p{n}"),
     "silence": (
         "both",
         # Frames leave for a station that is not there. (A shaper that lets nothing through would keep them, charged to
@@ -22,7 +22,7 @@ BREAKS = {
         "ip neigh replace $a lladdr 02:00:00:00:00:99 nud permanent dev {dev}; done",
     ),
 }
-"""Breaks of road 1: at which side, by which command; {dev} is its interface there."""
+"""Breaks of road n: at which side, by which command; {dev} is its interface there."""
 
 
 @contextlib.contextmanager
@@ -62,9 +62,9 @@ def route(near: Holder, n: int) -> None:
     )
 
 
-def break_road(near: Holder, how: str) -> None:
-    """Breaks road 1."""
+def break_road(near: Holder, how: str, n: int = 1) -> None:
+    """Breaks road n."""
     side, command = BREAKS[how]
-    for node, dev in ((near, "p1"), (near.far, "s1")):
+    for node, dev in ((near, f"p{n}"), (near.far, f"s{n}")):
         if side in ("both", "near" if node is near else "far"):
-            node.sh(command.format(dev=dev))
+            node.sh(command.format(dev=dev, n=n))

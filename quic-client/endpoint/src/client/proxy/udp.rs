@@ -2,7 +2,7 @@
 //! UDP ASSOCIATE: datagrams of a local program, each destination's in a tunnel of its own (CONNECT-UDP, RFC 9298).
 
 use super::destination::{Destination, Host};
-use super::relay::answered;
+use super::relay::{OpenError, answered};
 use super::socks::{self, code};
 use super::tunnel::Traffic;
 use super::{Ended, Shared};
@@ -24,7 +24,7 @@ const MOST_DESTINATIONS: usize = 64;
 const IDLE: Duration = Duration::from_secs(120);
 /// Datagrams for the program that wait at most; others are dropped.
 const MOST_WAITING: usize = 256;
-/// Datagrams that wait for a tunnel's connection at most.
+/// Datagrams that wait for a tunnel at most.
 const MOST_EARLY: usize = 16;
 /// Largest datagram of a program, with its header.
 const MOST_BYTES: usize = 1 << 16;
@@ -145,7 +145,12 @@ async fn tunnel(
     mut datagrams: mpsc::Receiver<Bytes>,
     to_program: mpsc::Sender<(Destination, Bytes)>,
 ) {
-    let (writer, pending) = match shared.relay.open_udp(&to).await {
+    let opened = async {
+        let (writer, pending) = shared.relay.open_udp(&to).await?;
+        // A relay may drop datagrams that come before its socket is ready, so they wait for the answer.
+        Ok::<_, OpenError>((writer, answered(pending).await?))
+    };
+    let (writer, response) = match opened.await {
         Ok(opened) => opened,
         Err(e) => return shared.failed(&e, &to),
     };
@@ -155,19 +160,15 @@ async fn tunnel(
         }
     };
     let down = async {
-        let response = answered(pending).await?;
-        while let Some(payload) = response.datagram().await? {
+        while let Ok(Some(payload)) = response.datagram().await {
             // Other contexts are extensions, which nobody asked for.
             if payload.first() == Some(&0) {
                 let _ = to_program.try_send((to.clone(), payload.slice(1..)));
             }
         }
-        Ok(())
     };
     tokio::select! {
         () = up => {}
-        ended = down => if let Err(e) = ended {
-            shared.failed(&e, &to);
-        },
+        () = down => {}
     }
 }
