@@ -60,6 +60,15 @@ impl Folder {
     }
 }
 
+impl Folder {
+    /// Whether there is a folder of this path below it; empty: itself.
+    pub fn has_folder(&self, below: &Path) -> bool {
+        let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat2(&self.0, below, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS).is_ok()
+    }
+}
+
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -66,6 +66,8 @@ pub struct Conn {
     alpn: Option<Alpn>,
     /// Streams begin before the handshake is done, in early data.
     pub is_early: bool,
+    /// A server that takes extended CONNECT (RFC 9220).
+    pub takes_tunnels: bool,
     /// The server speaks none of our versions.
     no_version: bool,
 }
@@ -100,6 +102,7 @@ impl Conn {
             whole: Wholeness::Undecided,
             alpn: None,
             is_early: false,
+            takes_tunnels: false,
             no_version: false,
         }
     }
@@ -147,6 +150,7 @@ impl Conn {
             if !self.quic.is_server() {
                 config.set_max_field_section_size(MAX_ANSWER_HEADERS_BYTES);
             }
+            config.enable_extended_connect(self.takes_tunnels);
             self.h3 = Some(quiche::h3::Connection::with_transport(&mut self.quic, &config)?);
         }
         Ok(self.alpn)

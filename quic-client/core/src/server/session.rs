@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's side of one connection: any number of requests.
 
-use crate::connection::{Conn, Zeros, write_payload};
+use crate::connection::{Conn, Payload, Zeros, write_payload};
 use crate::request::{
     Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, REJECTED, Request, RequestError, Resource, SERVER_NAME,
 };
 use crate::request::{parse_hq_line, parse_request};
 use crate::server::bursts::Bursts;
 use crate::server::receive_memory::cost_bytes;
-use quiche::h3::NameValue;
+use crate::server::resources::{Answer, AnswerBody, Content, Field, Head, Resources};
+use crate::server::tunnel_request::TunnelRequest;
+use crate::server::tunnels::{TunnelCounts, Tunnels};
 use quiche::hooks;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// Length limit of the reason in an error answer.
 const MOST_ANSWER_CHARS: usize = 500;
+
+/// RFC 9114 8.1: H3_INTERNAL_ERROR.
+const INTERNAL_ERROR: u64 = 0x102;
 
 /// Addresses of a client that are remembered: more than it can have paths.
 const MOST_ADDRESSES: usize = 64;
@@ -44,6 +50,9 @@ pub struct Session {
     last_request: Option<u64>,
     /// GOAWAY is still to be sent.
     owes_goaway: bool,
+    /// Files and tunnels.
+    resources: Option<Box<dyn Resources>>,
+    tunnels: Tunnels,
 }
 
 /// Change of the connection IDs that packets for this connection carry.
@@ -76,6 +85,19 @@ enum Task {
     Upload(u64),
     /// The last bytes of an answer, then the end of the stream.
     Answer(Vec<u8>),
+    /// A part of a file.
+    Content(Content),
+    /// The answer ends with its fields.
+    Bodyless,
+}
+
+/// Result of writing.
+enum Written {
+    /// More is to be written.
+    Part,
+    All,
+    /// What is to be written can't be had.
+    Broken,
 }
 
 impl Session {
@@ -93,7 +115,21 @@ impl Session {
             next_request: 0,
             last_request: None,
             owes_goaway: false,
+            resources: None,
+            tunnels: Tunnels::default(),
         }
+    }
+
+    /// Offers files and tunnels. A tunnel without traffic is ended after `idle_limit`.
+    pub fn offer(&mut self, resources: Box<dyn Resources>, idle_limit: Duration) {
+        self.conn.takes_tunnels = resources.relays();
+        self.tunnels.idle_limit = Some(idle_limit);
+        self.resources = Some(resources);
+    }
+
+    /// Totals of the tunnels.
+    pub fn tunnel_counts(&self) -> TunnelCounts {
+        self.tunnels.counts
     }
 
     /// Takes in one datagram. Where a client comes from ever new addresses, behind a NAT that changes its port, the path that
@@ -127,7 +163,7 @@ impl Session {
         };
         // quiche has closed the connection for most errors; `close` then changes nothing.
         if let Err(e) = result {
-            self.conn.close(0x102, &format!("request failed: {e}"));
+            self.conn.close(INTERNAL_ERROR, &format!("request failed: {e}"));
         }
         // A client that acknowledges nothing costs no wake-ups either: packets from it bring the next check.
         let quic = &self.conn.quic;
@@ -171,7 +207,7 @@ impl Session {
 
     /// When there is something to do even if nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.conn.deadline(), self.next_burst].into_iter().flatten().min()
+        [self.conn.deadline(), self.next_burst, self.tunnels.deadline()].into_iter().flatten().min()
     }
 
     /// Memory of received data that is not read, or not read whole, in bytes.
@@ -187,6 +223,7 @@ impl Session {
         self.conn.close(code, reason);
         self.conn.h3 = None;
         self.tasks.clear();
+        self.tunnels.clear();
         hooks::drop_unread(&mut self.conn.quic);
     }
 
@@ -198,7 +235,7 @@ impl Session {
 
     /// Whether a transfer is going on.
     pub fn is_busy(&self) -> bool {
-        !self.tasks.is_empty()
+        !self.tasks.is_empty() || !self.tunnels.is_empty()
     }
 
     /// Whether a transfer that has an end is going on, or the client has not acknowledged all of it.
@@ -241,7 +278,8 @@ impl Session {
         loop {
             match h3.poll(&mut self.conn.quic) {
                 Ok((id, Event::Headers { .. })) if self.last_request.is_some_and(|last| id >= last) => self.reject(id),
-                Ok((id, Event::Headers { list, .. })) => self.h3_request(id, &list),
+                Ok((id, Event::Headers { list, .. })) => self.h3_request(id, &list, now),
+                Ok((id, Event::Data)) if self.tunnels.contains(id) => self.tunnels.readable(id),
                 Ok((id, Event::Data)) => loop {
                     match h3.recv_body(&mut self.conn.quic, id, scratch) {
                         Ok(n) => self.took_in(id, n),
@@ -252,7 +290,10 @@ impl Session {
                 Ok((id, Event::Finished)) => {
                     self.all_in(id);
                 }
-                Ok((id, Event::Reset(_))) => drop(self.tasks.remove(&id)),
+                Ok((id, Event::Reset(_))) => {
+                    self.tasks.remove(&id);
+                    self.tunnels.reset(&mut self.conn.quic, id);
+                }
                 Ok(_) => {}
                 Err(Error::Done) => break,
                 Err(e) => return Err(e),
@@ -262,14 +303,22 @@ impl Session {
             // Blocked: the control stream is full.
             self.owes_goaway = h3.send_goaway(&mut self.conn.quic, last).is_err();
         }
+        self.turn_tunnels(h3, now, scratch)?;
         let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
         self.tasks.retain(|&id, work| {
-            let written = write_head(h3, &mut conn.quic, id, &mut work.head).and_then(|()| {
-                write_task(conn, id, &mut work.task, now, bytes, |quic, part, fin| h3.send_body(quic, id, part, fin))
+            let ends = matches!(work.task, Task::Bodyless);
+            let written = write_head(h3, &mut conn.quic, id, &mut work.head, ends).and_then(|()| {
+                let write = |quic: &mut quiche::Connection, part: &[u8], fin| h3.send_body(quic, id, part, fin);
+                write_task(conn, id, &mut work.task, now, bytes, scratch, write)
             });
             match written {
-                Ok(done) => !done,
+                Ok(Written::Part) => true,
+                Ok(Written::All) => false,
+                Ok(Written::Broken) => {
+                    let _ = conn.quic.stream_shutdown(id, quiche::Shutdown::Write, INTERNAL_ERROR);
+                    false
+                }
                 // Full for now: the peer's window, or that of congestion control.
                 Err(Error::Done | Error::StreamBlocked) => true,
                 Err(Error::TransportError(quiche::Error::StreamStopped(_))) => false,
@@ -287,33 +336,91 @@ impl Session {
         let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, REJECTED);
     }
 
-    fn h3_request(&mut self, id: u64, list: &[quiche::h3::Header]) {
-        use quiche::h3::Header;
-        self.next_request = self.next_request.max(id + 4);
-        let value = |name: &[u8]| {
-            let header = list.iter().find(|h| h.name() == name)?;
-            std::str::from_utf8(header.value()).ok()
-        };
-        // Trailers carry no method.
-        let Some(method) = value(b":method") else { return };
-        let path = value(b":path").unwrap_or("");
-        let task = match Method::parse(method) {
-            Some(method) => self.begin(method, path).map_err(|e| ("404", e.to_string())),
-            None => Err(("405", format!("method '{method}' not served: expected GET or POST"))),
-        };
-        let (status, task, length) = match task {
-            Ok(Task::Download(n)) => ("200", Task::Download(n), n),
-            Ok(task) => ("200", task, None),
-            // It may be long, and wait until the client takes it.
-            Err((status, text)) => {
-                (status, Task::Answer(text.chars().take(MOST_ANSWER_CHARS).collect::<String>().into_bytes()), None)
-            }
-        };
-        let mut headers = vec![Header::new(b":status", status.as_bytes()), Header::new(b"server", SERVER_NAME)];
-        if let Some(n) = length {
-            headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
+    fn turn_tunnels(
+        &mut self,
+        h3: &mut quiche::h3::Connection,
+        now: Instant,
+        scratch: &mut [u8],
+    ) -> Result<(), quiche::h3::Error> {
+        if self.tunnels.is_empty() {
+            return Ok(());
         }
-        self.tasks.insert(id, Work { head: Some(headers), task });
+        let before = self.tunnels.counts;
+        self.tunnels.read_datagrams(&mut self.conn.quic, scratch, now);
+        let refused = self.tunnels.turn(&mut self.conn, h3, now, scratch)?;
+        let after = self.tunnels.counts;
+        self.bytes += after.to_client_bytes - before.to_client_bytes;
+        self.read_bytes += after.to_target_bytes - before.to_target_bytes;
+        for (id, answer) in refused {
+            self.answer(id, answer);
+        }
+        Ok(())
+    }
+
+    fn h3_request(&mut self, id: u64, fields: &[quiche::h3::Header], now: Instant) {
+        self.next_request = self.next_request.max(id + 4);
+        let head = Head { method: "", path: "", fields };
+        // Trailers carry no method.
+        let Some(method) = head.field(":method") else { return };
+        if self.tasks.contains_key(&id) || self.tunnels.contains(id) {
+            return;
+        }
+        let head = Head { method, path: head.field(":path").unwrap_or(""), fields };
+        match &mut self.resources {
+            Some(resources) if method == "CONNECT" && resources.relays() => {
+                let begun = TunnelRequest::read(&head)
+                    .map_err(|e| {
+                        let status = Answer::text(e.status(), e.to_string());
+                        status.with("proxy-status", "weir; error=http_request_error")
+                    })
+                    .and_then(|request| Ok((request.kind, resources.tunnel(id, &request, now)?)));
+                match begun {
+                    Ok((kind, tunnel)) => self.tunnels.insert(id, kind, tunnel, now),
+                    Err(answer) => {
+                        self.tunnels.counts.refused += 1;
+                        self.answer(id, answer);
+                    }
+                }
+            }
+            resources => {
+                let file = resources.as_mut().and_then(|resources| resources.file(&head));
+                let answer = match file {
+                    Some(answer) if answer.status < 400 => Err(answer),
+                    file => self.built_in(method, head.path).map_err(|answer| file.unwrap_or(answer)),
+                };
+                match answer {
+                    Ok(work) => drop(self.tasks.insert(id, work)),
+                    Err(answer) => self.answer(id, answer),
+                }
+            }
+        }
+    }
+
+    // The answer that the request grammar has.
+    fn built_in(&mut self, method: &str, path: &str) -> Result<Work, Answer> {
+        let is_head = method == "HEAD";
+        let Some(parsed) = Method::parse(if is_head { "GET" } else { method }) else {
+            let text = format!("method '{method}' not served: expected GET, HEAD or POST");
+            return Err(Answer::text(405, text).with("allow", "GET, HEAD, POST"));
+        };
+        let task = self.begin(parsed, path).map_err(|e| Answer::text(404, e.to_string()))?;
+        let mut fields = Vec::new();
+        if let Task::Download(Some(bytes)) = task {
+            fields.push(("content-length", bytes.to_string()));
+        }
+        Ok(Work { head: Some(head_of(200, &fields)), task: if is_head { Task::Bodyless } else { task } })
+    }
+
+    fn answer(&mut self, id: u64, answer: Answer) {
+        let task = match answer.body {
+            AnswerBody::Empty => Task::Bodyless,
+            // It may be long, and wait until the client takes it.
+            AnswerBody::Text(text) => {
+                Task::Answer(text.chars().take(MOST_ANSWER_CHARS).collect::<String>().into_bytes())
+            }
+            AnswerBody::Content(content) => Task::Content(content),
+        };
+        self.tasks.insert(id, Work { head: Some(head_of(answer.status, &answer.fields)), task });
     }
 
     fn took_in(&mut self, id: u64, n: usize) {
@@ -351,8 +458,14 @@ impl Session {
         let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
         self.tasks.retain(|&id, work| {
-            match write_task(conn, id, &mut work.task, now, bytes, |quic, part, fin| quic.stream_send(id, part, fin)) {
-                Ok(done) => !done,
+            let write = |quic: &mut quiche::Connection, part: &[u8], fin| quic.stream_send(id, part, fin);
+            match write_task(conn, id, &mut work.task, now, bytes, scratch, write) {
+                Ok(Written::Part) => true,
+                Ok(Written::All) => false,
+                Ok(Written::Broken) => {
+                    let _ = conn.quic.stream_shutdown(id, quiche::Shutdown::Write, INTERNAL_ERROR);
+                    false
+                }
                 Err(Error::Done) => true,
                 Err(Error::StreamStopped(_)) => false,
                 Err(e) => {
@@ -380,7 +493,7 @@ impl Session {
                     other => other,
                 };
                 let begun = parsed.and_then(|p| match p {
-                    Some((method, path, body)) => self.begin(method, &path).map(|task| (task, body)),
+                    Some((method, path, body)) => self.begin_hq(method, &path).map(|task| (task, body)),
                     None => Err(RequestError::Line),
                 });
                 match begun {
@@ -401,6 +514,14 @@ impl Session {
         }
     }
 
+    fn begin_hq(&mut self, method: Method, path: &str) -> Result<Task, RequestError> {
+        let head = Head { method: method.as_str(), path, fields: &[] };
+        match self.resources.as_mut().and_then(|resources| resources.file(&head)) {
+            Some(Answer { status: 200, body: AnswerBody::Content(content), .. }) => Ok(Task::Content(content)),
+            _ => self.begin(method, path),
+        }
+    }
+
     fn hq_body(&mut self, id: u64, data: &[u8], fin: bool) {
         self.took_in(id, data.len());
         if fin {
@@ -409,51 +530,100 @@ impl Session {
     }
 }
 
-// Writes a response's headers, once.
+fn head_of(status: u16, fields: &[Field]) -> Vec<quiche::h3::Header> {
+    use quiche::h3::Header;
+    let mut head =
+        vec![Header::new(b":status", status.to_string().as_bytes()), Header::new(b"server", SERVER_NAME)];
+    head.extend(fields.iter().map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes())));
+    head
+}
+
+// Writes a response's headers, once. `ends`: nothing follows them.
 fn write_head(
     h3: &mut quiche::h3::Connection,
     quic: &mut quiche::Connection,
     id: u64,
     head: &mut Option<Vec<quiche::h3::Header>>,
+    ends: bool,
 ) -> Result<(), quiche::h3::Error> {
     if let Some(headers) = head {
-        h3.send_response(quic, id, headers, false)?;
+        h3.send_response(quic, id, headers, ends)?;
         *head = None;
     }
     Ok(())
 }
 
-// Writes as much of a task as fits, `write` being HTTP/3's or the plain stream's function; true when all is written.
+// Writes as much of a task as fits, `write` being HTTP/3's or the plain stream's function.
 fn write_task<E: From<quiche::Error>>(
     conn: &mut Conn,
     id: u64,
     task: &mut Task,
     now: Instant,
     bytes: &mut u64,
-    write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
-) -> Result<bool, E> {
+    scratch: &mut [u8],
+    mut write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
+) -> Result<Written, E> {
+    let all = |done| if done { Written::All } else { Written::Part };
     match task {
-        Task::Line(_) | Task::Upload(_) => Ok(false),
+        Task::Line(_) | Task::Upload(_) => Ok(Written::Part),
+        Task::Bodyless => Ok(Written::All),
         Task::Download(left) => {
             let (n, done) = write_payload(conn, id, &mut Zeros { bytes: *left, then_end: true }, write)?;
             *bytes += n;
             if let Some(left) = left {
                 *left -= n;
             }
-            Ok(done)
+            Ok(all(done))
         }
         Task::Bursts(bursts) => {
             let mut due = Zeros { bytes: Some(bursts.due_bytes(now)), then_end: false };
             let (n, _) = write_payload(conn, id, &mut due, write)?;
             *bytes += n;
             bursts.sent(n);
-            Ok(false)
+            Ok(Written::Part)
         }
         Task::Answer(text) => {
-            let mut write = write;
             let n = write(&mut conn.quic, text, true)?;
             text.drain(..n);
-            Ok(text.is_empty())
+            Ok(all(text.is_empty()))
         }
+        Task::Content(content) => {
+            // More would be read again in the next iteration.
+            let room = conn.quic.stream_capacity(id)?.min(scratch.len());
+            let mut part = ContentPart { content, scratch: &mut scratch[..room], read: 0..0, broken: false };
+            let (n, done) = write_payload(conn, id, &mut part, write)?;
+            *bytes += n;
+            Ok(if part.broken { Written::Broken } else { all(done) })
+        }
+    }
+}
+
+/// Bytes of a resource on their way to a stream. What the stream does not take is read again later, so that a waiting
+/// transfer holds no buffer.
+struct ContentPart<'a> {
+    content: &'a mut Content,
+    scratch: &'a mut [u8],
+    read: Range<usize>,
+    /// The resource failed, or has fewer bytes than it had.
+    broken: bool,
+}
+
+impl Payload for ContentPart<'_> {
+    fn part(&mut self) -> (&[u8], bool) {
+        let left = usize::try_from(self.content.bytes).unwrap_or(usize::MAX);
+        if self.read.is_empty() && left > 0 && !self.scratch.is_empty() && !self.broken {
+            let most = left.min(self.scratch.len());
+            match self.content.source.read_at(self.content.offset, &mut self.scratch[..most]) {
+                Ok(0) | Err(_) => self.broken = true,
+                Ok(n) => self.read = 0..n,
+            }
+        }
+        (&self.scratch[self.read.clone()], self.read.len() as u64 == self.content.bytes)
+    }
+
+    fn sent(&mut self, bytes: usize, _: bool) {
+        self.read.start += bytes;
+        self.content.offset += bytes as u64;
+        self.content.bytes -= bytes as u64;
     }
 }

@@ -210,7 +210,8 @@ impl Connections {
         self.touch(id)
     }
 
-    fn touch(&mut self, id: u64) -> Option<&mut Connection> {
+    /// The connection of this ordinal, which is then to be served.
+    pub fn touch(&mut self, id: u64) -> Option<&mut Connection> {
         let connection = self.by_id.get_mut(&id)?;
         if !std::mem::replace(&mut connection.touched, true) {
             self.touched.push(id);

@@ -4,8 +4,11 @@
 
 use super::accept::{Acceptor, Answer, Candidate, negotiation};
 use super::connections::{Connection, Connections};
+use super::files::Root;
 use super::logs::{Qlogs, complain};
+use super::offered::Offer;
 use super::options::Options;
+use super::relay::{Relay, Tokens};
 use super::shutdown::Shutdown;
 use super::tls;
 use crate::shared::congestion::Congestion;
@@ -13,6 +16,7 @@ use crate::shared::fault::{Fault, IO};
 use crate::shared::json::to_json;
 use crate::shared::trajectories::Trajectories;
 use std::io::Write;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_core::connection::{Codepoint, Conn, EcnMode, PacketSink};
 use weir_core::report::samples::{Side, Ticker, Timebase};
@@ -31,6 +35,7 @@ const PROTOCOL_VIOLATION: u64 = 0xa;
 /// Tokens in the wait.
 const SOCKET: u64 = 0;
 const SIGNAL: u64 = 1;
+const RELAY: u64 = 2;
 
 /// Answers to packets that belong to no connection.
 type Replies = Vec<(Vec<u8>, Meta)>;
@@ -42,6 +47,8 @@ struct Server {
     closing: bool,
     /// A handshake has no more time than silence has, however often the client is heard.
     handshake_limit: Duration,
+    offer: Offer,
+    tunnel_idle: Duration,
     congestion: Congestion,
     ecn: EcnMode,
     trajectories: Trajectories,
@@ -61,6 +68,9 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let (config, reset) = tls::config(options)?;
     let stats = options.common.stats.as_deref();
     let stats = stats.map(|path| LineLog::create("--stats", path, complain)).transpose()?;
+    // What only the first user may read.
+    let tokens = options.relay.relay_token.as_deref().map(Tokens::read).transpose()?;
+    let root = options.root.as_deref().map(Root::open).transpose()?.map(Rc::new);
     let qlogs = Qlogs::new(options.common.qlog_dir.as_deref())?;
     let sockets = options.common.sockets();
     let mut socket =
@@ -74,6 +84,11 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         for (option, folder) in options.folders_of_later_files() {
             user.may_write_into(option, folder)?;
         }
+    }
+    // Its threads keep the rights that they begin with.
+    let relay = tokens.map(|tokens| Relay::start(tokens, &options.relay)).transpose()?.map(Rc::new);
+    if let Some(relay) = &relay {
+        waiter.add(relay.fd(), RELAY).map_err(Fault::io("epoll"))?;
     }
     if let Some(note) = congestion.note() {
         complain(&note);
@@ -93,6 +108,8 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         ),
         closing: false,
         handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
+        offer: Offer { root, relay },
+        tunnel_idle: Duration::from_secs(options.relay.tunnel_idle_s.into()),
         congestion,
         ecn: options.common.ecn(),
         trajectories: Trajectories::new(complain),
@@ -117,6 +134,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         for &token in &ready {
             match token {
                 SIGNAL => stop |= signals.take().is_some(),
+                RELAY => server.poll_relay()?,
                 _ => server.receive(&mut socket, &mut recv, &mut send, now)?,
             }
         }
@@ -137,6 +155,12 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
 }
 
 impl Server {
+    fn poll_relay(&mut self) -> Result<(), Fault> {
+        let Some(relay) = self.offer.relay.clone() else { return Ok(()) };
+        let polled = relay.poll(|id| drop(self.connections.touch(id)));
+        polled.map_err(Fault::io("epoll"))
+    }
+
     fn receive(
         &mut self,
         socket: &mut UdpSocket,
@@ -226,7 +250,11 @@ impl Server {
         self.qlogs.opened(qlog.as_ref());
         self.acceptor.admission.opened(source, validated);
         let ends = now + self.handshake_limit;
-        let mut connection = Connection::new(Session::new(conn, id), cids, source, validated, ends);
+        let mut session = Session::new(conn, id);
+        if let Some(resources) = self.offer.to(id, source) {
+            session.offer(resources, self.tunnel_idle);
+        }
+        let mut connection = Connection::new(session, cids, source, validated, ends);
         connection.qlog = qlog;
         connection.trajectory = self.trajectories.start(|| self.congestion.trajectory(id));
         self.connections.insert(connection);

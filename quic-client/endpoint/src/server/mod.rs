@@ -7,8 +7,12 @@
 mod accept;
 mod connections;
 mod event_loop;
+mod files;
 mod logs;
+mod offered;
 mod options;
+mod quota;
+mod relay;
 mod shutdown;
 mod stateless_reset;
 mod tls;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line of `weir-server`.
 
+use super::relay::{Rule, rule};
 use crate::shared::options::CommonOptions;
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use weir_core::server::admission::{Limits, RetryPolicy};
@@ -38,6 +39,11 @@ pub struct Options {
     /// address of --listen are always in it
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
+    /// Serve the files of this folder to GET and HEAD, with ranges and preconditions; index.html stands for its folder.
+    /// Folders are not listed, names with a leading dot are not served (but /.well-known), nor are links that leave the
+    /// folder. A file comes before /bytes and /upload of the same path
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
     /// Become this user, with no group but its own and no capability, once the certificate, the file of --stats and the
     /// port are open. Takes root. Files opened later belong to that user: those in the folders of --qlog-dir,
     /// --cc-trajectories and --cc-agent
@@ -83,9 +89,39 @@ pub struct Options {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=86_400), value_name = "S",
           help_heading = "Limits")]
     pub grace_s: u32,
+    /// Tunnels.
+    #[command(flatten)]
+    pub relay: RelayOptions,
     /// Options that the client has too.
     #[command(flatten)]
     pub common: CommonOptions,
+}
+
+/// Tunnels to other hosts.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Relay")]
+pub struct RelayOptions {
+    /// Relay TCP and UDP to other hosts for clients with a token (MASQUE: CONNECT, and CONNECT-UDP of RFC 9298)
+    #[arg(long, requires = "relay_token")]
+    pub relay: bool,
+    /// File with the tokens of clients, one a line, 16 characters at least; nobody else may read it. Clients send
+    /// proxy-authorization: Bearer TOKEN
+    #[arg(long, value_name = "FILE", requires = "relay")]
+    pub relay_token: Option<PathBuf>,
+    /// Destination that clients may reach; repeatable. Without any, all public addresses. HOST is a name, whose addresses
+    /// must be public; CIDR also opens private, loopback and this machine's addresses; public is all public addresses.
+    /// Port 25 takes an entry with :25
+    #[arg(long, value_name = "public|HOST|CIDR[:PORT]", requires = "relay", value_parser = rule)]
+    pub relay_allow: Vec<Rule>,
+    /// Limit on the number of tunnels
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "N")]
+    pub max_tunnels: u32,
+    /// The same limit for one source: an IPv4 address, or the /64 prefix of an IPv6 address
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "N")]
+    pub max_tunnels_per_source: u32,
+    /// End a tunnel after this time without traffic
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400), value_name = "S")]
+    pub tunnel_idle_s: u32,
 }
 
 /// When to send Retry packets.

@@ -8,6 +8,9 @@ use weir_io::cert::{Choice, identity};
 use weir_io::fault::Fault;
 use weir_io::tls;
 
+/// Datagrams of tunnels that a connection keeps, in each direction.
+const MOST_DATAGRAMS: usize = 256;
+
 /// Makes quiche's configuration with the server's certificate, and the tokens of stateless resets.
 ///
 /// # Errors
@@ -23,6 +26,9 @@ pub fn config(options: &Options) -> Result<(quiche::Config, ResetTokens), Fault>
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, tls::server(&identity)?)
         .map_err(Fault::internal("QUIC library"))?;
     options.common.transport(vec![Alpn::H3, Alpn::Hq])?.apply(&mut config).map_err(Fault::internal("QUIC library"))?;
+    if options.relay.relay {
+        config.enable_dgram(true, MOST_DATAGRAMS, MOST_DATAGRAMS);
+    }
     config.set_active_connection_id_limit(options.max_cids);
     config.set_disable_active_migration(options.forbid_migration);
     Ok((config, ResetTokens::new(&identity.key)?))
