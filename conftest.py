@@ -52,6 +52,7 @@ TABLE = (
     ("long", "tests/lab/test_access_runs.py::test_a_(path_that_dies|policy_sends)"),
     ("long", "tests/lab/test_edge_runs.py::test_a_receiver_that_moves"),
     ("long", "tests/packet/test_names_moving.py"),
+    ("long", "tests/quic/test_proxy_moves.py::test_(a_browser|.*(carrier|address|vanishes))"),
     # Programs of other projects.
     ("long", r"tests/quic/.*\[[^]]*(aioquic|quic-go|quiche)"),
     ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),

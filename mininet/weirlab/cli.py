@@ -33,6 +33,7 @@ BENCH_HELP = {
     "p4c-bm2-ss are on PATH",
     "quic": "a download over loopback and the memory of idle connections, beside quiche's examples, quinn and TCP; "
     "what PBQ costs",
+    "proxy": "goodput of curl through weir-client proxy and weir-server --relay, over that of weir-client",
     "names": "what weir-icn's converters carry and add to the delay, beside UDP; a download through icn.p4 on "
     "weir-switch, and on BMv2 where simple_switch_grpc and p4c are on PATH",
     "scale": "processor time and memory of the controller, the switch, publisher, cache and edge server with 1 to 1000 "

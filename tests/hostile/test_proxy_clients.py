@@ -15,9 +15,8 @@ sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("q
 import proxy_rig
 import quic_rig
 from https_origin import content
-from proxy_rig import NAME, curl
+from proxy_rig import curl
 
-pytest.importorskip("aioquic")
 MANY = 1000
 MEMORY_KB = 100_000
 
@@ -29,10 +28,10 @@ def parts(tmp_path_factory):
     if not quic_rig.CLIENT.exists():
         pytest.skip(f"{quic_rig.CLIENT} is not built; ./run test builds it")
     authority = quic_rig.Authority(tmp_path_factory.mktemp("authority"))
-    origin, relay = proxy_rig.origin(authority), proxy_rig.aioquic_relay(authority)
+    origin, relay = proxy_rig.origin(authority), proxy_rig.weir_relay(authority)
     with proxy_rig.running(origin, relay):
         program = proxy_rig.proxy(tmp_path_factory.mktemp("proxy"), authority, relay)
-        url = f"https://{NAME}:{origin.port}/100000"
+        url = f"https://{relay.name}:{origin.port}/100000"
 
         def works():
             for protocol in ("socks5h", "http"):

@@ -26,6 +26,8 @@ class Process:
     address: str
     process: subprocess.Popen
     errors: Path | None = None
+    name: str = ""
+    """Of a relay: a name by which it reaches the HTTPS server."""
 
     @property
     def host(self) -> str:
@@ -72,17 +74,38 @@ def _started(command: list[object], where: Holder | None, errors: Path | None = 
 
 
 def origin(authority: Authority, listen: str = "127.0.0.1:0", where: Holder | None = None) -> Process:
-    made = authority.issue(NAME, listen.rpartition(":")[0])
+    made = authority.issue(NAME, "localhost", listen.rpartition(":")[0])
     return _started([sys.executable, HERE / "https_origin.py", listen, made.cert, made.key], where)
 
 
 def aioquic_relay(
-    authority: Authority, listen: str = "127.0.0.1:0", where: Holder | None = None, address: str = "127.0.0.1"
+    authority: Authority, listen: str = "127.0.0.1:0", where: Holder | None = None, folder: Path | None = None
 ) -> Process:
-    """A relay on aioquic, which knows the origin's name."""
+    """A relay on aioquic, which has a name of its own for the HTTPS server."""
     made = authority.issue(listen.rpartition(":")[0])
     command = [sys.executable, HERE / "aioquic_relay.py", "--listen", listen, "--cert", made.cert, "--key", made.key]
-    return _started([*command, "--token", TOKEN, "--name", f"{NAME}={address}"], where)
+    relay = _started([*command, "--token", TOKEN, "--name", f"{NAME}=127.0.0.1"], where)
+    relay.name = NAME
+    return relay
+
+
+def weir_relay(
+    authority: Authority, listen: str = "127.0.0.1:0", where: Holder | None = None, folder: Path | None = None
+) -> Process:
+    """`weir-server --relay` for destinations on this machine, which resolves names by the system's resolver."""
+    made = authority.issue(listen.rpartition(":")[0])
+    folder = folder or authority.folder
+    file = folder / "relay-token"
+    file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
+    command = [quic_rig.WEIR_SERVER, "--listen", listen, "--cert", made.cert, "--key", made.key, "--grace-s", 0]
+    command += ["--relay", "--relay-token", file, "--relay-allow", "127.0.0.0/8"]
+    relay = _started([*command, "--max-tunnels-per-source", 1000], where)
+    relay.name = "localhost"
+    return relay
+
+
+RELAYS = {"weir": weir_relay, "aioquic": aioquic_relay}
 
 
 def proxy(

@@ -13,9 +13,8 @@ import proxy_rig
 import pytest
 import quic_rig
 from https_origin import content
-from proxy_rig import NAME, curl
+from proxy_rig import curl
 
-pytest.importorskip("aioquic")
 SIZE = 1_000_000
 PROTOCOLS = ["socks5h", "http"]
 
@@ -27,9 +26,11 @@ def origin(authority):
     server.close()
 
 
-@pytest.fixture(scope="module")
-def relay(authority):
-    server = proxy_rig.aioquic_relay(authority)
+@pytest.fixture(scope="module", params=proxy_rig.RELAYS)
+def relay(request, authority):
+    if reason := quic_rig.why_not(request.param):
+        pytest.skip(reason)
+    server = proxy_rig.RELAYS[request.param](authority)
     yield server
     server.close()
 
@@ -93,8 +94,8 @@ def tunnel(proxy, host: str, port: int) -> socket.socket:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_downloads_and_uploads(proxy, origin, authority, tmp_path, protocol):
-    through, url = f"{protocol}://{proxy.address}", f"https://{NAME}:{origin.port}"
+def test_downloads_and_uploads(proxy, relay, origin, authority, tmp_path, protocol):
+    through, url = f"{protocol}://{proxy.address}", f"https://{relay.name}:{origin.port}"
     # No resolver here knows the name.
     done = curl(through, f"{url}/{SIZE}", "--cacert", authority.ca)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -104,8 +105,8 @@ def test_downloads_and_uploads(proxy, origin, authority, tmp_path, protocol):
     assert done.stdout.decode() == hashlib.sha256(content(SIZE)).hexdigest()
 
 
-def test_twenty_at_once(proxy, origin, authority):
-    through, url = f"socks5h://{proxy.address}", f"https://{NAME}:{origin.port}/{SIZE // 10}"
+def test_twenty_at_once(proxy, relay, origin, authority):
+    through, url = f"socks5h://{proxy.address}", f"https://{relay.name}:{origin.port}/{SIZE // 10}"
     done = curl(through, url, "--parallel", "--cacert", authority.ca, *[url] * 19)
     assert done.returncode == 0
     assert len(done.stdout) == 20 * (SIZE // 10)
@@ -164,8 +165,8 @@ def test_refused_destinations(proxy):
         assert curl(f"{protocol}://{proxy.address}", "http://no-such.invalid/", "--proxytunnel").returncode
 
 
-def test_plain_http_is_refused(proxy, origin):
-    done = curl(f"http://{proxy.address}", f"http://{NAME}/", "--include")
+def test_plain_http_is_refused(proxy):
+    done = curl(f"http://{proxy.address}", "http://example.org/", "--include")
     assert b" 501 " in done.stdout
     assert b"expected CONNECT" in done.stdout
 
@@ -200,21 +201,21 @@ def test_datagrams(proxy):
     quic_rig.until(lambda: any(line["kind"] == "udp" for line in proxy_rig.events(proxy.events, "tunnel")), "its line")
 
 
-def test_events_name_no_destinations(proxy, origin, authority):
+def test_events_name_no_destinations(proxy, relay, origin, authority):
     before = len(proxy_rig.events(proxy.events, "tunnel"))
-    curl(f"socks5h://{proxy.address}", f"https://{NAME}:{origin.port}/1000", "--cacert", authority.ca)
+    curl(f"socks5h://{proxy.address}", f"https://{relay.name}:{origin.port}/1000", "--cacert", authority.ca)
     quic_rig.until(lambda: len(proxy_rig.events(proxy.events, "tunnel")) > before, "the tunnel's line")
     line = proxy_rig.events(proxy.events, "tunnel")[-1]
     assert (line["kind"], line["outcome"]) == ("tcp", "complete")
     assert line["down_bytes"] > 1000
-    assert NAME not in proxy.events.read_text()
+    assert relay.name not in proxy.events.read_text()
     assert line["path"] in ("127.0.0.2", "127.0.0.3")
 
 
 def test_user_and_password(authority, relay, origin, tmp_path):
     (tmp_path / "auth").write_text("user:pass word\n".replace(" ", "-"))
     program = proxy_rig.proxy(tmp_path, authority, relay, "--auth", tmp_path / "auth", listen="0.0.0.0:0")
-    url = f"https://{NAME}:{origin.port}/1000"
+    url = f"https://{relay.name}:{origin.port}/1000"
     with proxy_rig.running(program):
         for protocol in PROTOCOLS:
             for user, good in (("user:pass-word", True), ("user:other", False), (None, False)):
@@ -248,17 +249,21 @@ def test_command_lines(authority, relay, tmp_path):
     assert "socks5h://" in quic_rig.client("proxy", "--help").out
 
 
-def test_a_lost_relay_resets_tunnels_and_comes_back(authority, origin, tmp_path):
-    first = proxy_rig.aioquic_relay(authority)
+@pytest.mark.parametrize("kind", proxy_rig.RELAYS)
+def test_a_lost_relay_resets_tunnels_and_comes_back(authority, origin, tmp_path, kind):
+    if reason := quic_rig.why_not(kind):
+        pytest.skip(reason)
+    start = proxy_rig.RELAYS[kind]
+    first = start(authority)
     program = proxy_rig.proxy(tmp_path, authority, first)
     try:
         with tcp_server(lambda connection: time.sleep(60)) as port, tunnel(program, "127.0.0.1", port) as connection:
             first.close()
             with pytest.raises(ConnectionResetError):
                 received(connection)
-        second = proxy_rig.aioquic_relay(authority, listen=first.address)
+        second = start(authority, listen=first.address)
         with proxy_rig.running(second):
-            url = f"https://{NAME}:{origin.port}/1000"
+            url = f"https://{second.name}:{origin.port}/1000"
             quic_rig.until(
                 lambda: curl(f"socks5h://{program.address}", url, "--cacert", authority.ca).stdout == content(1000),
                 "a download over the new connection",

@@ -12,10 +12,9 @@ import proxy_rig
 import pytest
 import quic_rig
 from https_origin import content
-from proxy_rig import NAME, curl, events
+from proxy_rig import curl, events
 from roads import BREAKS, FAR, break_road, two_roads
 
-pytest.importorskip("aioquic")
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SIZE = 5_000_000
 """Two seconds of a road."""
@@ -54,22 +53,22 @@ class Arrivals:
         return max(b - a for (a, _), (b, _) in pairs if b > broken)
 
 
-@pytest.fixture
-def net(authority, tmp_path):
+@pytest.fixture(params=proxy_rig.RELAYS)
+def net(request, authority, tmp_path):
     """An HTTPS server and a relay at the far end, and a proxy at the near one, over two roads."""
-    if reason := quic_rig.why_no_namespaces():
+    if reason := quic_rig.why_no_namespaces() or quic_rig.why_not(request.param):
         pytest.skip(reason)
     with two_roads() as near:
         origin = proxy_rig.origin(authority, "127.0.0.1:0", near.far)
         with proxy_rig.running(origin):
-            relay = proxy_rig.aioquic_relay(authority, f"{FAR}:4433", near.far)
+            relay = proxy_rig.RELAYS[request.param](authority, f"{FAR}:4433", near.far, tmp_path)
             with proxy_rig.running(relay):
                 log = tmp_path / "events"
                 program = proxy_rig.proxy(
                     tmp_path, authority, relay, "--path", "p1", "--path", "p2", "--events", log, where=near
                 )
                 program.near, program.log = near, log
-                program.url = f"https://{NAME}:{origin.port}"
+                program.url = f"https://{relay.name}:{origin.port}"
                 quic_rig.until(lambda: paths(log, "validated"), "the other road is validated")
                 try:
                     yield program

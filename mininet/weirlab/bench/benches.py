@@ -116,6 +116,12 @@ def bench_quic(as_json: bool, own: Sequence[str] = ()) -> int:
     return subprocess.run(argv, check=False).returncode
 
 
+def bench_proxy(as_json: bool, own: Sequence[str] = ()) -> int:
+    """Goodput of curl through the local proxy and a relay, over that of weir-client."""
+    argv = [sys.executable, "-m", "weirlab.bench.proxy", *(["--json"] if as_json else []), *own]
+    return subprocess.run(argv, check=False).returncode
+
+
 def bench_names(as_json: bool, own: Sequence[str] = ()) -> int:
     """Throughput and latency of the converters of `weir-icn`, beside UDP on the same link."""
     argv = [sys.executable, "-m", "weirlab.bench.names", *(["--json"] if as_json else []), *own]
@@ -145,9 +151,10 @@ BENCHES: dict[str, Callable[..., int]] = {
     "law": bench_law,
     "switch": bench_switch,
     "quic": bench_quic,
+    "proxy": bench_proxy,
     "names": bench_names,
     "scale": bench_scale,
     "hostile": bench_hostile,
 }
-OWN_OPTIONS = ("xdp", "quic", "names", "scale", "hostile")
+OWN_OPTIONS = ("xdp", "quic", "proxy", "names", "scale", "hostile")
 """Benchmarks that take options, as a second argument."""
