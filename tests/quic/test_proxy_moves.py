@@ -126,7 +126,8 @@ def test_a_browser_goes_on(net, record_property, tmp_path):
         pytest.skip(f"none of {', '.join(BROWSERS)} is on this machine")
     command = [
         browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-        "--ignore-certificate-errors", f"--proxy-server=socks5://{net.address}", "--dump-dom",
+        "--ignore-certificate-errors", f"--proxy-server=socks5://{net.address}",
+        "--proxy-bypass-list=<-loopback>", "--dump-dom",
         f"{net.url}/page/{SIZE}",
     ]  # fmt: skip
 
