@@ -25,6 +25,7 @@ PORTS = (*range(12), 31, 32)
 """Names are forwarded up to port 31."""
 THRIFT_PORT = 9090
 QUIET_S = 0.3
+PATIENCE_S = 5
 """So long nothing has come: nothing more will."""
 BETWEEN_S = 0.05
 """Between two packets. BMv2 reads its ports in turn: of two that wait, the later one may be first."""
@@ -147,6 +148,7 @@ class Script:
         self.pending: list[str] = []
         self.checks: list[tuple[int, str]] = []
         self.unsent: list[int] = []
+        self.patience_s = PATIENCE_S
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if line := line.partition("#")[0].strip():
                 if not line.startswith("check_counter"):
@@ -167,6 +169,15 @@ class Script:
     def take(self, wait_s: float) -> None:
         for port, frame in self.switch.receive(wait_s):
             self.sent[port].append(frame.hex())
+
+    def settle(self) -> None:
+        """Waits until all that was expected so far has come: BMv2 keeps no order among packets of several ports."""
+        end_s = time.monotonic() + self.patience_s
+        while any(len(self.sent[port]) < len(self.expected[port]) for port in PORTS):
+            if time.monotonic() > end_s:
+                self.patience_s = 0  # something is missing: the rest need not wait for it
+                return
+            self.take(BETWEEN_S)
 
     def call(self, text: str) -> tuple[str, str]:
         name, _, rest = text.partition("(")
@@ -190,6 +201,7 @@ class Script:
             time.sleep(1)
         elif command == "packet":
             self.flush()
+            self.settle()
             frame = bytes.fromhex("".join(words[1:]))
             if _sendable(frame):
                 self.switch.send(int(words[0]), frame)

@@ -133,6 +133,43 @@ def marks(capture: Path) -> list[int]:
     return [packet[IP].tos & 3 for packet in rdpcap(str(capture)) if UDP in packet and packet[UDP].dport == 9]
 
 
+EXERCISE = [sys.executable, "-m", "weirlab.bmv2", "-j", "build/routing.json"]
+KILLED = """
+mkfifo commands
+sleep 1000 > commands & "$@" < commands > first.txt 2>&1 & pid=$!
+until [ -s first.txt ] && grep -q captures first.txt; do kill -0 $pid || exit 9; sleep 0.1; done
+kill -9 $pid
+while grep -qs weir-switch /proc/[0-9]*/comm; do sleep 0.1; done
+echo pingall | "$@"
+"""
+TAKEN = 'ip link add s1-eth3 type veth peer name other && "$@" < /dev/null'
+
+
+def together(exercise: Path, script: str) -> tuple[int, str]:
+    """Status and output of a script in namespaces of its own; "$@" is the exercise."""
+    subprocess.run([*MAKE[:1], "build", *MAKE[2:]], cwd=exercise, env=ENVIRONMENT, check=True, capture_output=True)
+    process = start(exercise, ["sh", "-c", script, "sh", *EXERCISE])
+    try:
+        said, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    return process.returncode, said
+
+
+def test_a_killed_run_is_not_in_the_way_of_the_next(exercises: Path) -> None:
+    status, said = together(exercises / "routing", KILLED)
+    assert status == 0, said
+    assert "Results: 0% dropped (6/6 received)" in said
+    assert re.search(r"^s1: weir-switch \S+, Thrift port 9090, P4Runtime port 50051$", said, re.M)
+
+
+def test_interfaces_of_others_are_named_and_stay(exercises: Path) -> None:
+    status, said = together(exercises / "routing", TAKEN + "; status=$?; ip link show s1-eth3 && exit $status")
+    assert status == 1, said
+    assert "error: interface s1-eth3: exists, of another network that runs, or left by one that was killed" in said
+    assert "`ip link delete dev s1-eth3` removes it" in said
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_network(exercises: Path, number: signal.Signals) -> None:
     exercise = exercises / "routing"

@@ -13,10 +13,10 @@ from p4_rig import EMBEDDED, P4Rig, find, missing
 from packet_rig import REPO, until
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from test_p4_json import FOLDER, MARKED, ROUTE, packet
+from test_p4_json import FOLDER, MARKED, ROUTE, STATION, packet
 
 from weir.p4runtime.client import PipelineConfig, Update
-from weir.p4runtime.entities import CloneSession, Replica
+from weir.p4runtime.entities import Call, CloneSession, Lpm, Replica, TableEntry
 
 pytestmark = pytest.mark.skipif(missing(EMBEDDED) is not None, reason=str(missing(EMBEDDED)))
 UNKNOWN = bytes(Ether(dst="02:00:00:00:01:01") / IP(src="10.0.1.1", dst="10.9.9.9") / UDP(sport=1, dport=2))
@@ -63,6 +63,45 @@ def test_frames_that_come_out_are_those_of_the_trace(tmp_path, program):
     assert dropped.stdout.startswith("packet 3: ")
     assert "dropped: egress_spec is the drop port 511 at the end of ingress" in dropped.stdout
     assert weir(trace, "--table", "routes").stdout.count("packet ") == 3
+
+
+@pytest.mark.parametrize("program", ["forward.p4", "forward.json"])
+def test_frames_for_ports_that_take_none_are_dropped_in_the_trace(tmp_path, program):
+    trace, stats = tmp_path / "trace.jsonl", tmp_path / "stats.json"
+    rig = P4Rig(EMBEDDED, tmp_path, ports=(1, 2), options=["--trace", str(trace), "--stats-json", str(stats)])
+    try:
+        rig.client.set_pipeline(PipelineConfig(None, (FOLDER / program).read_bytes()))
+        away = Call("route", {"dst": STATION, "port": 9})
+        away_route = TableEntry("routes", {"hdr.ipv4.dst": Lpm(0x0A000900, 24)}, away)
+        rig.client.write([Update.insert(ROUTE), Update.insert(away_route)])
+        to_nowhere = bytes(Ether(packet(0, 64)[:14]) / IP(src="10.0.1.1", dst="10.0.9.9") / UDP(sport=1, dport=2))
+        rig.send(1, packet(0, 64))
+        until(lambda: '"packet":1,' in trace.read_text(), "the first packet is in the trace", 30)
+        rig.box.run("ip", "link", "set", "p2", "down")
+        until(lambda: not port(rig, stats, "2")["up"], "the port is down", 30)
+        for frame in (packet(0, 64), to_nowhere):
+            rig.send(1, frame)
+        until(lambda: '"packet":3,' in trace.read_text(), "the third packet is in the trace", 30)
+        counters = port(rig, stats, "2")
+    finally:
+        rig.close()
+    results = [result for line in map(json.loads, trace.read_text().splitlines()) for result in line["results"]]
+    sent = [result["port"] for result in results if result["result"] == "sent"]
+    assert sent == [2]
+    assert [r["reason"] for r in results if r["result"] == "drop"] == ["port 2 is down", "port 9 has no interface"]
+    assert (counters["sent_packets"], counters["send_drops"]["down"], counters["waiting_packets"]) == (1, 1, 0)
+    assert weir(trace, "--dropped").stdout.count("packet ") == 2
+    nothing = weir(trace, "--port", 9)
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert "no packet matches --port 9" in nothing.stderr
+
+
+def port(rig: P4Rig, stats, number: str) -> dict:
+    """Present counters of a port."""
+    stats.unlink(missing_ok=True)
+    rig.process.send_signal(signal.SIGUSR1)
+    until(stats.exists, "the counters are written", 30)
+    return json.loads(stats.read_text())["ports"][number]
 
 
 def test_a_full_file_becomes_the_one_before(tmp_path):

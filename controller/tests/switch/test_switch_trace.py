@@ -19,6 +19,8 @@ INGRESS = {
         {"event": "select", "values": ["0x0800"]},
         {"event": "transition", "next": "accept"},
         {"event": "verify_checksum", "right": False},
+        {"event": "update_checksum", "condition": False},
+        {"event": "extract", "header": "ip", "fixed_bytes": 20},
         {"event": "condition", "value": True, "at": "a.p4:30", "source": "if (h.ip.isValid()) {"},
         {"event": "random", "value": "0x4", "lowest": "0x0", "highest": "0x7"},
         {
@@ -53,6 +55,8 @@ packet 4: 64 bytes on port 1 at 1.500000 s
    ├─ select 0x0800
    ├─ accept
    ├─ checksum is wrong
+   ├─ update_checksum: condition is false
+   ├─ extract: header ip, fixed_bytes 20
    ├─ condition is true  [a.p4:30] if (h.ip.isValid()) {
    ├─ random 0x4 of 0x0 .. 0x7
    ├─ table I.paths: hit
@@ -91,8 +95,41 @@ def test_a_packet_is_a_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ],
 )  # fmt: skip
 def test_filters(words: str, is_printed: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["trace", written(tmp_path, INGRESS, EGRESS, LOST), *words.split()]) == 0
+    assert cli.main(["trace", written(tmp_path, INGRESS, EGRESS, LOST), *words.split()]) == (0 if is_printed else 1)
     assert (capsys.readouterr().out != "") == is_printed
+
+
+SENT = [
+    {**INGRESS, "packet": 5, "pass": 10, "port": 12, "events": [], "results": [{"result": "sent", "port": 2}]},
+    {**INGRESS, "packet": 6, "pass": 11, "results": [{"result": "sent", "port": "x"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--port 9", "no packet matches --port 9; packets in the trace: 2; ports: 1, 2, 12"),
+        ("--table nope", "no packet matches --table nope; packets in the trace: 2; tables: I.paths"),
+        ("--dropped", "no packet matches --dropped; packets in the trace: 2\n"),
+        (
+            "--port 1 --table nope --dropped",
+            "no packet matches --port 1 --table nope --dropped; packets in the trace: 2; ports: 1, 2, 12; "
+            "tables: I.paths",
+        ),
+        (
+            "--packet 5 --table paths",
+            "packet 5: no packet matches --table paths; packets in the trace: 1; tables: none",
+        ),
+    ],
+)
+def test_filters_that_match_nothing_are_reported_with_names_that_match(
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["trace", written(tmp_path, *SENT), *words.split()]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert message in said.err
+    assert cli.main(["trace", written(tmp_path)]) == 0  # no filter, no packets
 
 
 def test_standard_input_begins_with_the_switch_s_own_line(

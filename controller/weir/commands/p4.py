@@ -128,7 +128,8 @@ examples:
   weir p4 trace trace.jsonl --dropped --follow    packets that are dropped, as they come
   weir-switch --p4 router.p4 -i 1@veth0 --trace - | weir p4 trace --table ipv4_lpm
 Each packet is a tree: parser states, tables with keys and entries, actions, copies, the ports that it leaves by, the
-reason of a drop. Of random choices and action selectors the possible outcomes are listed.
+reason of a drop. Of random choices and action selectors the possible outcomes are listed. Where no packet matches, the
+exit status is 1, and the message has the ports or tables of the trace.
 
 {EXIT_STATUS}
 """
@@ -313,15 +314,22 @@ def _trace(args: argparse.Namespace) -> None:
     def tell(text: str) -> None:
         print(f"weir p4 trace: {text}", file=sys.stderr, flush=True)
 
+    wanted = (args.port, args.table, args.dropped)
+    seen, is_printed = trace.Seen(), False
     for packet in trace.packets(trace.read(args.file, args.follow), tell):
         if args.packet is not None and packet.number != args.packet:
             continue
-        if trace.is_wanted(packet, args.port, args.table, args.dropped):
+        seen.add(packet)
+        if trace.is_wanted(packet, *wanted):
             print(printable("\n".join(trace.tree(packet).lines()), lines=True), flush=True)
+            is_printed = True
         if args.packet is not None:
-            return
-    if args.packet is not None:
+            break
+    if args.packet is not None and not seen.packets:
         raise trace.TraceError(f"packet {args.packet} is not in the trace")
+    if not is_printed and wanted != (None, None, False):
+        chosen = "" if args.packet is None else f"packet {args.packet}: "
+        raise trace.TraceError(printable(chosen + seen.none_wanted(*wanted)))
 
 
 def describe_record(digest: str, record: object) -> str:

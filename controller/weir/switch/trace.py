@@ -118,19 +118,57 @@ def packets(lines: Iterable[dict[str, Any]], tell: Callable[[str], None] = lambd
     yield from pending.values()
 
 
+def ports_of(packet: Packet) -> set[int]:
+    """Ports by which the packet came in, and by which it or a copy left."""
+    lines = packet.passes.values()
+    sent = [r.get("port") for line in lines for r in line["results"] if r.get("result") == "sent"]
+    came = [line.get("port") for line in lines if line["stage"] == "ingress"]
+    return {port for port in (*came, *sent) if isinstance(port, int)}
+
+
+def tables_of(packet: Packet) -> set[str]:
+    """Names of the tables that were applied to the packet."""
+    events = [event for line in packet.passes.values() for event in line.get("events", [])]
+    return {event["table"] for event in events if isinstance(event.get("table"), str)}
+
+
 def is_wanted(packet: Packet, port: int | None = None, table: str | None = None, dropped: bool = False) -> bool:
     """Whether the packet came in or went out by `port`, met `table` (its whole name or the last part) and was dropped,
     or a copy of it."""
-    lines = packet.passes.values()
-    results = [result for line in lines for result in line["results"]]
+    results = [result for line in packet.passes.values() for result in line["results"]]
     if dropped and not any(result.get("result") == "drop" for result in results):
         return False
-    if port is not None:
-        came = any(line["stage"] == "ingress" and line.get("port") == port for line in lines)
-        if not came and not any(r.get("result") == "sent" and r.get("port") == port for r in results):
-            return False
-    names = [event.get("table", "") for line in lines for event in line.get("events", [])]
-    return table is None or any(name == table or name.endswith(f".{table}") for name in names)
+    if port is not None and port not in ports_of(packet):
+        return False
+    return table is None or any(name == table or name.endswith(f".{table}") for name in tables_of(packet))
+
+
+class Seen:
+    """Ports and tables of the packets of a trace, for the message that none of these is wanted."""
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.ports: set[int] = set()
+        self.tables: set[str] = set()
+
+    def add(self, packet: Packet) -> None:
+        self.packets += 1
+        self.ports |= ports_of(packet)
+        self.tables |= tables_of(packet)
+
+    def none_wanted(self, port: int | None, table: str | None, dropped: bool) -> str:
+        """Message for filters that no packet passes; they have the meaning of `is_wanted`."""
+        given = {"--port": port, "--table": table}
+        words = [f"{option} {value}" for option, value in given.items() if value is not None]
+        words += ["--dropped"] if dropped else []
+        seen = [f"packets in the trace: {self.packets}"]
+        seen += [f"ports: {_list(sorted(self.ports))}"] if port is not None else []
+        seen += [f"tables: {_list(sorted(self.tables))}"] if table is not None else []
+        return f"no packet matches {' '.join(words)}; {'; '.join(seen)}"
+
+
+def _list(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values)) or "none"
 
 
 @dataclass
@@ -240,6 +278,8 @@ def _event(event: dict[str, Any]) -> Node:
         return Node("reject: no case of the select matches" if no_match else str(event.get("next")))
     if kind == "condition":
         return Node(f"condition is {'true' if event.get('value') else 'false'}{place}")
+    if event.get("condition") is False:
+        return Node(f"{kind}: condition is false{place}")
     if kind == "verify_checksum":
         return Node(f"checksum is {'right' if event.get('right') else 'wrong'}{place}")
     if kind == "random":

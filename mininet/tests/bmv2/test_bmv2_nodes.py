@@ -10,6 +10,7 @@ from mininet.node import Switch
 
 from weirlab.bmv2 import WeirGrpcSwitch, WeirIntf, WeirSwitch, exercise, links
 from weirlab.bmv2.links import is_zero
+from weirlab.bmv2.nodes import version_of
 from weirlab.lab.net import NetError
 from weirlab.lab.p4switch import Queue, Target
 
@@ -87,6 +88,17 @@ def test_bmv2_on_path_gets_its_own_command_line(folder: Path):
     assert not switch.shape(None, 10)
     switch = WeirSwitch("s2", sw_path="other", json_path=program)  # weir-switch by another name
     assert switch.kind == "embedded"
+
+
+def test_programs_are_named_with_their_versions(folder: Path):
+    names = {name: version_of(str(folder / name)) for name in ("weir-switch", "simple_switch", "other")}
+    assert names == {
+        "weir-switch": "weir-switch 0.9.0",
+        "simple_switch": "simple_switch 1.15.5",
+        "other": "weir-switch",
+    }
+    with pytest.raises(NetError, match="none: can't be started"):
+        version_of(str(folder / "none"))
 
 
 @pytest.mark.parametrize(

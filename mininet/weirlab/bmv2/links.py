@@ -16,6 +16,7 @@ from typing import Any
 from mininet.link import TCIntf, TCLink
 from mininet.log import warn
 
+from .leftovers import make_free, mark
 from .nodes import WeirSwitch
 
 _PROBES = {"htb": "htb default 1", "netem": "netem limit 100"}
@@ -59,3 +60,24 @@ class WeirLink(TCLink):
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **{"cls1": WeirIntf, "cls2": WeirIntf, **params})
+
+    @classmethod
+    def makeIntfPair(
+        cls,
+        intfname1: str,
+        intfname2: str,
+        addr1: str | None = None,
+        addr2: str | None = None,
+        node1: Any = None,
+        node2: Any = None,
+        deleteIntfs: bool = True,
+    ) -> Any:
+        """Make the pair of interfaces; names in the root namespace may have been left by a killed run. NetError."""
+        ends = ((intfname1, node1), (intfname2, node2))
+        shared = [name for name, node in ends if node is not None and not node.inNamespace]
+        for name in shared:
+            make_free(name)
+        made = super().makeIntfPair(intfname1, intfname2, addr1, addr2, node1, node2, deleteIntfs)
+        for name in shared:
+            mark(name)
+        return made

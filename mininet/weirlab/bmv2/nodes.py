@@ -13,12 +13,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mininet.log import error, output, warn
 from mininet.node import Host, Switch
 
+from weirlab.bmv2 import leftovers
 from weirlab.lab.net import NetError, expect, in_namespace, offloads_off
 from weirlab.lab.p4switch import LOOK_EVERY_S, READY_LIMIT_S, TARGETS, VALUES, P4Node, Queue, Target, find
 
@@ -77,16 +79,21 @@ def program_of(name: str | None) -> tuple[str, str]:
     return "embedded", path
 
 
-def _is_ours(path: str) -> bool:
-    if Path(path).name == TARGETS["embedded"]:
-        return True
+@cache
+def version_of(path: str) -> str:
+    """A switch's name and version. Raises NetError."""
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, check=False, timeout=_VERSION_LIMIT_S
         )
     except (OSError, subprocess.TimeoutExpired) as failed:
         raise NetError(f"sw_path {path}: can't be started: {failed}") from None
-    return TARGETS["embedded"] in done.stdout
+    name, said = Path(path).name, done.stdout.strip().partition("\n")[0] or "of unknown version"
+    return said if "weir-switch" in said else f"{name} {said}"  # BMv2 prints the version alone
+
+
+def _is_ours(path: str) -> bool:
+    return Path(path).name == TARGETS["embedded"] or TARGETS["embedded"] in version_of(path)
 
 
 class WeirSwitch(P4Node, Switch):
@@ -217,8 +224,14 @@ class WeirSwitch(P4Node, Switch):
     def start(self, controllers: Any = None) -> None:
         for what, port in (("thrift_port", self.thrift_port), ("grpc_port", self.grpc_port)):
             if self._listens(port):
-                raise NetError(f"switch {self.name}: {what} {port}: another program listens there; choose a free port")
+                with in_namespace(self.namespace_path()):
+                    who = leftovers.listener(port)
+                raise NetError(f"switch {self.name}: {what} {port}: {who} listens there; end it, or choose a free port")
         super().start(controllers)
+
+    def popen(self, *args: Any, **params: Any) -> Any:
+        """As Mininet's; the process ends with this one."""
+        return super().popen(*args, **{"preexec_fn": leftovers.ends_with_parent(), **params})
 
     def wait_ready(self) -> None:
         """Wait until its servers take connections."""
@@ -271,8 +284,9 @@ class WeirSwitch(P4Node, Switch):
         return True
 
     def describe(self) -> None:
-        """Prints the ports of its servers."""
-        output(f"{self.name}: Thrift port {self.thrift_port}, P4Runtime port {self.grpc_port}\n")
+        """Prints its program with the version, and the ports of its servers."""
+        ports = f"Thrift port {self.thrift_port}, P4Runtime port {self.grpc_port}"
+        output(f"{self.name}: {version_of(self.program)}, {ports}\n")
 
 
 class WeirGrpcSwitch(WeirSwitch):

@@ -43,17 +43,24 @@ pub fn table(p: &Program, name: &str) -> Option<usize> {
     p.tables.iter().position(|t| leaf(&t.name) == name)
 }
 
-/// Action data of the law's `tuned` profile, from the conformance vectors.
-fn tuned() -> Result<Args, String> {
+/// Name and action data of each parameter set of the law in the conformance vectors.
+pub fn law_cases() -> Result<Vec<(String, Args)>, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors/closed-loop.jsonl");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut cases = Vec::new();
     for line in text.lines() {
         let fields: BTreeMap<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
-        if fields.get("case") == Some(&Value::from("closed-loop/tuned")) {
-            return Ok(fields.into_iter().filter_map(|(k, v)| v.as_u64().map(|v| (k, v))).collect());
+        if let Some(name) = fields.get("case").and_then(Value::as_str).map(str::to_owned) {
+            cases.push((name, fields.into_iter().filter_map(|(k, v)| v.as_u64().map(|v| (k, v))).collect()));
         }
     }
-    Err(format!("{} has no case closed-loop/tuned", path.display()))
+    Ok(cases)
+}
+
+/// Action data of the law's `tuned` profile.
+fn tuned() -> Result<Args, String> {
+    let found = law_cases()?.into_iter().find(|(name, _)| name == "closed-loop/tuned");
+    found.map(|(_, args)| args).ok_or_else(|| "the conformance vectors have no case closed-loop/tuned".to_owned())
 }
 
 /// An entry with one key.

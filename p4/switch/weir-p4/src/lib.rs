@@ -60,7 +60,7 @@ pub fn preprocessed(name: &str, text: &str, options: &Options) -> Result<String,
 /// # Errors
 /// The errors as text, each with the file's name and the place.
 pub fn compile_file(name: &str, text: &str, options: &Options) -> Result<Program, String> {
-    if bmv2::is_json(text) {
+    if bmv2::is_json(text) && !p4info::is_p4info(text.as_bytes()) {
         if let Some(package) = Package::read(text).map_err(|e| format!("{name}: error: {e}\n"))? {
             return package.compile().map_err(|d| d.to_string());
         }
@@ -107,6 +107,10 @@ fn translate(
     macros: &Macros,
 ) -> Result<(Program, Vec<preprocess::Included>), Diagnostics> {
     let mut diags = Diagnostics::default();
+    if p4info::is_p4info(text.as_bytes()) {
+        diags.error(Span::default(), format!("{name} {}", p4info::NO_PROGRAM));
+        return Err(diags);
+    }
     let (tokens, included) = preprocess::preprocess(name, text, files, macros, &mut diags);
     if diags.has_errors() {
         return Err(diags);

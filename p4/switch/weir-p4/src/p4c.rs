@@ -2,7 +2,7 @@
 //! The compiler's command line with the options of p4c and p4c-bm2-ss (1.2.5), under whose names it may be called. The
 //! output is a [`Package`] in the place of BMv2's JSON, and P4Info.
 use crate::bmv2;
-use crate::p4info::Format;
+use crate::p4info::{Format, NO_PROGRAM, is_p4info};
 use crate::package::Package;
 use crate::syntax::options::Options;
 use std::path::{Path, PathBuf};
@@ -272,7 +272,11 @@ impl Command {
     /// The compiler's messages, or the file that can't be read or written.
     pub fn run(&self) -> Result<Output, String> {
         let name = self.program.to_string_lossy();
-        let text = crate::source::read_text(&self.program).map_err(|e| format!("{name}: {e}"))?;
+        let bytes = crate::source::read(&self.program).map_err(|e| format!("{name}: {e}"))?;
+        if is_p4info(&bytes) {
+            return Err(format!("{name}: {NO_PROGRAM}"));
+        }
+        let text = crate::source::text(bytes).map_err(|e| format!("{name}: {e}"))?;
         if bmv2::is_json(&text) {
             return Err(format!("{name}: is JSON; must be a P4 program"));
         }
@@ -296,7 +300,8 @@ impl Command {
             std::fs::create_dir_all(&folder).map_err(|e| format!("-o {}: {e}", folder.display()))?;
         }
         for (file, content) in files {
-            std::fs::write(&file, content).map_err(|e| format!("{}: {e}", file.display()))?;
+            std::fs::write(&file, content)
+                .map_err(|e| format!("{}: {}", file.display(), crate::source::explain(&file, &e)))?;
         }
         let warnings = if self.no_warnings { String::new() } else { program.warnings };
         Ok(Output { warnings, ..Output::default() })

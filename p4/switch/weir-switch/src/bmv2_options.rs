@@ -246,7 +246,9 @@ mod tests {
         .unwrap();
         assert_eq!((o.log_file, o.p4), (Some("/x/s1.txt".into()), Some("prog.json".into())));
         assert_eq!((o.pcap, o.drop_port, o.priority_queues), (Some(".".into()), 500, 2));
-        assert_eq!(o.warnings, Vec::<String>::new());
+        let warning = "-L trace: the log has no packets; --trace FILE writes the path of each packet";
+        assert_eq!(o.warnings, [warning]);
+        assert_eq!(read("simple_switch a.json -L trace --trace t").unwrap().warnings, Vec::<String>::new());
         // As boost::program_options does: a beginning of a name, and a folder as the next word.
         assert_eq!(read("simple_switch a.json --thrift 9093").unwrap().thrift_port, Some(9093));
         assert_eq!(read("simple_switch --pcap x a.json").unwrap().pcap, Some(PathBuf::from("x")));

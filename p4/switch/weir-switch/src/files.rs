@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files that the user names, in folders that other users may write to (CWE-59): no link of theirs is followed.
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::geteuid;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write};
@@ -41,12 +42,14 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File> {
     Ok(file)
 }
 
-/// Makes a file, or empties it, as [`open`] does.
+/// Makes a file, or empties it, as [`open`] does. A pipe must have a reader: none is waited for.
 ///
 /// # Errors
 /// As for [`open`].
 pub fn create(path: &Path) -> Result<File> {
-    let file = open(path, OpenOptions::new().write(true).create(true).truncate(false))?;
+    let flags = libc::O_NONBLOCK;
+    let file = open(path, OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags))?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use weir_p4::p4info::Format;
+use weir_p4::source;
 use weir_switch::bmv2_options::{JSON_VERSION, Role};
 use weir_switch::device::{Config, Device};
 use weir_switch::options::{Level, Options};
@@ -107,7 +108,8 @@ fn log(options: &Options) -> Result<(), String> {
         None if options.role.is_bmv2() => builder.with_writer(std::io::stdout).init(),
         None => builder.with_writer(std::io::stderr).init(),
         Some(path) => {
-            let file = files::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
+            let file = files::create(path)
+                .map_err(|e| format!("--log-file {}: {}", path.display(), source::explain(path, &e)))?;
             builder.with_writer(Mutex::new(file)).init();
         }
     }
@@ -120,8 +122,11 @@ struct Source {
     text: String,
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
-    let bytes = weir_p4::source::read(path).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
+fn text_of(path: &Path, word: &str) -> Result<String, Failure> {
+    let bytes = source::read(path).map_err(|e| format!("{word}: {e}"))?;
+    if weir_p4::p4info::is_p4info(&bytes) {
+        return Err(format!("{word}: {}", weir_p4::p4info::NO_PROGRAM).into());
+    }
     String::from_utf8(bytes).map_err(|e| {
         let (before, rest) = e.as_bytes().split_at(e.utf8_error().valid_up_to());
         let line = 1 + before.iter().filter(|b| **b == b'\n').count();
@@ -139,11 +144,12 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
         return Err(format!("-I {}: there is no such folder", folder.display()).into());
     }
     let Some(path) = &options.p4 else { return Ok(None) };
-    let text = text_of(path)?;
+    let word = options.program_word();
+    let text = text_of(path, &word)?;
     let name = path.to_string_lossy();
     let how = weir_p4::syntax::options::Options { folders: options.include.clone(), macros: options.macros.clone() };
     let program = weir_p4::compile_file(&name, &text, &how).map_err(Failure::Program)?;
-    p4runtime::check_state(&program, options.max_state_bytes()).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
+    p4runtime::check_state(&program, options.max_state_bytes()).map_err(|e| format!("{word}: {e}"))?;
     if !program.warnings.is_empty() {
         eprintln!("{}", program.warnings.trim_end());
     }
@@ -152,7 +158,8 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
             if path.as_os_str() == "-" {
                 return print(&bytes);
             }
-            files::create(path).and_then(|mut file| file.write_all(&bytes)).map_err(|e| e.to_string())
+            let written = files::create(path).and_then(|mut file| file.write_all(&bytes));
+            written.map_err(|e| source::explain(path, &e))
         });
         written.map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
     }
@@ -167,7 +174,7 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
     let read = |name: &str, path: &Option<PathBuf>| {
         let Some(path) = path else { return Ok(None) };
         let from = format!("{name} {}", path.display());
-        let text = weir_p4::source::read(path).map_err(|e| format!("{from}: {e}"))?;
+        let text = source::read(path).map_err(|e| format!("{from}: {e}"))?;
         Ok::<_, String>(Some(Pem { from, text }))
     };
     let certificate = read("--grpc-server-cert", &options.grpc_server_cert)?;
@@ -185,7 +192,7 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
         None => None,
         Some(path) => {
             let from = format!("--grpc-rights {}", path.display());
-            let text = weir_p4::source::read(path).map_err(|e| format!("{from}: {e}"))?;
+            let text = source::read(path).map_err(|e| format!("{from}: {e}"))?;
             Some(Access::read(&from, text)?)
         }
     };

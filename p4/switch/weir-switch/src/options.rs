@@ -31,7 +31,7 @@ Exit status: 0 at the end of its work, 2 for a wrong command line, 1 for any oth
 /// Levels of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
-    /// Everything
+    /// As `debug`; paths of packets are in the file of --trace
     Trace,
     /// For developers
     Debug,
@@ -230,6 +230,10 @@ pub struct Options {
     #[command(flatten)]
     pub bmv2: Bmv2Options,
 
+    /// The program was given as FILE alone
+    #[arg(skip)]
+    is_positional: bool,
+
     /// Name by which the switch was started
     #[arg(skip)]
     pub role: Role,
@@ -305,11 +309,17 @@ impl Options {
     /// Fills in what depends on the switch's name or on other options.
     fn complete(&mut self, has_grpc_address: bool) {
         self.warnings.extend(self.bmv2.warning());
+        if self.log_level == Some(Level::Trace) && self.trace.is_none() {
+            self.warnings.push("-L trace: the log has no packets; --trace FILE writes the path of each packet".into());
+        }
         match self.file.take() {
             Some(file) if self.no_p4 && self.role.is_bmv2() => {
                 self.warnings.push(format!("{}: ignored with --no-p4", file.display()))
             }
-            Some(file) => self.p4 = Some(file),
+            Some(file) => {
+                self.p4 = Some(file);
+                self.is_positional = true;
+            }
             None => {}
         }
         if !self.role.is_bmv2() {
@@ -373,12 +383,18 @@ impl Options {
             return Some(format!("{}: a program cannot be used with --no-p4", file.display()));
         }
         if self.p4.is_none() && self.no_grpc && self.thrift_port.is_none() {
-            return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
+            return Some("without a program (FILE) and without a server (--no-grpc) there is nothing to do".into());
         }
         if self.p4.is_none() && !self.no_p4 {
             return Some("give a program to run: FILE, or --no-p4 to wait for a controller to load one".into());
         }
         None
+    }
+
+    /// The program's file as the command line has it, for messages.
+    pub fn program_word(&self) -> String {
+        let option = if self.is_positional { "" } else { "--p4 " };
+        self.p4.as_ref().map_or_else(String::new, |path| format!("{option}{}", path.display()))
     }
 
     /// Memory limit of a program's registers, counters and meters together.

@@ -12,7 +12,8 @@ fn add(to: &mut Map<String, Value>, name: &str, count: Count) {
     to.insert(format!("{name}_bytes"), count.bytes.into());
 }
 
-/// All counters. `sent` counts the frames given to an interface, `send_drops` those that it rejected.
+/// All counters. `sent` counts the frames that an interface took, `send_drops` those that it did not take, `waiting`
+/// those that wait for it.
 pub fn report(device: &Device, ports: &mut Ports) -> Value {
     let mut queues = Vec::new();
     let mut no_priority = 0;
@@ -49,7 +50,8 @@ pub fn report(device: &Device, ports: &mut Ports) -> Value {
         port.insert("interface".into(), p.interface.into());
         port.insert("up".into(), device.ports_up.get(&p.port).copied().unwrap_or(false).into());
         add(&mut port, "received", counters.received);
-        add(&mut port, "sent", counters.sent);
+        add(&mut port, "sent", p.sent);
+        port.insert("waiting_packets".into(), p.waiting_packets.into());
         let receive = json!({"ring_full": r.ring_full, "too_long": r.too_long, "segments": r.segments,
             "bad_checksum_offset": r.bad_checksum_offset});
         port.insert("receive_drops".into(), receive);
@@ -77,7 +79,7 @@ pub fn report(device: &Device, ports: &mut Ports) -> Value {
 /// The file that can't be written, and the reason.
 pub fn write(path: &Path, device: &Device, ports: &mut Ports) -> Result<(), String> {
     files::replace(path, format!("{:#}\n", report(device, ports)).as_bytes())
-        .map_err(|e| format!("--stats-json {}: {e}", path.display()))
+        .map_err(|e| format!("--stats-json {}: {}", path.display(), weir_p4::source::explain(path, &e)))
 }
 
 #[cfg(test)]

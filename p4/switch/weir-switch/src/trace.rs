@@ -72,7 +72,7 @@ impl TraceWriter {
     /// # Errors
     /// The file can't be opened, or there is no thread.
     pub fn start(path: &Path, most_bytes: u64) -> std::result::Result<(TraceSender, TraceWriter), String> {
-        let failed = |e: std::io::Error| format!("--trace {}: {e}", path.display());
+        let failed = |e: std::io::Error| format!("--trace {}: {}", path.display(), weir_p4::source::explain(path, &e));
         let sink = match path == Path::new("-") {
             true => Sink::Stdout,
             false => Sink::File(RotatingFile::open(path, most_bytes).map_err(failed)?),

@@ -124,6 +124,8 @@ fn document(root: &Item) -> Res<Loaded> {
     (program.verify, program.ingress, program.egress) = (add(verify), add(ingress), add(egress));
     (program.compute, program.deparser) = (add(updated), add(deparser));
     program.source = names.source.into_inner();
+    let fixed = names.layout.places.iter().filter(|(_, place)| place.addr.dyns.is_empty());
+    program.source.headers = fixed.map(|(name, place)| (place.addr.base, name.clone())).collect();
     finish(root, names.layout, program)
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct SourceMap {
     pub parsers: HashMap<usize, String>,
     /// States by parser and state.
     pub states: HashMap<(usize, usize), usize>,
+    /// Headers by their places, where events have no text of the source; a stack by its first element's.
+    pub headers: HashMap<usize, String>,
     /// Tables by their names.
     pub tables: HashMap<String, usize>,
 }

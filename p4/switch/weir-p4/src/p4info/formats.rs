@@ -142,3 +142,91 @@ pub fn parse(text: &str) -> Result<proto::P4Info, String> {
     let message = DynamicMessage::parse_text_format(descriptor(false)?, text).map_err(|e| e.to_string())?;
     message.transcode_to().map_err(|e| e.to_string())
 }
+
+/// Message for P4Info in the place of a program.
+pub const NO_PROGRAM: &str = "is P4Info, which describes a program to controllers; give the program: P4 source, or the \
+                              JSON of p4c or weir-p4c";
+
+/// Fields of `p4.config.v1.P4Info`.
+const FIELDS: [&str; 16] = [
+    "pkg_info",
+    "tables",
+    "actions",
+    "action_profiles",
+    "counters",
+    "direct_counters",
+    "meters",
+    "direct_meters",
+    "controller_packet_metadata",
+    "value_sets",
+    "registers",
+    "digests",
+    "externs",
+    "type_info",
+    "hash_fields",
+    "pkgInfo",
+];
+
+/// Whether a file is P4Info of one of the formats: no P4 program and no program's JSON begins so.
+pub fn is_p4info(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return is_binary(bytes) };
+    let names = |text: &str| text.chars().take_while(|c| c.is_alphabetic() || *c == '_').collect::<String>();
+    let text = text.trim_start();
+    if let Some(object) = text.strip_prefix('{') {
+        let key = object.trim_start().strip_prefix('"').map(names).unwrap_or_default();
+        return key == "pkgInfo" || FIELDS.contains(&key.as_str()) && !text.contains("\"header_types\"");
+    }
+    let mut lines = text.lines().map(str::trim).filter(|line| !(line.is_empty() || line.starts_with('#')));
+    let Some(first) = lines.next() else { return false };
+    let name = names(first);
+    let rest = first[name.len()..].trim_start();
+    FIELDS.contains(&name.as_str())
+        && (rest.starts_with(['{', ':', '<']) || rest.is_empty() && lines.next() == Some("{"))
+        || is_binary(bytes)
+}
+
+/// Whether the bytes are a message with a table or an action that has a name.
+fn is_binary(bytes: &[u8]) -> bool {
+    let Ok(info) = proto::P4Info::decode(bytes) else { return false };
+    let preambles = info.tables.iter().map(|t| &t.preamble).chain(info.actions.iter().map(|a| &a.preamble));
+    preambles.flatten().any(|p| p.id != 0 && !p.name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{bmv2, compile};
+    use std::path::PathBuf;
+
+    #[test]
+    fn files_of_p4info_are_told_from_programs() {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the file is there");
+        let (source, json) = (read("bmv2/forward.p4"), read("bmv2/forward.json"));
+        let infos = [
+            compile("forward.p4", &source, &[]).expect("the program compiles").info,
+            bmv2::load(&json).expect("the document loads").program.info,
+        ];
+        for info in infos {
+            for format in [Format::Text, Format::Binary, Format::Json] {
+                let file = info.file(format).expect("P4Info is printed");
+                assert!(is_p4info(&file), "{format:?}: {}", String::from_utf8_lossy(&file[..file.len().min(200)]));
+            }
+        }
+        let names = ["actions\n{\n}", "  # comment\ntables: [{}]", "{\"pkgInfo\": {}}", "{ \"tables\": [] }"];
+        assert!(names.iter().all(|text| is_p4info(text.as_bytes())));
+        for other in [
+            &*source,
+            &*json,
+            "",
+            "#include <core.p4>",
+            "{}",
+            "{\"actions\": [], \"header_types\": []}",
+            "tables",
+            "tables t;",
+            "\n\u{1}",
+        ] {
+            assert!(!is_p4info(other.as_bytes()), "{}", &other[..other.len().min(100)]);
+        }
+    }
+}

@@ -6,7 +6,7 @@ mod formats;
 pub mod proto;
 pub mod strings;
 
-pub use formats::{Format, json, parse};
+pub use formats::{Format, NO_PROGRAM, is_p4info, json, parse};
 
 use crate::p4info::strings::Strings;
 use proto::match_field::{Match, MatchType};

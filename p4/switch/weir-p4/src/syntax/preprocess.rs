@@ -200,7 +200,13 @@ impl Preprocessor<'_> {
             let active = conds.last().is_none_or(|c| c.active);
             if !(t.starts_line && t.tok == TokenKind::Punct("#")) {
                 if active {
-                    pending.push(t.clone());
+                    let mut token = t.clone();
+                    if let TokenKind::Str(text) = &t.tok
+                        && tokens[i + 1].span.line > t.span.line
+                    {
+                        token.tok = TokenKind::Str(self.conditional_lines(text, t.span, own_dir.as_deref()));
+                    }
+                    pending.push(token);
                 }
                 i += 1;
                 continue;
@@ -218,6 +224,34 @@ impl Preprocessor<'_> {
             self.diags.error_help(c.span, "conditional is not closed", "add `#endif`");
         }
         end
+    }
+
+    /// A string of several lines without those that its conditionals leave out: a C preprocessor, which p4c runs first,
+    /// sees directives in it. Lines left out and directives become empty lines.
+    fn conditional_lines(&mut self, text: &str, span: Span, dir: Option<&Path>) -> String {
+        const CONDITIONALS: [&str; 6] = ["if", "ifdef", "ifndef", "elif", "else", "endif"];
+        let mut conds: Vec<Conditional> = Vec::new();
+        let mut lines = Vec::new();
+        for (number, line) in text.split('\n').enumerate() {
+            let tokens = match line.trim_start().strip_prefix('#').filter(|_| number > 0) {
+                Some(directive) => lex_at_most(span.file, directive, MAX_TOKENS).0,
+                None => Vec::new(),
+            };
+            let tokens: Vec<Token> = tokens.into_iter().map(|token| Token { span, ..token }).collect();
+            let is_conditional =
+                |token: &Token| matches!(&token.tok, TokenKind::Ident(word) if CONDITIONALS.contains(&word.as_str()));
+            if let Some(first) = tokens.first().filter(|first| is_conditional(first)) {
+                let end = tokens.len() - 1;
+                self.directive(first, &tokens[..end], &mut conds, dir);
+                lines.push("");
+            } else {
+                lines.push(if conds.last().is_none_or(|c| c.active) { line } else { "" });
+            }
+        }
+        if let Some(c) = conds.last() {
+            self.diags.error_help(c.span, "conditional in a string is not closed", "add `#endif`");
+        }
+        lines.join("\n")
     }
 
     fn flush(&mut self, pending: &mut Vec<Token>) {

@@ -38,6 +38,12 @@ impl Switch {
         self.scratch.tracer.resume(numbers);
     }
 
+    /// Sets the reason for which the port of the next packets through egress takes none, such as `is down`; None: it takes
+    /// them.
+    pub fn trace_refusal(&mut self, reason: Option<&'static str>) {
+        self.scratch.tracer.refusal = reason;
+    }
+
     /// Adds a line for a packet that was dropped before egress.
     pub fn trace_queue_drop(&mut self, q: &Queued, now_us: u64, reason: &str) {
         self.scratch.tracer.dropped_between(q.carried.origin, now_us, q.port, reason);

@@ -92,3 +92,44 @@ fn links_lead_to_the_same_objects() {
     info.digests.iter().for_each(|d| assert_eq!(p.digests[d.ir_index].name, d.name()));
     info.value_sets.iter().for_each(|v| assert_eq!(p.value_sets[v.ir_index].name, v.name()));
 }
+
+/// p4c runs a C preprocessor first, which sees the directives in a string of several lines.
+#[test]
+fn conditionals_in_a_string_choose_its_lines() {
+    const REST: &str = "\
+#include <v1model.p4>
+struct empty {}
+parser P(packet_in p, out empty h, inout empty m, inout standard_metadata_t s) { state start { transition accept; } }
+control V(inout empty h, inout empty m) { apply {} }
+control I(inout empty h, inout empty m, inout standard_metadata_t s) {
+    @restriction(\"
+  one;
+  #if defined(TWO) && THREE > 2
+  two;
+# elif 1
+  three;
+#else
+  four;
+  #endif
+#five\" , other)
+    action act() {}
+    table t { key = { s.ingress_port: exact; } actions = { act; } }
+    apply { t.apply(); }
+}
+control E(inout empty h, inout empty m, inout standard_metadata_t s) { apply {} }
+control D(packet_out p, in empty h) { apply {} }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+";
+    for (defines, want) in [
+        ("", "\n  one;\n\n\n\n  three;\n\n\n\n#five"),
+        ("#define TWO\n#define THREE 3\n", "\n  one;\n\n  two;\n\n\n\n\n\n#five"),
+    ] {
+        let program = weir_p4::compile("s.p4", &format!("{defines}{REST}"), &[]).expect("a program");
+        let message = program.info.message();
+        let preambles = message.actions.iter().filter_map(|a| a.preamble.as_ref());
+        let said: Vec<_> = preambles.filter(|p| p.alias == "act").flat_map(|p| &p.annotations).collect();
+        assert_eq!(said, [&format!("@restriction(\"{want}\" , other)")]);
+    }
+    let open = REST.replace("#endif", "");
+    assert!(weir_p4::compile("s.p4", &open, &[]).is_err());
+}

@@ -106,6 +106,88 @@ fn programs_from_json_do_the_same_with_a_trace() {
     }
 }
 
+/// Events of one kind.
+fn events<'v>(lines: &'v [Value], kind: &str) -> Vec<&'v Value> {
+    lines.iter().flat_map(|l| list(l, "events")).filter(|e| e["event"] == kind).collect()
+}
+
+#[test]
+fn a_checksum_has_a_result_or_a_false_condition_and_a_header_its_name() {
+    let at = repository().join("p4/switch/weir-p4/tests/bmv2");
+    let read = |name: &str| std::fs::read_to_string(at.join(name)).expect("the file is there");
+    let source = weir_p4::compile("forward.p4", &read("forward.p4"), &[]).expect("the program compiles");
+    let json = weir_p4::bmv2::load(&read("forward.json")).expect("the document loads").program;
+    let sums = [0x9ad0u16, 0x9ad1].map(u16::to_be_bytes);
+    let ipv4 = |sum: [u8; 2]| {
+        let head = [8, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 9, 17];
+        [&[0; 12][..], &head, &sum, &[10, 0, 1, 1, 10, 0, 2, 9]].concat()
+    };
+    let other = [&[0; 12][..], &[0x12, 0x34, 1, 2, 3]].concat();
+    for (program, headers) in [(source, &[][..]), (json, &["ethernet", "ipv4"])] {
+        let p = Arc::new(program);
+        let mut s = Switch::traced(p.clone(), 1);
+        let table = p.tables.iter().position(|t| t.name.ends_with("routes")).expect("the table is there");
+        let t = &p.tables[table];
+        let action = t.actions.iter().position(|a| a.name.ends_with("route")).expect("the action is there");
+        let call = ActionCall { action, args: vec![Val::S(2), Val::S(2)] };
+        s.state.tables[table].set_default(t, EntryAction::Call(call)).expect("the action fits");
+        let mut ran = |packet: &[u8]| {
+            s.process(packet, 1, 0, &mut Notes::default());
+            lines(&mut s)
+        };
+        let (right, wrong, none) = (ran(&ipv4(sums[0])), ran(&ipv4(sums[1])), ran(&other));
+        assert_eq!(results(&right, "verify_checksum", "right"), [Value::from(true)]);
+        assert_eq!(results(&wrong, "verify_checksum", "right"), [Value::from(false)]);
+        assert_eq!(results(&none, "verify_checksum", "condition"), [Value::from(false)]);
+        // The time to live is one less.
+        assert_eq!(results(&right, "update_checksum", "value"), [Value::from("0x9bd0")]);
+        assert_eq!(results(&right, "extract", "header"), headers.iter().map(|h| Value::from(*h)).collect::<Vec<_>>());
+    }
+}
+
+/// Members of the events of one kind, of which each has just this one.
+fn results(lines: &[Value], kind: &str, member: &str) -> Vec<Value> {
+    const RESULTS: [&str; 3] = ["right", "value", "condition"];
+    let found = events(lines, kind);
+    for e in &found {
+        assert!(RESULTS.iter().all(|r| *r == member || !RESULTS.contains(&member) || e[r].is_null()), "{e}");
+    }
+    found.iter().map(|e| e[member].clone()).filter(|v| !v.is_null()).collect()
+}
+
+#[test]
+fn a_checksum_that_is_not_updated_has_no_value() {
+    let compute = "update_checksum(h.h.a == 1, { h.h.a }, h.h.b, HashAlgorithm.csum16);";
+    let none = "control C(inout headers_t h, inout meta_t m) { apply { } }";
+    let text =
+        SELECTOR.replace("bit<8> b", "bit<16> b").replace(none, &none.replace("{ } }", &format!("{{ {compute} }} }}")));
+    let p = Arc::new(weir_p4::compile("sum.p4", &text, &[]).unwrap_or_else(|d| panic!("{d:?}")));
+    let mut s = Switch::traced(p.clone(), 1);
+    let call = ActionCall { action: 0, args: vec![Val::S(4)] };
+    s.state.tables[0].set_default(&p.tables[0], EntryAction::Call(call)).expect("the action fits");
+    for (a, member) in [(1, "value"), (2, "condition")] {
+        assert_eq!(s.process(&[a, 0, 0], 1, 0, &mut Notes::default()).len(), 1);
+        assert_eq!(results(&lines(&mut s), "update_checksum", member).len(), 1);
+    }
+}
+
+#[test]
+fn elements_of_a_stack_are_named() {
+    let path = repository().join("p4/switch/weir-p4/tests/bmv2/labels.json");
+    let text = std::fs::read_to_string(path).expect("the document can be read");
+    let p = Arc::new(weir_p4::bmv2::load(&text).expect("the document loads").program);
+    let both = (Switch::new(p.clone(), 1), Switch::traced(p, 1));
+    let mut names = BTreeSet::new();
+    differential::compare_switches(both, &text, 1, 150, |_, b, _| {
+        for e in events(&lines(b), "extract") {
+            names.insert(e["header"].as_str().ok_or("a header without a name")?.to_string());
+        }
+        Ok(())
+    })
+    .unwrap_or_else(|e| panic!("{e}"));
+    assert!(names.iter().any(|n| n.contains("[]")) && names.len() > 1, "{names:?}");
+}
+
 #[test]
 fn clones_copies_and_rounds_are_passes_of_the_packet_that_made_them() {
     let at = repository().join("p4/switch/weir-p4/tests/stf");

@@ -71,6 +71,11 @@ pub enum Event {
 pub trait Sink {
     /// A frame leaves by `port`. False: the port takes no more until [`Device::release`].
     fn frame(&mut self, port: u32, bytes: &[u8]) -> bool;
+
+    /// Reason for which `port` takes no frames, for traces, as `is down`.
+    fn refusal(&self, _port: u32) -> Option<&'static str> {
+        None
+    }
 }
 
 impl Sink for Vec<(u32, Vec<u8>)> {
@@ -456,6 +461,9 @@ impl Device {
     fn egress(&mut self, q: Queued, flow: u32, out: &mut dyn Sink) {
         let now_us = self.now_us();
         let Some(pipeline) = &mut self.pipeline else { return };
+        if self.trace.is_some() {
+            pipeline.switch.trace_refusal(if Some(q.port) == self.cpu_port { None } else { out.refusal(q.port) });
+        }
         pipeline.switch.egress(q, now_us, &mut self.notes, &mut self.after_egress);
         let steps = pipeline.switch.spent();
         self.spent += steps;

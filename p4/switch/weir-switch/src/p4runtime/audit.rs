@@ -293,7 +293,7 @@ impl Audit {
             Sink::Stderr
         } else {
             let file = RotatingFile::open(path, most_bytes);
-            Sink::File(file.map_err(|e| format!("--audit {}: {e}", path.display()))?)
+            Sink::File(file.map_err(|e| format!("--audit {}: {}", path.display(), weir_p4::source::explain(path, &e)))?)
         };
         let refusals = Refusals::default();
         Ok(Audit(Some(Mutex::new(Log { sink, refusals, lost: 0, torn: false }))))

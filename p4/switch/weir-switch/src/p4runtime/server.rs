@@ -11,6 +11,7 @@ use super::transport::tls::Tls;
 use super::transport::with_cause;
 use crate::device::Event;
 use crate::handle::Handle;
+use crate::system::listener_at;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -91,7 +92,9 @@ pub fn listen(config: ServeConfig) -> Result<Listening, String> {
         builder = builder.tls_config(tls.config()?).map_err(|e| cannot(&with_cause("TLS", &e)))?;
     }
     let listener = std::net::TcpListener::bind(config.addr).map_err(|e| match e.kind() {
-        std::io::ErrorKind::AddrInUse => cannot(&"the address is in use; choose another by --grpc-server-addr"),
+        std::io::ErrorKind::AddrInUse => {
+            cannot(&format!("{}; end it, or choose another address by --grpc-server-addr", listener_at(config.addr)))
+        }
         _ => cannot(&e),
     })?;
     listener.set_nonblocking(true).map_err(|e| cannot(&e))?;

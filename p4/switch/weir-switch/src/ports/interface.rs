@@ -57,12 +57,18 @@ pub fn look(query: &OwnedFd, name: &str) -> std::result::Result<Link, String> {
     }
 }
 
+/// The process that has the interface, where it can be seen.
+fn other_user(name: &str) -> String {
+    let link = system::query_socket().and_then(|query| system::link(&query, name));
+    link.ok().and_then(|link| system::packet_user(link.index)).map_or_else(String::new, |who| format!(": {who}"))
+}
+
 pub fn explain(name: &str, e: &Error) -> String {
     match (e.kind(), e.raw_os_error()) {
         (ErrorKind::PermissionDenied, _) => {
             format!("interface {name}: not allowed; raw packets need root or the capability CAP_NET_RAW")
         }
-        (ErrorKind::AddrInUse, _) => format!("interface {name}: another weir-switch has it"),
+        (ErrorKind::AddrInUse, _) => format!("interface {name}: another weir-switch has it{}", other_user(name)),
         (_, Some(libc::ENODEV)) => format!("interface {name}: there is no such interface in this network namespace"),
         (_, Some(libc::ENOMEM)) => format!("interface {name}: no memory for its receive ring"),
         _ => format!("interface {name}: {e}"),

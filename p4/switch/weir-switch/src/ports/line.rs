@@ -3,6 +3,7 @@
 use super::send_limit::SendLimit;
 use super::{SendDrops, interface};
 use crate::system;
+use crate::traffic_manager::Count;
 use std::io::{ErrorKind, Result};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -86,6 +87,8 @@ pub struct Line {
     taken_at_once: u32,
     /// Frames that the socket has not taken.
     kept: Batch,
+    /// Frames that the socket has taken.
+    pub sent: Count,
     pub drops: SendDrops,
     warned: bool,
 }
@@ -102,6 +105,7 @@ impl Line {
             limit: SendLimit::default(),
             taken_at_once: 0,
             kept: Batch::default(),
+            sent: Count::default(),
             drops: SendDrops::default(),
             warned: false,
         }
@@ -127,9 +131,19 @@ impl Line {
         self.has_link = has_link;
     }
 
+    /// Whether the interface is there, up and has a carrier.
+    pub fn takes_frames(&self) -> bool {
+        self.has_link && self.socket.is_some()
+    }
+
     /// File descriptor that becomes writable.
     pub fn fd(&self) -> Option<&OwnedFd> {
         self.socket.as_ref()
+    }
+
+    /// Frames that wait for the socket.
+    pub fn waiting(&self) -> usize {
+        self.kept.len()
     }
 
     /// Counts the frames that wait as dropped: nothing will send them any more.
@@ -209,7 +223,10 @@ impl Line {
                 return batch.len();
             };
             match system::send_batch(socket, &batch.bytes, &batch.frames[at..]) {
-                Ok(n) => at += n,
+                Ok(n) => {
+                    batch.frames[at..at + n].iter().for_each(|frame| self.sent.add(frame.len() as u64));
+                    at += n;
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => return at,
                 Err(e) if interface::is_away(&e) => {

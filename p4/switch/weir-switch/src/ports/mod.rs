@@ -13,6 +13,7 @@ pub use sender::{SendDrops, Senders, WRITABLE};
 
 use crate::device::Device;
 use crate::system::{self, Link, Ring, RingFrame};
+use crate::traffic_manager::Count;
 use capture::{Pcap, capture_frame};
 use frame::{Unusable, restore};
 use interface::{claim, explain, look, send_to};
@@ -83,8 +84,12 @@ pub struct PortReport<'a> {
     pub interface: &'a str,
     /// Frames that came and were not taken.
     pub receive_drops: ReceiveDrops,
+    /// Frames that the interface took.
+    pub sent: Count,
     /// Frames that the interface did not take.
     pub send_drops: SendDrops,
+    /// Frames that wait for the interface.
+    pub waiting_packets: usize,
 }
 
 impl Ports {
@@ -310,12 +315,13 @@ impl Ports {
     /// Counters of all ports, in the order of the command line.
     pub fn report(&mut self) -> Vec<PortReport<'_>> {
         (0..self.interfaces.len()).for_each(|at| self.count_ring_drops(at));
-        let both = self.interfaces.iter().zip(&self.senders.senders);
-        both.map(|(i, s)| {
-            let send_drops = s.line.lock().drops;
-            PortReport { port: i.port, interface: &i.name, receive_drops: i.drops, send_drops }
-        })
-        .collect()
+        let senders = &self.senders;
+        let of = |(at, i)| {
+            let i: &Interface = i;
+            let (sent, send_drops, waiting_packets) = senders.fates(at);
+            PortReport { port: i.port, interface: &i.name, receive_drops: i.drops, sent, send_drops, waiting_packets }
+        };
+        self.interfaces.iter().enumerate().map(of).collect()
     }
 
     /// Sends the waiting frames and writes the captured ones.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few calls of Linux's packet sockets that no crate wraps, each a thin safe function.
+mod owners;
 mod privileges;
 mod ring;
 
+pub use owners::{listener_at, packet_user};
 pub use privileges::{become_user, give_up_capabilities};
 pub use ring::{Offload, ROOM, Ring, RingFrame, ring_share_bytes};
 

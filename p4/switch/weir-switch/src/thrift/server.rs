@@ -3,6 +3,7 @@
 use super::connection::{Timed, run};
 use super::shared::{Shared, Switch};
 use crate::p4runtime::Control;
+use crate::system::listener_at;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeMap;
 use std::io;
@@ -99,7 +100,8 @@ pub fn listen(port: u16) -> Result<Listening, String> {
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let cannot = |e: io::Error| match e.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("Thrift server on {addr}: the address is in use; choose another by --thrift-port")
+            let who = listener_at(addr);
+            format!("Thrift server on {addr}: {who}; end it, or choose another port by --thrift-port")
         }
         _ => format!("Thrift server on {addr}: {e}"),
     };

@@ -479,8 +479,8 @@ impl<'p> Lower<'p> {
         w: u32,
         (algo, payload): (HashAlgorithm, bool),
     ) {
-        let end = self.label();
-        self.jump(c, end, false);
+        let (end, skip) = self.skippable();
+        self.jump(c, skip, false);
         self.known = nonzero(c);
         let h = self.hash(algo, data, if payload { Rest::Unread } else { Rest::Nothing });
         self.known.clear();
@@ -493,7 +493,7 @@ impl<'p> Lower<'p> {
             self.here(right);
             self.trace_checksum(true);
         }
-        self.here(end);
+        self.trace_skipped("verify_checksum", (end, skip));
     }
 
     fn update_checksum(
@@ -504,13 +504,14 @@ impl<'p> Lower<'p> {
         w: u32,
         (algo, payload): (HashAlgorithm, bool),
     ) {
-        let end = self.label();
-        self.jump(c, end, false);
+        let (end, skip) = self.skippable();
+        self.jump(c, skip, false);
         self.known = nonzero(c);
         let h = self.hash(algo, data, if payload { Rest::Payload } else { Rest::Nothing });
         self.known.clear();
         self.put(to, &Expression::Slice(Box::new(h), 0, w));
-        self.here(end);
+        self.trace_updated(to, w);
+        self.trace_skipped("update_checksum", (end, skip));
     }
 
     fn direct_meter(&mut self, m: usize, to: &Address) {

@@ -73,6 +73,13 @@ impl<'p> Lower<'p> {
         self.here(end);
     }
 
+    /// The header's name; without one the event's source has it.
+    fn header_name(&self, h: &HeaderRef) -> Fields {
+        let name = self.program.source.headers.get(&h.addr.base);
+        let place = if h.addr.dyns.is_empty() { "[0]" } else { "[]" };
+        name.map(|name| ("header", Field::Text(name.replacen("[0]", place, 1)))).into_iter().collect()
+    }
+
     pub(super) fn traced_step(&mut self, s: &'p Statement) {
         let index = self.trace_before(s);
         self.step(s);
@@ -90,10 +97,15 @@ impl<'p> Lower<'p> {
                 self.point("action", vec![("action", text(name))], place);
             }
             Statement::Extract(h, ..) => {
-                let bytes = Field::Number(h.layout.fixed_bits as u64 / 8);
-                self.here_point("extract", vec![("fixed_bytes", bytes)]);
+                let mut fields = self.header_name(h);
+                fields.push(("fixed_bytes", Field::Number(h.layout.fixed_bits as u64 / 8)));
+                self.here_point("extract", fields);
             }
-            Statement::SetValid(_, valid) => self.here_point("set_valid", vec![("valid", Field::Flag(*valid))]),
+            Statement::SetValid(h, valid) => {
+                let mut fields = self.header_name(h);
+                fields.push(("valid", Field::Flag(*valid)));
+                self.here_point("set_valid", fields);
+            }
             Statement::RegisterWrite(r, i, v) => {
                 let register = &p.registers[*r];
                 let (index, v) = (self.value(i), self.src(v));
@@ -162,11 +174,31 @@ impl<'p> Lower<'p> {
                 let value = Field::Value(self.src(&load(to)), *w);
                 self.here_point("hash", vec![("value", value)]);
             }
-            Statement::UpdateChecksum(_, _, to, w, ..) => {
-                let value = Field::Value(self.src(&load(to)), *w);
-                self.here_point("update_checksum", vec![("value", value)]);
-            }
             _ => {}
+        }
+    }
+
+    /// Labels behind a checksum's call and of its event for a false condition; the same in code without events.
+    pub(super) fn skippable(&mut self) -> (Label, Label) {
+        let end = self.label();
+        (end, if self.traced { self.label() } else { end })
+    }
+
+    /// Ends the code of a checksum's call, whose condition is false at `skip`.
+    pub(super) fn trace_skipped(&mut self, event: &'static str, (end, skip): (Label, Label)) {
+        if self.traced {
+            self.emit(Instruction::Jump { to: end });
+            self.here(skip);
+            self.here_point(event, vec![("condition", Field::Flag(false))]);
+        }
+        self.here(end);
+    }
+
+    /// The value of a checksum that was computed.
+    pub(super) fn trace_updated(&mut self, to: &Address, w: u32) {
+        if self.traced {
+            let (value, place) = (Field::Value(self.src(&load(to)), w), self.place);
+            self.point("update_checksum", vec![("value", value)], place);
         }
     }
 

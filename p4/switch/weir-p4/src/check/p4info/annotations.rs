@@ -33,13 +33,17 @@ pub(super) fn token_text(t: &TokenKind) -> String {
     }
 }
 
+/// Annotations that p4c reads as a list of expressions; it prints the others as their tokens, with a space between each.
+const LISTS: [&str; 3] = ["field_list", "p4runtime_translation", "synchronous"];
+
 pub(super) fn as_written(a: &ast::Annotation) -> String {
     if a.body.is_empty() {
         return format!("@{}", a.name.text);
     }
+    let is_list = LISTS.contains(&a.name.text.as_str());
     let mut text = String::new();
     for t in &a.body {
-        if !text.is_empty() && t.tok != TokenKind::Punct(",") {
+        if !text.is_empty() && !(is_list && t.tok == TokenKind::Punct(",")) {
             text.push(' ');
         }
         text.push_str(&token_text(&t.tok));

@@ -48,6 +48,8 @@ pub(crate) struct Tracer {
     pub on: bool,
     /// Events are left out for now.
     pub is_muted: bool,
+    /// Reason for which the egress port of the pass takes no packet.
+    pub refusal: Option<&'static str>,
     packets: u64,
     passes: u64,
     /// The pass that runs: its head, its events, its results.
@@ -190,8 +192,11 @@ impl Tracer {
         });
     }
 
-    /// A packet that left.
+    /// A packet that left, unless its port takes none.
     pub fn sent(&mut self, port: u32, length: usize) {
+        if let Some(reason) = self.refusal {
+            return self.dropped(&format!("port {port} {reason}"));
+        }
         self.result("sent", |o| {
             o.number("port", u64::from(port));
             o.number("length", length as u64);

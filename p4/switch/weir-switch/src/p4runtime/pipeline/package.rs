@@ -29,6 +29,9 @@ pub fn package(bytes: &[u8]) -> Res<Package> {
     if bytes.get(257..262) == Some(b"ustar") {
         return unpack(bytes);
     }
+    if weir_p4::p4info::is_p4info(bytes) {
+        return Err(invalid(format!("the device configuration {}", weir_p4::p4info::NO_PROGRAM)));
+    }
     let program = text("the program", bytes.to_vec())?;
     if bmv2::is_json(&program)
         && let Some(package) = Package::read(&program).map_err(invalid)?

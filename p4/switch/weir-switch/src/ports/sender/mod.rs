@@ -7,6 +7,7 @@ use crate::ports::capture::{Pcap, capture_frame};
 use crate::ports::line::{Batch, Line, Space};
 use crate::ports::sending::{SendThread, SharedLine};
 use crate::system;
+use crate::traffic_manager::Count;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::Result;
@@ -97,6 +98,13 @@ impl Sink for Senders {
         }
         !self.senders[at].is_full
     }
+
+    fn refusal(&self, port: u32) -> Option<&'static str> {
+        match self.by_port.get(port as usize).copied().flatten() {
+            None => Some("has no interface"),
+            Some(at) => (!self.senders[at].line.lock().takes_frames()).then_some("is down"),
+        }
+    }
 }
 
 impl Senders {
@@ -132,6 +140,14 @@ impl Senders {
             is_polled: false,
             capture,
         });
+    }
+
+    /// Frames of interface `at` by their fate: taken by its socket, not taken, not offered to it yet.
+    pub(super) fn fates(&self, at: usize) -> (Count, SendDrops, usize) {
+        let sender = &self.senders[at];
+        // Frames leave the sending thread's queue under this lock.
+        let line = sender.line.lock();
+        (line.sent, line.drops, sender.batch.len() + sender.line.handed() + line.waiting())
     }
 
     /// Starts so many sending threads, which share the ports.

@@ -31,6 +31,12 @@ fn until_writable(senders: &mut Senders, at: usize) {
     }
 }
 
+/// Frames of a port whose fate is counted: each once.
+fn counted(senders: &Senders, at: usize) -> u64 {
+    let (sent, d, waiting) = senders.fates(at);
+    sent.packets + d.down + d.too_long + d.queue_full + d.other + waiting as u64
+}
+
 /// Numbers of the frames that come out of each port, when `frames` have been sent to all in turn.
 fn numbers(threads: usize, frames: u32, at_once: u32) {
     let (mut senders, far) = senders(threads);
@@ -52,6 +58,7 @@ fn numbers(threads: usize, frames: u32, at_once: u32) {
             frame[..4].copy_from_slice(&number.to_be_bytes());
             let takes_more = senders.frame(port, &frame);
             assert_eq!(takes_more, !senders.senders[port as usize].is_full);
+            assert_eq!(counted(&senders, port as usize), u64::from(number) + 1);
             until_writable(&mut senders, port as usize);
         }
         if number % at_once == 0 {
@@ -68,7 +75,8 @@ fn numbers(threads: usize, frames: u32, at_once: u32) {
     senders.heard();
     (0..PORTS as usize).for_each(|at| until_writable(&mut senders, at));
     senders.finish();
-    assert!(senders.senders.iter().all(|s| s.line.lock().drops == SendDrops::default()));
+    let sent = Count { packets: frames.into(), bytes: 60 * u64::from(frames) };
+    (0..PORTS as usize).for_each(|at| assert_eq!(senders.fates(at), (sent, SendDrops::default(), 0)));
     readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
@@ -90,6 +98,7 @@ fn a_full_port_keeps_few_frames_and_counts_them_at_the_end() {
     }
     // The socket's own space, and a frame that it did not take.
     assert!((1..=40).contains(&taken), "{taken} frames");
+    assert_eq!(counted(&senders, 1), taken + 1);
     assert!(senders.frame(0, &[0; 1000]), "another port takes frames");
     let mut device = Device::new(Default::default());
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
@@ -98,6 +107,15 @@ fn a_full_port_keeps_few_frames_and_counts_them_at_the_end() {
     senders.renew(1, None).unwrap();
     senders.settle(&mut device, &epoll).unwrap();
     assert!(!senders.senders[1].is_polled && senders.frame(1, &[0; 1000]));
+    assert_eq!(senders.refusal(0), None);
+    assert_eq!((senders.refusal(1), senders.refusal(PORTS)), (Some("is down"), Some("has no interface")));
     senders.finish();
-    assert!(senders.senders[1].line.lock().drops.down >= 1);
+    let (_, drops, waiting) = senders.fates(1);
+    assert!(drops.down >= 1);
+    assert_eq!((waiting, counted(&senders, 1)), (0, taken + 2));
+
+    while senders.frame(2, &[0; 1000]) {}
+    let all = counted(&senders, 2);
+    senders.finish();
+    assert_eq!((senders.fates(2).2, counted(&senders, 2)), (0, all));
 }

@@ -148,7 +148,7 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
         listen(config).err().unwrap()
     };
     let e = start(None);
-    assert!(e.contains("is in use") && e.contains(&taken.local_addr().unwrap().to_string()), "{e}");
+    assert!(e.contains("listens there") && e.contains(&taken.local_addr().unwrap().to_string()), "{e}");
     let (ours, other) = (Authority::new(), Authority::new().sign("localhost"));
     let own = ours.sign("localhost");
     let tls = |certificate: &str, key: &str, authority: Option<&str>| {
@@ -173,7 +173,7 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
         (tls(certificate, &other.1, None), "--cert c.pem with --key k.pem: "),
         (tls(certificate, key, Some("none")), "--ca a: there is no certificate"),
         (tls(certificate, key, Some(no_certificate)), "--ca a: "),
-        (tls(certificate, key, Some(&ours.pem)), "is in use"),
+        (tls(certificate, key, Some(&ours.pem)), "listens there"),
     ] {
         assert!(said.contains(want), "{said}");
     }
