@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The C-like preprocessor P4 programs use, working on tokens so that every message keeps its column.
 //! Tokens out of a macro carry the position of its use.
+mod condition;
+
 use crate::syntax::diagnostics::{Diagnostics, Span};
 use crate::syntax::lexer::{Token, TokenKind, lex, lex_at_most, spelling};
 use crate::syntax::options::Macros;
 use num_bigint::BigInt;
-use num_traits::{ToPrimitive, Zero};
+use num_traits::Zero;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
@@ -118,8 +120,8 @@ const MAX_INCLUDES: u32 = 4096;
 /// The declarations every program may include by name.
 fn embedded(name: &str) -> Option<&'static str> {
     match name {
-        "core.p4" => Some(include_str!("../../include/core.p4")),
-        "v1model.p4" => Some(include_str!("../../include/v1model.p4")),
+        "core.p4" => Some(include_str!("../../../include/core.p4")),
+        "v1model.p4" => Some(include_str!("../../../include/v1model.p4")),
         _ => None,
     }
 }
@@ -613,7 +615,7 @@ impl Preprocessor<'_> {
         }
         let tokens = self.expand(input, &mut HashSet::new());
         let mut at = 0;
-        match cond_expr(&tokens, &mut at, 0, 0) {
+        match condition::value(&tokens, &mut at, 0, 0) {
             Ok(v) if at == tokens.len() => !v.is_zero(),
             Ok(_) => {
                 let bad = tokens.get(at).map_or(span, |t| t.span);
@@ -625,96 +627,5 @@ impl Preprocessor<'_> {
                 false
             }
         }
-    }
-}
-
-fn cond_expr(t: &[Token], at: &mut usize, min: u8, depth: u32) -> Result<BigInt, String> {
-    if depth > MAX_DEPTH {
-        return Err("condition is nested too deep".into());
-    }
-    let Some(first) = t.get(*at) else {
-        return Err("condition ends too early".into());
-    };
-    *at += 1;
-    let truth = |b: bool| BigInt::from(b as u8);
-    let mut left = match &first.tok {
-        TokenKind::Int(v, _) => v.clone(),
-        TokenKind::Ident(n) if n == "true" => BigInt::from(1),
-        TokenKind::Ident(_) => BigInt::zero(),
-        TokenKind::Punct("!") => truth(cond_expr(t, at, 11, depth + 1)?.is_zero()),
-        TokenKind::Punct("-") => -cond_expr(t, at, 11, depth + 1)?,
-        TokenKind::Punct("+") => cond_expr(t, at, 11, depth + 1)?,
-        TokenKind::Punct("~") => !cond_expr(t, at, 11, depth + 1)?,
-        TokenKind::Punct("(") => {
-            let v = cond_expr(t, at, 0, depth + 1)?;
-            if t.get(*at).map(|t| &t.tok) != Some(&TokenKind::Punct(")")) {
-                return Err("`)` is missing in the condition".into());
-            }
-            *at += 1;
-            v
-        }
-        _ => {
-            *at -= 1;
-            return Err("a number, a name or `(` is expected in a condition".into());
-        }
-    };
-    loop {
-        let punct = |k: usize| match t.get(k).map(|t| &t.tok) {
-            Some(TokenKind::Punct(p)) => *p,
-            _ => "",
-        };
-        let (op, width) = match (punct(*at), punct(*at + 1)) {
-            (">", "=") => (">=", 2),
-            (">", ">") => (">>", 2),
-            (p, _) => (p, 1),
-        };
-        let level = match op {
-            "||" => 1,
-            "&&" => 2,
-            "|" => 3,
-            "^" => 4,
-            "&" => 5,
-            "==" | "!=" => 6,
-            "<" | "<=" | ">" | ">=" => 7,
-            "<<" | ">>" => 8,
-            "+" | "-" => 9,
-            "*" | "/" | "%" => 10,
-            _ => return Ok(left),
-        };
-        if level <= min {
-            return Ok(left);
-        }
-        let op_at = *at;
-        *at += width;
-        let right = cond_expr(t, at, level, depth + 1)?;
-        left = match op {
-            "||" => truth(!left.is_zero() || !right.is_zero()),
-            "&&" => truth(!left.is_zero() && !right.is_zero()),
-            "|" => left | right,
-            "^" => left ^ right,
-            "&" => left & right,
-            "==" => truth(left == right),
-            "!=" => truth(left != right),
-            "<" => truth(left < right),
-            "<=" => truth(left <= right),
-            ">" => truth(left > right),
-            ">=" => truth(left >= right),
-            "+" => left + right,
-            "-" => left - right,
-            "*" => left * right,
-            "<<" | ">>" => {
-                let Some(n) = right.to_u32().filter(|n| *n < 4096) else {
-                    *at = op_at;
-                    return Err("shift count must be from 0 to 4095".into());
-                };
-                if op == "<<" { left << n } else { left >> n }
-            }
-            _ if right.is_zero() => {
-                *at = op_at;
-                return Err("division by zero in the condition".into());
-            }
-            "/" => left / right,
-            _ => left % right,
-        };
     }
 }
