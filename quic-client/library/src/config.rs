@@ -330,7 +330,7 @@ struct LibraryHooks {
 }
 
 impl LibraryHooks {
-    /// A resumed connection has no certificate: tickets of other rules than ours must not count.
+    /// A resumed connection has no certificate: tickets under other rules must not count.
     fn ticket_key(&self, authority: &str) -> String {
         let Config { insecure, ca, .. } = &self.config;
         format!("{authority} insecure={insecure} ca={ca:?}")

@@ -15,7 +15,7 @@ const MOST_TICKETS: usize = 100;
 
 /// Store of session tickets. It is called on the client's thread.
 ///
-/// A ticket is taken once: whoever sees a second use knows that both are of one client (RFC 8446 C.4). Keys are opaque: a
+/// A ticket is taken once: a second use would link both connections to one client (RFC 8446 C.4). Keys are opaque: a
 /// server with its port, and the rules by which its certificate was checked.
 pub trait TicketStore: Send {
     /// Takes out the ticket for this key.

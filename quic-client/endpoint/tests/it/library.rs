@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The library's interfaces against weir-server, over two local addresses.
 
-use crate::common::Server;
+use crate::common::{CLIENT, Server};
 use std::io::{Read, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_core::report::events::Event;
@@ -226,4 +227,25 @@ fn a_dropped_future_cancels() {
         let reset = connection.request(Request::get("/bytes/1")).await.unwrap();
         assert_eq!(reset.bytes(1).await.unwrap().len(), 1);
     });
+}
+
+/// An example of the library, which a test run of the workspace builds.
+fn example(name: &str, server: &Server) -> String {
+    let program = Path::new(CLIENT).with_file_name("examples").join(name);
+    assert!(program.exists(), "{}: cargo test builds it for the whole workspace", program.display());
+    let args = [&server.url("/bytes/10kB"), &server.ca(), "127.0.0.2", "127.0.0.3"];
+    let out = std::process::Command::new(program).args(args).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[test]
+fn examples_run_and_the_guide_has_the_first() {
+    let server = Server::start(&[]);
+    let out = example("get", &server);
+    assert_eq!(out.lines().filter(|line| line.starts_with("200 OK: 10000 bytes over 127.0.0.")).count(), 10, "{out}");
+    assert_eq!(example("get_tokio", &server).lines().filter(|line| line.starts_with("10000 bytes")).count(), 10);
+    let program = include_str!("../../../library/examples/get.rs");
+    let (_, code) = program.split_once("\n\n").unwrap();
+    assert!(include_str!("../../../../docs/use/library.md").contains(code));
 }
