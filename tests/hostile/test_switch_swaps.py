@@ -81,8 +81,8 @@ def test_swaps_racing_writes(switch):
 
 
 RETURNED_MB = 80
-"""Resident memory with a large program after many were replaced: 36 MB where all is returned, 180 to 290 where threads keep
-what they freed."""
+"""Resident memory with a large program after many were replaced: about 44 MB where free memory is returned, 117 to 290
+where the threads that compiled keep it."""
 
 
 def large(statements: int) -> PipelineConfig:

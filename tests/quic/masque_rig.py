@@ -36,19 +36,33 @@ class Stream:
         return int(self.fields.get(":status", 0))
 
 
+class Http(H3Connection):
+    """aioquic compares the length of an answer also where there is none: after HEAD (RFC 9110 8.6)."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.heads: set[int] = set()
+
+    def _check_content_length(self, stream: object) -> None:
+        if stream.stream_id not in self.heads:
+            super()._check_content_length(stream)
+
+
 class Client(QuicConnectionProtocol):
     """A connection with any number of requests."""
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         # Only with WebTransport does aioquic offer datagrams.
-        self.http = H3Connection(self._quic, enable_webtransport=True)
+        self.http = Http(self._quic, enable_webtransport=True)
         self.streams: dict[int, Stream] = defaultdict(Stream)
         self.terminated: events.ConnectionTerminated | None = None
         self.changed = asyncio.Event()
 
     def request(self, fields: dict[str, str], *, ends: bool = False) -> int:
         stream = self._quic.get_next_available_stream_id()
+        if fields[":method"] == "HEAD":
+            self.http.heads.add(stream)
         words = [(name.encode(), value.encode()) for name, value in fields.items()]
         self.http.send_headers(stream, words, end_stream=ends)
         self.transmit()

@@ -11,13 +11,21 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab import paths
 from weirlab.bmv2 import leftovers
 
 OWN = "import sys; from weirlab.bmv2 import leftovers; print(leftovers.alias(), flush=True); sys.stdin.read()"
 
 
+def started(script: str) -> subprocess.Popen:
+    """A Python program that imports weirlab, with pipes at its input and output."""
+    environment = {**os.environ, "PYTHONPATH": paths.import_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = [sys.executable, "-c", script]
+    return subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 def test_an_alias_is_of_a_dead_run_once_its_process_has_ended():
-    with subprocess.Popen([sys.executable, "-c", OWN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+    with started(OWN) as run:
         assert run.stdin is not None
         assert run.stdout is not None
         alias = run.stdout.readline().strip()
@@ -56,7 +64,7 @@ def test_children_end_with_the_process_and_not_with_a_thread():
         "child = subprocess.Popen(['sleep', '1000'], preexec_fn=leftovers.ends_with_parent()); "
         "print(child.pid, flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+    with started(script) as run:
         assert run.stdout is not None
         child = os.pidfd_open(int(run.stdout.readline()))
         run.kill()

@@ -233,6 +233,14 @@ impl World {
         }
     }
 
+    fn routes(&self, peer: SocketAddr) -> Option<Routes> {
+        let spec = |n: usize| PathSpec { id: PathId(n as u32), name: format!("wan{n}"), local: local(n), peer };
+        let strategy = StrategyKind::named(self.strategy).unwrap();
+        let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
+        let others = (1..self.links.len()).map(spec).collect();
+        self.routed.then(|| Routes::new(spec(0), others, Standby::Validated, choice))
+    }
+
     /// Runs it until the client's session and connection have ended: as [`World::stop_at`] says, or well.
     pub fn run(&self) -> Seen {
         let start = clock::start();
@@ -240,24 +248,13 @@ impl World {
         let id = |n: u8| ConnectionId::from_vec(vec![n; 16]);
         let client = quiche::connect(None, &id(0xc0), local(0), peer, &mut config(false, self.algorithm)).unwrap();
         let accepted = quiche::accept(&id(0x50), None, peer, local(0), &mut config(true, self.algorithm)).unwrap();
-        let spec = |n: usize| PathSpec { id: PathId(n as u32), name: format!("wan{n}"), local: local(n), peer };
-        let strategy = StrategyKind::named(self.strategy).unwrap();
-        let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
-        let others = (1..self.links.len()).map(spec).collect();
-        let routes = Routes::new(spec(0), others, Standby::Validated, choice);
         let mut tasks = PlannedTasks::new(self.plan(start), Box::new(Nowhere));
         let timebase = Timebase::new(start, 0);
         let uploads = matches!(self.action, Action::Upload(_));
         let control = |sends: bool| if sends { (self.control)() } else { Box::new(QuicheOwn) };
         let conn = Conn::new(client, control(uploads), start);
-        let mut client = Session::new(
-            conn,
-            SessionConfig::new("10.9.9.9:4433"),
-            Some(routes).filter(|_| self.routed),
-            timebase,
-            true,
-            start,
-        );
+        let mut client =
+            Session::new(conn, SessionConfig::new("10.9.9.9:4433"), self.routes(peer), timebase, true, start);
         let mut sent = Vec::new();
         let mut server = server::Session::new(Conn::new(accepted, control(!uploads), start), 0);
         let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();

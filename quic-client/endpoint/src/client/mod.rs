@@ -165,7 +165,6 @@ fn flows(
             headers: options.http.fields(),
             data: data.clone(),
             redirects: options.http.redirects(),
-            ..Plan::default()
         };
         let config = SessionConfig {
             label,

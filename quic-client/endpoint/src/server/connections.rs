@@ -7,6 +7,7 @@ use crate::shared::qlog::QlogFile;
 use crate::shared::random::new_cid;
 use crate::shared::trajectories::Trajectory;
 use quiche::hooks::{acked_and_lost_bytes, unacknowledged};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use weir_core::congestion::Decision;
@@ -16,13 +17,26 @@ use weir_core::request::NO_ERROR;
 use weir_core::server::admission::Source;
 use weir_core::server::receive_memory::{Part, ReceiveMemory};
 use weir_core::server::send_memory::{SendMemory, Share};
-use weir_core::server::{CidChange, Session};
+use weir_core::server::{CidChange, Session, TunnelCounts};
 
 /// The usual `max_ack_delay` (RFC 9000 18.2).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// RFC 9114 8.1: H3_EXCESSIVE_LOAD.
 const EXCESSIVE_LOAD: u64 = 0x107;
+
+/// Totals of a connection's tunnels, for `--stats`. No destinations: they are the client's.
+#[derive(Debug, Serialize)]
+pub struct TunnelsLine {
+    /// Always `tunnels`.
+    k: &'static str,
+    /// `CLOCK_MONOTONIC`, microseconds.
+    t_us: u64,
+    /// Ordinal of the connection in this process.
+    conn: u64,
+    #[serde(flatten)]
+    counts: TunnelCounts,
+}
 
 /// A connection and its state in the server.
 pub struct Connection {
@@ -103,6 +117,13 @@ impl Connection {
 
     fn next_timer(&self) -> Option<Instant> {
         [self.session.deadline(), self.handshake_ends].into_iter().flatten().min()
+    }
+
+    /// Its line of tunnels in `--stats`, if there were any.
+    pub fn tunnels_line(&self, timebase: &Timebase, now: Instant) -> Option<TunnelsLine> {
+        let counts = self.session.tunnel_counts();
+        let line = || TunnelsLine { k: "tunnels", t_us: timebase.us(now), conn: self.session.id, counts };
+        (!counts.is_empty()).then(line)
     }
 
     /// Its last line in `--stats`.

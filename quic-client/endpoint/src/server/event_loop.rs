@@ -310,6 +310,9 @@ impl Server {
     fn note_end(&mut self, connection: Connection, now: Instant) -> Result<(), Fault> {
         let end = connection.end_line(&self.timebase, now);
         if let Some(stats) = &mut self.stats {
+            if let Some(tunnels) = connection.tunnels_line(&self.timebase, now) {
+                stats.line(&to_json(&tunnels)?);
+            }
             stats.line(&to_json(&end)?);
         }
         self.trajectories.close(connection.trajectory, &end.reason);

@@ -12,6 +12,9 @@ use crate::report::events::Event;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// Stream of a request, and the unsent rest of hq-interop's line.
+type SentHead = (u64, Option<Vec<u8>>);
+
 impl Session {
     /// When the next task may start; `None` if there is none, or if it waits for something else than its time.
     fn next_due(&self, tasks: &mut dyn Tasks) -> Option<Instant> {
@@ -193,13 +196,12 @@ impl Session {
         chosen
     }
 
-    /// Puts a request's head on a new stream, with the unsent rest of hq-interop's line; `None`: the stream limit is
-    /// reached.
+    /// Puts a request's head on a new stream; `None`: the stream limit is reached.
     pub(super) fn send_head(
         &mut self,
         head: &Head,
         h3: Option<&mut quiche::h3::Connection>,
-    ) -> Result<Option<(u64, Option<Vec<u8>>)>, quiche::h3::Error> {
+    ) -> Result<Option<SentHead>, quiche::h3::Error> {
         use quiche::h3::{Error, Header};
         if self.conn.quic.peer_streams_left_bidi() == 0 {
             return Ok(None);

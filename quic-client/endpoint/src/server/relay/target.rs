@@ -189,8 +189,9 @@ impl Tunnel for Target {
                 }
                 Stage::Connecting { rest, attempt: attempt @ Some(_) } => {
                     let Some((socket, attempt_until)) = attempt.take() else { continue };
-                    match progress(&socket) {
-                        _ if !self.link.writable.get() => {}
+                    // Reading the socket's error clears it.
+                    let progress = if self.link.writable.get() { progress(&socket) } else { Ok(None) };
+                    match progress {
                         Ok(Some(())) => return self.opened(socket),
                         Ok(None) => self.link.writable.set(false),
                         Err(e) => {

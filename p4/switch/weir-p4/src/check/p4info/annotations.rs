@@ -43,7 +43,8 @@ pub(super) fn as_written(a: &ast::Annotation) -> String {
     let is_list = LISTS.contains(&a.name.text.as_str());
     let mut text = String::new();
     for t in &a.body {
-        if !text.is_empty() && !(is_list && t.tok == TokenKind::Punct(",")) {
+        let joins = is_list && t.tok == TokenKind::Punct(",");
+        if !text.is_empty() && !joins {
             text.push(' ');
         }
         text.push_str(&token_text(&t.tok));
