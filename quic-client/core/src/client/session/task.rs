@@ -49,9 +49,7 @@ pub struct Running {
 impl Running {
     /// Whether it is a tunnel in which nothing has moved for `pause`. Nothing is expected of the path then.
     pub fn is_idle(&self, now: Instant, pause: Duration) -> bool {
-        self.chosen.is_tunnel
-            && self.request.is_answered()
-            && now.saturating_duration_since(self.progress) >= pause
+        self.chosen.is_tunnel && self.request.is_answered() && now.saturating_duration_since(self.progress) >= pause
     }
 
     /// When it fails if there is no more progress.

@@ -62,10 +62,8 @@ impl ConnectionOptions {
 
     /// The library's settings, as these options say.
     pub fn apply(&self, builder: Builder) -> Builder {
-        let mut builder = builder
-            .insecure(self.insecure)
-            .window(self.window)
-            .memory_budget_bytes(self.memory_budget_bytes());
+        let mut builder =
+            builder.insecure(self.insecure).window(self.window).memory_budget_bytes(self.memory_budget_bytes());
         if let Some(ca) = &self.ca {
             builder = builder.ca(ca);
         }

@@ -145,7 +145,9 @@ mod tests {
             let found = Destination::parse(text).unwrap();
             assert_eq!((found.to_string().as_str(), found.udp_path().as_str()), (text, path));
         }
-        for bad in ["", ":", "h", "h:", "h:0", "h:65536", "h:+1", "::1:443", "[::1]", "[h]:1", "h/x:1", "u@h:1", "h h:1"] {
+        for bad in
+            ["", ":", "h", "h:", "h:0", "h:65536", "h:+1", "::1:443", "[::1]", "[h]:1", "h/x:1", "u@h:1", "h h:1"]
+        {
             assert!(Destination::parse(bad).is_err(), "{bad}");
         }
         assert!(Destination::named(&[b'a'; 256], 1).is_err());

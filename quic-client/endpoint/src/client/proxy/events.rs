@@ -96,8 +96,7 @@ impl Events {
         let Ended { outcome, up_bytes, down_bytes } = *ended;
         let t_us = self.timebase.us(Instant::now());
         let duration_us = begun.elapsed().as_micros() as u64;
-        let line =
-            TunnelLine { k: "tunnel", t_us, tunnel, kind, duration_us, path, up_bytes, down_bytes, outcome, to };
+        let line = TunnelLine { k: "tunnel", t_us, tunnel, kind, duration_us, path, up_bytes, down_bytes, outcome, to };
         if let Ok(line) = to_json(&line) {
             let _ = lines.try_send(line);
         }

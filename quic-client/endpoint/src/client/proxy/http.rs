@@ -68,7 +68,9 @@ pub fn connect(bytes: &[u8]) -> Result<Option<(Connect, usize)>, Refusal> {
             let text = format!("the head of the request: expected at most {MOST_BYTES} bytes and {MOST_FIELDS} fields");
             return Err(Refusal::new("431 Request Header Fields Too Large", text));
         }
-        Err(e) => return Err(Refusal::new("400 Bad Request", format!("the request: {e}; expected SOCKS5 or HTTP CONNECT"))),
+        Err(e) => {
+            return Err(Refusal::new("400 Bad Request", format!("the request: {e}; expected SOCKS5 or HTTP CONNECT")));
+        }
     };
     let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
     if method != "CONNECT" {

@@ -24,7 +24,7 @@ use access::Access;
 use destination::Destination;
 use events::{Events, Log};
 use handshake::{Protocol, Request};
-use handshakes::{Handshakes, HandshakeSlot};
+use handshakes::{HandshakeSlot, Handshakes};
 use options::ProxyOptions;
 use relay::{OpenError, Relay};
 use std::cell::{Cell, RefCell};

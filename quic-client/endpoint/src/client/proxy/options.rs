@@ -64,16 +64,11 @@ pub struct ProxyOptions {
 }
 
 /// Options of transfers that are measured, which the proxy does not have.
-const WITHOUT_EFFECT: [&str; 8] = [
-    "cc_weights",
-    "cc_explore",
-    "cc_agent",
-    "cc_trajectories",
-    "stats",
-    "stats_every_ms",
-    "qlog_dir",
-    "clock",
-];
+const WITHOUT_EFFECT: [&str; 8] =
+    ["cc_weights", "cc_explore", "cc_agent", "cc_trajectories", "stats", "stats_every_ms", "qlog_dir", "clock"];
+
+/// Requests at once on the connection: tunnels, and each destination of a program's datagrams.
+const MOST_REQUESTS: usize = 10_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -172,7 +167,7 @@ impl ProxyOptions {
             .standby(plan.standby)
             // Tunnels have limits of their own.
             .read_timeout(None)
-            .most_requests(self.max_tunnels as usize * 2, self.max_tunnels as usize * 2)
+            .most_requests(MOST_REQUESTS, MOST_REQUESTS)
             .resumption(true);
         builder = self.choice.paths.iter().fold(builder, |builder, path| builder.path(path));
         if let Some(seed) = self.choice.seed {

@@ -84,7 +84,13 @@ impl Broken {
 }
 
 /// Serves a program that asked for a tunnel.
-pub async fn serve(shared: &Shared, stream: &mut TcpStream, protocol: Protocol, to: &Destination, first: Bytes) -> Ended {
+pub async fn serve(
+    shared: &Shared,
+    stream: &mut TcpStream,
+    protocol: Protocol,
+    to: &Destination,
+    first: Bytes,
+) -> Ended {
     let opened = tokio::select! {
         opened = shared.relay.open_tcp(to) => opened,
         // A program that has closed its connection needs no tunnel.
