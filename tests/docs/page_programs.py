@@ -67,7 +67,8 @@ def help_of(name: str, words: list[str]) -> str:
     status, text = said(*binary(name), "--help")
     found, inner = text, []
     for word in words[:2]:
-        if not re.fullmatch(r"[a-z][\w-]*", word) or name in ("weir-client", "weir-server", "weir-switch", "weir-stf"):
+        alone = name in ("weir-client", "weir-server", "weir-switch", "weir-stf") and word != "proxy"
+        if not re.fullmatch(r"[a-z][\w-]*", word) or alone:
             break
         status, more = said(*binary(name), *inner, word, "--help")
         if status != 0:

@@ -97,10 +97,13 @@ pub fn methods(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, SocksError> {
 }
 
 /// User and password.
+pub type Credentials<'a> = (&'a [u8], &'a [u8]);
+
+/// The message with user and password.
 ///
 /// # Errors
 /// Another version.
-pub fn credentials(bytes: &[u8]) -> Result<Option<((&[u8], &[u8]), usize)>, SocksError> {
+pub fn credentials(bytes: &[u8]) -> Result<Option<(Credentials<'_>, usize)>, SocksError> {
     if bytes.first().is_some_and(|version| *version != PASSWORD_VERSION) {
         return Err(SocksError::Malformed);
     }

@@ -45,10 +45,7 @@ impl Drop for Flow {
 /// Serves a program that asked for a relay of UDP, until it closes its connection.
 pub async fn serve(shared: &Rc<Shared>, stream: &mut TcpStream, port: Option<u16>) -> Ended {
     let traffic = Traffic::new();
-    let outcome = match relay(shared, stream, port, &traffic).await {
-        Ok(outcome) => outcome,
-        Err(_) => "local-reset",
-    };
+    let outcome = relay(shared, stream, port, &traffic).await.unwrap_or("local-reset");
     let (up_bytes, down_bytes) = traffic.bytes();
     Ended { outcome, up_bytes, down_bytes }
 }
@@ -75,10 +72,9 @@ async fn relay(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            read = stream.read(&mut control) => match read? {
-                0 => return Ok("complete"),
-                // The connection has nothing to say.
-                _ => {}
+            // Bytes on the connection have no meaning.
+            read = stream.read(&mut control) => if read? == 0 {
+                return Ok("complete");
             },
             received = socket.recv_from(&mut bytes) => {
                 // An error is that of an earlier datagram (ICMP).
