@@ -7,8 +7,9 @@ use crate::request::{
 };
 use crate::request::{parse_hq_line, parse_request};
 use crate::server::bursts::Bursts;
+use crate::server::head::Head;
 use crate::server::receive_memory::cost_bytes;
-use crate::server::resources::{Answer, AnswerBody, Content, Field, Head, Resources};
+use crate::server::resources::{Answer, AnswerBody, Content, Field, Resources};
 use crate::server::tunnel_request::TunnelRequest;
 use crate::server::tunnels::{TunnelCounts, Tunnels};
 use quiche::hooks;
@@ -96,7 +97,7 @@ enum Written {
     /// More is to be written.
     Part,
     All,
-    /// What is to be written can't be had.
+    /// The resource can't be read.
     Broken,
 }
 
@@ -532,8 +533,7 @@ impl Session {
 
 fn head_of(status: u16, fields: &[Field]) -> Vec<quiche::h3::Header> {
     use quiche::h3::Header;
-    let mut head =
-        vec![Header::new(b":status", status.to_string().as_bytes()), Header::new(b"server", SERVER_NAME)];
+    let mut head = vec![Header::new(b":status", status.to_string().as_bytes()), Header::new(b"server", SERVER_NAME)];
     head.extend(fields.iter().map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes())));
     head
 }
@@ -598,8 +598,8 @@ fn write_task<E: From<quiche::Error>>(
     }
 }
 
-/// Bytes of a resource on their way to a stream. What the stream does not take is read again later, so that a waiting
-/// transfer holds no buffer.
+/// Bytes of a resource on their way to a stream. Bytes that the stream does not take are read again later, so that a
+/// waiting transfer holds no buffer.
 struct ContentPart<'a> {
     content: &'a mut Content,
     scratch: &'a mut [u8],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests for tunnels: CONNECT (RFC 9114 4.4) for TCP, and extended CONNECT (RFC 9220) with `connect-udp` (RFC 9298).
 
-use super::resources::Head;
+use super::head::Head;
 use std::net::Ipv6Addr;
 use url::Host;
 

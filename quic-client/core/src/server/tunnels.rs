@@ -2,9 +2,7 @@
 //! The tunnels of a connection: bytes and datagrams between requests and their targets. A tunnel holds at most one
 //! buffer of bytes in each direction; flow control holds back the rest.
 
-use super::capsules::{
-    CapsuleReader, MOST_PAYLOAD_BYTES, VARINT_BYTES, datagram_capsule, quic_datagram, udp_payload,
-};
+use super::capsules::{CapsuleReader, MOST_PAYLOAD_BYTES, VARINT_BYTES, datagram_capsule, quic_datagram, udp_payload};
 use super::resources::{Answer, Opening, Tunnel};
 use super::tunnel_request::TunnelKind;
 use crate::connection::{Conn, Payload, write_payload};
