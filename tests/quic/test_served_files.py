@@ -94,7 +94,9 @@ def test_a_file_that_the_server_may_not_read(server, root):
 
 
 def test_methods(server):
-    post, put, upload = asked(server, ("/none.txt", {"method": "POST"}), ("/", {"method": "PUT"}), ("/upload", {"method": "POST"}))
+    post, put, upload = asked(
+        server, ("/none.txt", {"method": "POST"}), ("/", {"method": "PUT"}), ("/upload", {"method": "POST"})
+    )
     assert [answer.status for answer in (post, put, upload)] == [405, 405, 200]
     assert post.fields["allow"] == put.fields["allow"] == "GET, HEAD"
     assert bytes(upload.body) == b"0\n"
@@ -115,7 +117,9 @@ def test_ranges_and_preconditions(server):
         ({"if_modified_since": date}, 304, b"", None),
         ({"if_match": '"x"'}, 412, None, None),
     ]
-    for (fields, status, body, content_range), answer in zip(cases, asked(server, *((path, c[0]) for c in cases)), strict=True):
+    for (fields, status, body, content_range), answer in zip(
+        cases, asked(server, *((path, c[0]) for c in cases)), strict=True
+    ):
         assert (fields, answer.status, answer.fields.get("content-range")) == (fields, status, content_range)
         assert body is None or bytes(answer.body) == body
 
@@ -148,7 +152,9 @@ def test_quiches_client(server):
     program = quic_rig.rust_peer("quiche-http3-client")
     if not program.exists():
         pytest.skip("programs on quiche are not built; setup/install.sh quic_peers builds them")
-    done = subprocess.run([program, server.url("/sub/")], capture_output=True, text=True, timeout=quic_rig.PATIENCE_S, check=False)
+    done = subprocess.run(
+        [program, server.url("/sub/")], capture_output=True, text=True, timeout=quic_rig.PATIENCE_S, check=False
+    )
     assert (done.returncode, "<p>sub" in done.stdout) == (0, True), done
 
 

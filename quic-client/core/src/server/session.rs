@@ -156,12 +156,20 @@ impl Session {
         if self.conn.quic.is_closed() || self.conn.quic.is_draining() {
             return;
         }
+        let before = self.tunnels.counts;
+        // Also without a tunnel: unread ones would take memory.
+        if self.conn.takes_tunnels {
+            self.tunnels.read_datagrams(&mut self.conn.quic, scratch, now);
+        }
         let result = match self.conn.establish(now) {
             Ok(None) => Ok(()),
             Ok(Some(Alpn::H3)) => self.step_h3(now, scratch),
             Ok(Some(Alpn::Hq)) => self.step_hq(now, scratch).map_err(Into::into),
             Err(e) => Err(e),
         };
+        let after = self.tunnels.counts;
+        self.bytes += after.to_client_bytes - before.to_client_bytes;
+        self.read_bytes += after.to_target_bytes - before.to_target_bytes;
         // quiche has closed the connection for most errors; `close` then changes nothing.
         if let Err(e) = result {
             self.conn.close(INTERNAL_ERROR, &format!("request failed: {e}"));
@@ -343,16 +351,7 @@ impl Session {
         now: Instant,
         scratch: &mut [u8],
     ) -> Result<(), quiche::h3::Error> {
-        if self.tunnels.is_empty() {
-            return Ok(());
-        }
-        let before = self.tunnels.counts;
-        self.tunnels.read_datagrams(&mut self.conn.quic, scratch, now);
-        let refused = self.tunnels.turn(&mut self.conn, h3, now, scratch)?;
-        let after = self.tunnels.counts;
-        self.bytes += after.to_client_bytes - before.to_client_bytes;
-        self.read_bytes += after.to_target_bytes - before.to_target_bytes;
-        for (id, answer) in refused {
+        for (id, answer) in self.tunnels.turn(&mut self.conn, h3, now, scratch)? {
             self.answer(id, answer);
         }
         Ok(())

@@ -167,7 +167,9 @@ fn raise_open_files() {
 impl Server {
     fn poll_relay(&mut self) -> Result<(), Fault> {
         let Some(relay) = self.offer.relay.clone() else { return Ok(()) };
-        let polled = relay.poll(|id| drop(self.connections.touch(id)));
+        let polled = relay.poll(|id| {
+            self.connections.touch(id);
+        });
         polled.map_err(Fault::io("epoll"))
     }
 

@@ -32,6 +32,8 @@ pub struct Target {
     port: u16,
     stage: Stage,
     until: Instant,
+    /// The target knows that the client has sent all.
+    has_ended: bool,
     /// Answer if no address is left.
     failure: Option<Answer>,
     _slot: Slot,
@@ -85,6 +87,7 @@ impl Target {
             port,
             stage: Stage::Resolving,
             until: now + OPENING,
+            has_ended: false,
             failure: None,
             _slot: slot,
         }
@@ -246,6 +249,7 @@ impl Tunnel for Target {
     }
 
     fn end(&mut self) {
+        self.has_ended = true;
         if let Ok(socket) = self.socket() {
             // It fails if the target has closed: then no end is to be sent.
             let _ = net::shutdown(socket, Shutdown::Write);
@@ -277,6 +281,10 @@ impl Tunnel for Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
+        // A connection of a client that was lost: without a reset the target would take what came for all.
+        if !self.has_ended {
+            self.abort();
+        }
         self.relay.sockets.forget(&self.link);
     }
 }
