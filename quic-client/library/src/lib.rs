@@ -21,7 +21,7 @@
 //! | `tokio` | the asynchronous one (feature `tokio`) |
 //! | [`Builder`] | settings: paths, strategy of path choice, windows, congestion control, observer of events |
 //! | [`flow`] | the layer below, without threads: flows of a program that has an event loop |
-//! | [`weir_core`](core) | the protocol without I/O, and the traits of the extension points |
+//! | [`weir_core`] | the protocol without I/O, and the traits of the extension points |
 //!
 //! # Extension points
 //!

@@ -14,7 +14,7 @@ const ODD_PIECES: u64 = 2;
 const LEAST_WRITE_BYTES: u64 = 1200;
 
 /// Memory cost of stream data, in bytes. On top of the bytes themselves it is a quarter of them for the packets that
-/// they are in, and [`PIECE_BYTES`] for each piece: 1.375 times the bytes in all, where pieces are full. (Measured with
+/// they are in, and `PIECE_BYTES` for each piece: 1.375 times the bytes in all, where pieces are full. (Measured with
 /// clients that stopped reading: the server's resident memory grew by 1.36 to 1.38 times the congestion window.)
 pub fn cost_bytes(held: Unacknowledged) -> u64 {
     held.bytes + held.bytes.div_ceil(4) + held.pieces * PIECE_BYTES
