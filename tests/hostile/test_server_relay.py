@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of weir-server --relay that have a token and ask for too much, and targets that do not answer. Memory and open
-files stay bounded, and another client is served meanwhile."""
+"""Clients of weir-server --relay that have a token and ask for too much, and targets that do not answer. Memory and
+open files stay bounded, and another client is served meanwhile."""
 
 import asyncio
 import contextlib
@@ -141,7 +141,9 @@ def test_a_rain_of_datagrams(relay):
             client.send(long, b"\x00" + (0xC000 << 48 | 1 << 40).to_bytes(8, "big"))
             reset = (await client.whole(long)).reset
             client.send_datagram(stream, b"last")
-            await client.until(lambda: b"last" in client.streams[stream].datagrams or client.send_datagram(stream, b"last"))
+            await client.until(
+                lambda: b"last" in client.streams[stream].datagrams or client.send_datagram(stream, b"last")
+            )
             return reset
 
     assert asyncio.run(run()) == masque_rig.CONNECT_ERROR

@@ -130,7 +130,8 @@ def test_a_target_that_breaks_off_resets_the_stream(relay):
     assert asyncio.run(exchange()) == CONNECT_ERROR
 
 
-def test_a_client_that_breaks_off_resets_the_connection(relay):
+@pytest.mark.parametrize("lost", ["stream", "connection"])
+def test_a_client_that_breaks_off_resets_the_connection(relay, lost):
     broken = []
 
     async def exchange():
@@ -146,7 +147,10 @@ def test_a_client_that_breaks_off_resets_the_connection(relay):
         async with connected(relay()) as client, tcp_target(serve) as port:
             stream = client.tcp(f"127.0.0.1:{port}")
             await client.answer(stream)
-            client.reset(stream)
+            if lost == "stream":
+                client.reset(stream)
+            else:
+                client.close()
             await asyncio.wait_for(ended.wait(), quic_rig.PATIENCE_S)
 
     asyncio.run(exchange())

@@ -12,6 +12,9 @@ use crate::request::{
     Alpn, MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
 };
 use crate::server::admission::Invariants;
+use crate::server::capsules::{CapsuleReader, datagram_capsule, udp_payload};
+use crate::server::file_request::{FilePath, Selection, Validators};
+use crate::server::{Head, TunnelRequest};
 use crate::transport::Transport;
 use crate::window::{Budget, WindowKind, Windows};
 use boring::asn1::Asn1Time;
@@ -26,8 +29,9 @@ use quiche::hooks::{self, Scope, WindowRule, WindowUpdate};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Component;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Numbers out of bytes; zeros when those are used up.
 struct Source<'a>(&'a [u8]);
@@ -95,6 +99,46 @@ pub fn request(data: &[u8]) {
             assert_ne!(parse_hq_line(&line), Ok(None), "a line without an end is waited for");
         }
     }
+}
+
+/// Any bytes as requests for files and tunnels, and as capsules of a tunnel: no path leads out of a folder, no range out of
+/// a file, and a capsule is read the same however the stream is cut.
+pub fn tunnel(data: &[u8]) {
+    let field = |name: &str, value: &[u8]| quiche::h3::Header::new(name.as_bytes(), value);
+    let text = String::from_utf8_lossy(data);
+    for path in [text.to_string(), format!("/{text}"), format!("/.well-known/masque/udp/{text}")] {
+        if let Ok(file) = FilePath::read(&path) {
+            assert!(file.below.components().all(|part| matches!(part, Component::Normal(_))), "{path}");
+        }
+        let udp = [
+            field(":authority", b"relay"),
+            field(":protocol", b"connect-udp"),
+            field(":scheme", b"https"),
+            field(":path", path.as_bytes()),
+        ];
+        let tcp = [field(":authority", path.as_bytes())];
+        for fields in [&udp[..], &tcp] {
+            if let Ok(request) = TunnelRequest::read(&Head { method: "CONNECT", path: &path, fields }) {
+                assert_ne!(request.port, 0, "{path}");
+            }
+        }
+    }
+    let file = Validators { etag: "\"x\"".to_owned(), modified: SystemTime::UNIX_EPOCH, bytes: 1000 };
+    let names = ["range", "if-range", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
+    for name in names {
+        let fields = [field(name, data), field("range", b"bytes=1-2")];
+        if let Selection::Part { first, last } = file.select(&Head { method: "GET", path: "/", fields: &fields }) {
+            assert!(first <= last && last < file.bytes);
+        }
+    }
+    let stream = [data, &datagram_capsule(data)].concat();
+    let read = |size: usize| {
+        let (mut reader, mut came) = (CapsuleReader::default(), Vec::new());
+        let mut take = |datagram: &[u8]| came.extend(udp_payload(datagram).map(<[u8]>::to_vec));
+        let whole = stream.chunks(size).try_for_each(|part| reader.read(part, &mut take));
+        (whole.is_ok(), came)
+    };
+    assert_eq!(read(stream.len()), read(1), "read otherwise in pieces");
 }
 
 /// Any bytes as a datagram of a client that has no connection: the header is read once it is whole, and no list of
@@ -609,6 +653,12 @@ mod tests {
         fn requests(data in prop::collection::vec(any::<u8>(), 0..300), text in "[ -~\\r\\n]{0,60}") {
             super::request(&data);
             super::request(text.as_bytes());
+        }
+
+        #[test]
+        fn tunnels(data in prop::collection::vec(any::<u8>(), 0..300), text in "[0-9a-f:.%/,=\\[\\]-]{0,60}") {
+            super::tunnel(&data);
+            super::tunnel(text.as_bytes());
         }
 
         #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests for files: names out of paths, preconditions (RFC 9110 13) and byte ranges (RFC 9110 14).
 
-use super::resources::Head;
+use super::head::Head;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -200,8 +200,22 @@ mod tests {
         good("/...", "...", false);
         good("/.well-known/x", ".well-known/x", false);
         for bad in [
-            "", "a", "//", "/a//b", "/..", "/a/../b", "/a/%2e%2e/b", "/./a", "/a%2fb", "/a%2F..%2Fb", "/a%00", "/a#b",
-            "/a\\..\\b", "///", "/..%2f", "/%2e",
+            "",
+            "a",
+            "//",
+            "/a//b",
+            "/..",
+            "/a/../b",
+            "/a/%2e%2e/b",
+            "/./a",
+            "/a%2fb",
+            "/a%2F..%2Fb",
+            "/a%00",
+            "/a#b",
+            "/a\\..\\b",
+            "///",
+            "/..%2f",
+            "/%2e",
         ] {
             assert_eq!(path(bad), Err(PathError::Malformed), "{bad}");
         }
@@ -223,12 +237,17 @@ mod tests {
         let range = |text| select("GET", &[("range", text)]);
         let part = |first, last| Selection::Part { first, last };
         assert_eq!(range("bytes=0-499"), part(0, 499));
-        assert_eq!((range("bytes=999-"), range("Bytes=-1"), range("bytes=-5000")), (part(999, 999), part(999, 999), part(0, 999)));
+        assert_eq!(
+            (range("bytes=999-"), range("Bytes=-1"), range("bytes=-5000")),
+            (part(999, 999), part(999, 999), part(0, 999))
+        );
         assert_eq!(range("bytes=10-99999999999999999999999"), part(10, 999));
         for none in ["bytes=1000-", "bytes=-0", "bytes=1000-2000", "bytes=99999999999999999999999-"] {
             assert_eq!(range(none), Selection::Unsatisfiable, "{none}");
         }
-        for ignored in ["bytes=5-4", "bytes=", "bytes=-", "lines=0-1", "bytes=0-1,3-4", "bytes=+1-2", "0-1", "bytes=a-b"] {
+        for ignored in
+            ["bytes=5-4", "bytes=", "bytes=-", "lines=0-1", "bytes=0-1,3-4", "bytes=+1-2", "0-1", "bytes=a-b"]
+        {
             assert_eq!(range(ignored), Selection::Whole, "{ignored}");
         }
         assert_eq!(select("HEAD", &[("range", "bytes=0-1")]), Selection::Whole);
@@ -238,7 +257,12 @@ mod tests {
     fn preconditions() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         let earlier = "Sun, 06 Nov 1994 08:49:36 GMT";
-        for known in [("if-none-match", "\"tag\""), ("if-none-match", "\"x\", W/\"tag\""), ("if-none-match", "*"), ("if-modified-since", date)] {
+        for known in [
+            ("if-none-match", "\"tag\""),
+            ("if-none-match", "\"x\", W/\"tag\""),
+            ("if-none-match", "*"),
+            ("if-modified-since", date),
+        ] {
             assert_eq!(select("HEAD", &[known, ("range", "bytes=5000-")]), Selection::NotModified, "{known:?}");
         }
         assert_eq!(select("GET", &[("if-none-match", "\"x\""), ("if-modified-since", date)]), Selection::Whole);
@@ -248,7 +272,13 @@ mod tests {
         }
         assert_eq!(select("GET", &[("if-match", "\"tag\""), ("if-unmodified-since", earlier)]), Selection::Whole);
         let part = Selection::Part { first: 0, last: 0 };
-        for (tag, selected) in [("\"tag\"", part), ("W/\"tag\"", Selection::Whole), ("\"x\"", Selection::Whole), (date, part), (earlier, Selection::Whole)] {
+        for (tag, selected) in [
+            ("\"tag\"", part),
+            ("W/\"tag\"", Selection::Whole),
+            ("\"x\"", Selection::Whole),
+            (date, part),
+            (earlier, Selection::Whole),
+        ] {
             assert_eq!(select("GET", &[("if-range", tag), ("range", "bytes=0-0")]), selected, "{tag}");
         }
     }

@@ -7,6 +7,7 @@ pub mod admission;
 mod bursts;
 pub mod capsules;
 pub mod file_request;
+mod head;
 pub mod receive_memory;
 pub mod resources;
 pub mod send_memory;
@@ -14,6 +15,7 @@ mod session;
 mod tunnel_request;
 mod tunnels;
 
+pub use head::Head;
 pub use session::{CidChange, Session};
 pub use tunnel_request::{TunnelKind, TunnelRequest, UDP_PATH};
 pub use tunnels::TunnelCounts;

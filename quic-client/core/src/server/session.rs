@@ -7,8 +7,9 @@ use crate::request::{
 };
 use crate::request::{parse_hq_line, parse_request};
 use crate::server::bursts::Bursts;
+use crate::server::head::Head;
 use crate::server::receive_memory::cost_bytes;
-use crate::server::resources::{Answer, AnswerBody, Content, Field, Head, Resources};
+use crate::server::resources::{Answer, AnswerBody, Content, Field, Resources};
 use crate::server::tunnel_request::TunnelRequest;
 use crate::server::tunnels::{TunnelCounts, Tunnels};
 use quiche::hooks;
@@ -96,7 +97,7 @@ enum Written {
     /// More is to be written.
     Part,
     All,
-    /// What is to be written can't be had.
+    /// The resource can't be read.
     Broken,
 }
 
@@ -155,12 +156,20 @@ impl Session {
         if self.conn.quic.is_closed() || self.conn.quic.is_draining() {
             return;
         }
+        let before = self.tunnels.counts;
+        // Also without a tunnel: unread ones would take memory.
+        if self.conn.takes_tunnels {
+            self.tunnels.read_datagrams(&mut self.conn.quic, scratch, now);
+        }
         let result = match self.conn.establish(now) {
             Ok(None) => Ok(()),
             Ok(Some(Alpn::H3)) => self.step_h3(now, scratch),
             Ok(Some(Alpn::Hq)) => self.step_hq(now, scratch).map_err(Into::into),
             Err(e) => Err(e),
         };
+        let after = self.tunnels.counts;
+        self.bytes += after.to_client_bytes - before.to_client_bytes;
+        self.read_bytes += after.to_target_bytes - before.to_target_bytes;
         // quiche has closed the connection for most errors; `close` then changes nothing.
         if let Err(e) = result {
             self.conn.close(INTERNAL_ERROR, &format!("request failed: {e}"));
@@ -342,16 +351,7 @@ impl Session {
         now: Instant,
         scratch: &mut [u8],
     ) -> Result<(), quiche::h3::Error> {
-        if self.tunnels.is_empty() {
-            return Ok(());
-        }
-        let before = self.tunnels.counts;
-        self.tunnels.read_datagrams(&mut self.conn.quic, scratch, now);
-        let refused = self.tunnels.turn(&mut self.conn, h3, now, scratch)?;
-        let after = self.tunnels.counts;
-        self.bytes += after.to_client_bytes - before.to_client_bytes;
-        self.read_bytes += after.to_target_bytes - before.to_target_bytes;
-        for (id, answer) in refused {
+        for (id, answer) in self.tunnels.turn(&mut self.conn, h3, now, scratch)? {
             self.answer(id, answer);
         }
         Ok(())
@@ -532,8 +532,7 @@ impl Session {
 
 fn head_of(status: u16, fields: &[Field]) -> Vec<quiche::h3::Header> {
     use quiche::h3::Header;
-    let mut head =
-        vec![Header::new(b":status", status.to_string().as_bytes()), Header::new(b"server", SERVER_NAME)];
+    let mut head = vec![Header::new(b":status", status.to_string().as_bytes()), Header::new(b"server", SERVER_NAME)];
     head.extend(fields.iter().map(|(name, value)| Header::new(name.as_bytes(), value.as_bytes())));
     head
 }
@@ -598,8 +597,8 @@ fn write_task<E: From<quiche::Error>>(
     }
 }
 
-/// Bytes of a resource on their way to a stream. What the stream does not take is read again later, so that a waiting
-/// transfer holds no buffer.
+/// Bytes of a resource on their way to a stream. Bytes that the stream does not take are read again later, so that a
+/// waiting transfer holds no buffer.
 struct ContentPart<'a> {
     content: &'a mut Content,
     scratch: &'a mut [u8],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests for tunnels: CONNECT (RFC 9114 4.4) for TCP, and extended CONNECT (RFC 9220) with `connect-udp` (RFC 9298).
 
-use super::resources::Head;
+use super::head::Head;
 use std::net::Ipv6Addr;
 use url::Host;
 
@@ -124,8 +124,7 @@ mod tests {
 
     fn read(fields: &[(&str, &str)]) -> Result<TunnelRequest, TunnelRequestError> {
         let fields: Vec<_> = fields.iter().map(|(n, v)| Header::new(n.as_bytes(), v.as_bytes())).collect();
-        let path = fields.iter().find_map(|f| (quiche::h3::NameValue::name(f) == b":path").then_some(f));
-        let path = path.map_or("", |f| std::str::from_utf8(quiche::h3::NameValue::value(f)).unwrap());
+        let path = Head { method: "", path: "", fields: &fields }.field(":path").unwrap_or_default();
         TunnelRequest::read(&Head { method: "CONNECT", path, fields: &fields })
     }
 

@@ -2,13 +2,11 @@
 //! The tunnels of a connection: bytes and datagrams between requests and their targets. A tunnel holds at most one
 //! buffer of bytes in each direction; flow control holds back the rest.
 
-use super::capsules::{
-    CapsuleReader, MOST_PAYLOAD_BYTES, VARINT_BYTES, datagram_capsule, quic_datagram, udp_payload,
-};
+use super::capsules::{CapsuleReader, MOST_PAYLOAD_BYTES, VARINT_BYTES, datagram_capsule, quic_datagram, udp_payload};
 use super::resources::{Answer, Opening, Tunnel};
 use super::tunnel_request::TunnelKind;
 use crate::connection::{Conn, Payload, write_payload};
-use crate::request::SERVER_NAME;
+use crate::request::{NO_ERROR, SERVER_NAME};
 use octets::Octets;
 use quiche::h3::{Error, Header};
 use serde::Serialize;
@@ -142,6 +140,8 @@ impl Tunnels {
                 Ok(Turn::Refused(answer)) => {
                     counts.refused += 1;
                     refused.push((stream, answer));
+                    // Bytes that the client sent ahead must not use up the connection's window.
+                    let _ = conn.quic.stream_shutdown(stream, quiche::Shutdown::Read, NO_ERROR);
                     false
                 }
                 Ok(Turn::Broken) => {

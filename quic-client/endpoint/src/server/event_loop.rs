@@ -15,6 +15,7 @@ use crate::shared::congestion::Congestion;
 use crate::shared::fault::{Fault, IO};
 use crate::shared::json::to_json;
 use crate::shared::trajectories::Trajectories;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -63,12 +64,15 @@ struct Server {
 /// # Errors
 /// The program ends early: a file or an address can't be used, a system call fails.
 pub fn run(options: &Options) -> Result<u8, Fault> {
+    if options.root.is_some() || options.relay.relay {
+        raise_open_files();
+    }
     let user = options.user.as_deref().map(User::find).transpose()?;
     let congestion = Congestion::new(&options.common, Side::Server)?;
     let (config, reset) = tls::config(options)?;
     let stats = options.common.stats.as_deref();
     let stats = stats.map(|path| LineLog::create("--stats", path, complain)).transpose()?;
-    // What only the first user may read.
+    // These may be readable for the first user only.
     let tokens = options.relay.relay_token.as_deref().map(Tokens::read).transpose()?;
     let root = options.root.as_deref().map(Root::open).transpose()?.map(Rc::new);
     let qlogs = Qlogs::new(options.common.qlog_dir.as_deref())?;
@@ -154,10 +158,18 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     }
 }
 
+/// Each file and tunnel is an open file: takes as many as the system allows. With fewer, requests are answered with 503.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 impl Server {
     fn poll_relay(&mut self) -> Result<(), Fault> {
         let Some(relay) = self.offer.relay.clone() else { return Ok(()) };
-        let polled = relay.poll(|id| drop(self.connections.touch(id)));
+        let polled = relay.poll(|id| {
+            self.connections.touch(id);
+        });
         polled.map_err(Fault::io("epoll"))
     }
 

@@ -11,9 +11,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::SystemTime;
+use weir_core::server::Head;
 use weir_core::server::admission::Source;
 use weir_core::server::file_request::{FilePath, Selection, Validators};
-use weir_core::server::resources::{Answer, AnswerBody, Content, ContentSource, Field, Head};
+use weir_core::server::resources::{Answer, AnswerBody, Content, ContentSource, Field};
 use weir_io::files::Folder;
 
 /// Files that are open at once, and for one source.
@@ -63,7 +64,8 @@ impl Root {
 
     fn failure(&self, head: &Head<'_>, below: &Path, is_index: bool, error: &io::Error) -> Answer {
         if error.kind() == io::ErrorKind::InvalidInput && self.folder.has_folder(below) {
-            let (path, query) = head.path.split_once('?').map_or((head.path, None), |(path, query)| (path, Some(query)));
+            let (path, query) =
+                head.path.split_once('?').map_or((head.path, None), |(path, query)| (path, Some(query)));
             let query = query.map_or(String::new(), |query| format!("?{query}"));
             return Answer::text(301, "a folder: its path ends in a slash").with("location", format!("{path}/{query}"));
         }

@@ -5,9 +5,10 @@ use super::files::Root;
 use super::relay::Relay;
 use std::rc::Rc;
 use std::time::Instant;
+use weir_core::server::Head;
 use weir_core::server::TunnelRequest;
 use weir_core::server::admission::Source;
-use weir_core::server::resources::{Answer, Head, Resources, Tunnel};
+use weir_core::server::resources::{Answer, Resources, Tunnel};
 
 /// The server's folder and relay, as far as it has them.
 #[derive(Clone, Default)]

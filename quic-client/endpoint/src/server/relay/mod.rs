@@ -2,6 +2,7 @@
 //! `--relay`: tunnels to other hosts (MASQUE). [`policy`] decides on destinations, [`tokens`] on clients, [`resolver`]
 //! turns names into addresses, [`target`] is a tunnel's connection, and [`sockets`] wakes it.
 
+mod options;
 mod policy;
 mod resolver;
 mod sockets;
@@ -10,9 +11,8 @@ mod tokens;
 
 use super::quota::Quota;
 use crate::shared::fault::Fault;
-use super::options::RelayOptions;
+pub use options::RelayOptions;
 use policy::Policy;
-pub use policy::{Rule, rule};
 use resolver::Resolver;
 use sockets::Sockets;
 use std::cell::RefCell;
@@ -82,7 +82,8 @@ impl Relay {
         now: Instant,
     ) -> Result<Box<dyn Tunnel>, Answer> {
         if !self.tokens.accept(request.authorization.as_deref()) {
-            let answer = refused(407, "http_request_denied", "proxy-authorization: expected Bearer and a token of this relay");
+            let answer =
+                refused(407, "http_request_denied", "proxy-authorization: expected Bearer and a token of this relay");
             return Err(answer.with("proxy-authenticate", "Bearer"));
         }
         if !self.policy.may_resolve(&request.host, request.port) {

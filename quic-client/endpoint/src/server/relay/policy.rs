@@ -52,8 +52,10 @@ impl Rule {
 /// It is none; the text says what is expected.
 pub fn rule(text: &str) -> Result<Rule, String> {
     let bad = || {
-        format!("'{text}' is not a destination: expected public, a host name, an address or a CIDR prefix, with :PORT or \
-                 without, such as example.org:443, 192.0.2.0/24 or [2001:db8::/32]:22")
+        format!(
+            "'{text}' is not a destination: expected public, a host name, an address or a CIDR prefix, with :PORT or \
+                 without, such as example.org:443, 192.0.2.0/24 or [2001:db8::/32]:22"
+        )
     };
     let net = |text: &str| text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0 && !text.starts_with('+')).ok_or_else(bad);
@@ -165,9 +167,28 @@ mod tests {
         assert_eq!(judge(&[], "a.example", "193.0.14.129", 443), Ok(()));
         assert_eq!(judge(&[], "a.example", "2a01:4f8::1", 443), Ok(()));
         for ip in [
-            "127.0.0.1", "127.255.0.9", "10.1.2.3", "172.31.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
-            "224.0.0.1", "255.255.255.255", "240.0.0.1", "198.41.0.4", "::1", "::", "fe80::1", "fd00::1", "ff02::1", "::ffff:127.0.0.1",
-            "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:1::", "::127.0.0.1",
+            "127.0.0.1",
+            "127.255.0.9",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+            "255.255.255.255",
+            "240.0.0.1",
+            "198.41.0.4",
+            "::1",
+            "::",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "2001:0:1::",
+            "::127.0.0.1",
         ] {
             assert_eq!(judge(&[], "a.example", ip, 443), Err(Refusal::Special), "{ip}");
             assert_eq!(judge(&["a.example"], "a.example", ip, 443), Err(Refusal::Special), "{ip}");
@@ -198,10 +219,23 @@ mod tests {
 
     #[test]
     fn entries() {
-        for good in ["public", "public:80", "x.example:1", "10.0.0.0/8", "10.0.0.0/8:22", "192.0.2.1", "[::1]:1", "::1", "2001:db8::/32", "[2001:db8::/32]:22"] {
+        for good in [
+            "public",
+            "public:80",
+            "x.example:1",
+            "10.0.0.0/8",
+            "10.0.0.0/8:22",
+            "192.0.2.1",
+            "[::1]:1",
+            "::1",
+            "2001:db8::/32",
+            "[2001:db8::/32]:22",
+        ] {
             assert!(rule(good).is_ok(), "{good}");
         }
-        for bad in ["", ":1", "x:", "x:0", "x:65536", "x:+1", "10.0.0.0/33", "[::1", "[::1]1", "[10.0.0.1]:1", "a b", "x/8"] {
+        for bad in
+            ["", ":1", "x:", "x:0", "x:65536", "x:+1", "10.0.0.0/33", "[::1", "[::1]1", "[10.0.0.1]:1", "a b", "x/8"]
+        {
             assert!(rule(bad).is_err(), "{bad}");
         }
     }

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use weir_io::wait::{Signals, Wakeup};
 
@@ -53,10 +53,7 @@ impl Resolver {
 
     /// Takes the next result.
     pub fn take(&self) -> Option<(u64, Resolved)> {
-        match self.results.try_recv() {
-            Ok(result) => Some(result),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.results.try_recv().ok()
     }
 
     /// All results so far are about to be taken.

@@ -6,6 +6,7 @@ use super::policy::Refusal;
 use super::sockets::Link;
 use crate::server::quota::Slot;
 use rustix::io::Errno;
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt};
 use std::collections::VecDeque;
 use std::io;
@@ -31,6 +32,8 @@ pub struct Target {
     port: u16,
     stage: Stage,
     until: Instant,
+    /// The target knows that the client has sent all.
+    has_ended: bool,
     /// Answer if no address is left.
     failure: Option<Answer>,
     _slot: Slot,
@@ -84,6 +87,7 @@ impl Target {
             port,
             stage: Stage::Resolving,
             until: now + OPENING,
+            has_ended: false,
             failure: None,
             _slot: slot,
         }
@@ -116,6 +120,12 @@ impl Target {
         if self.kind == TunnelKind::Tcp {
             sockopt::set_tcp_nodelay(&socket, true)?;
             sockopt::set_socket_keepalive(&socket, true)?;
+        }
+        // The client is to find the path's MTU (RFC 9298 3.1).
+        match (self.kind, family) {
+            (TunnelKind::Tcp, _) => {}
+            (_, AddressFamily::INET) => sockopt::set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?,
+            _ => sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DO)?,
         }
         self.link.readable.set(false);
         self.link.writable.set(false);
@@ -229,7 +239,9 @@ impl Tunnel for Target {
         if !self.link.writable.get() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let sent = rustix::io::retry_on_intr(|| net::send(self.socket().map_err(|_| Errno::NOTCONN)?, bytes, SendFlags::NOSIGNAL));
+        let sent = rustix::io::retry_on_intr(|| {
+            net::send(self.socket().map_err(|_| Errno::NOTCONN)?, bytes, SendFlags::NOSIGNAL)
+        });
         if sent == Err(Errno::AGAIN) {
             self.link.writable.set(false);
         }
@@ -237,8 +249,9 @@ impl Tunnel for Target {
     }
 
     fn end(&mut self) {
+        self.has_ended = true;
         if let Ok(socket) = self.socket() {
-            // It fails if the target has closed: then there is nothing left to tell it.
+            // It fails if the target has closed: then no end is to be sent.
             let _ = net::shutdown(socket, Shutdown::Write);
         }
     }
@@ -247,8 +260,9 @@ impl Tunnel for Target {
         if !self.link.readable.get() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let received =
-            rustix::io::retry_on_intr(|| net::recv(self.socket().map_err(|_| Errno::NOTCONN)?, &mut *into, RecvFlags::empty()));
+        let received = rustix::io::retry_on_intr(|| {
+            net::recv(self.socket().map_err(|_| Errno::NOTCONN)?, &mut *into, RecvFlags::empty())
+        });
         if received == Err(Errno::AGAIN) {
             self.link.readable.set(false);
         }
@@ -267,6 +281,10 @@ impl Tunnel for Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
+        // A connection of a client that was lost: without a reset the target would take what came for all.
+        if !self.has_ended {
+            self.abort();
+        }
         self.relay.sockets.forget(&self.link);
     }
 }

@@ -66,7 +66,14 @@ mod tests {
         };
         let tokens = write("0123456789abcdef\n\nfedcba9876543210\n", 0o600).unwrap();
         assert!(tokens.accept(Some("Bearer 0123456789abcdef")) && tokens.accept(Some("bearer fedcba9876543210")));
-        for bad in [None, Some(""), Some("Bearer"), Some("Bearer "), Some("Basic 0123456789abcdef"), Some("Bearer 0123456789abcde")] {
+        for bad in [
+            None,
+            Some(""),
+            Some("Bearer"),
+            Some("Bearer "),
+            Some("Basic 0123456789abcdef"),
+            Some("Bearer 0123456789abcde"),
+        ] {
             assert!(!tokens.accept(bad), "{bad:?}");
         }
         for bad in ["", "\n", "short\n", "0123456789abcdef\nwith a blank here\n"] {
