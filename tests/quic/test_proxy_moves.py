@@ -146,7 +146,8 @@ def test_an_idle_tunnel_sends_little_and_finds_the_other_road(net):
         connection = socket.create_connection((net.host, net.port))
     with listener, connection:
         connection.settimeout(quic_rig.PATIENCE_S)
-        connection.sendall(b"\5\1\0\5\1\0\1" + socket.inet_aton("127.0.0.1") + listener.getsockname()[1].to_bytes(2))
+        request = b"\5\1\0\5\1\0\1" + socket.inet_aton("127.0.0.1") + listener.getsockname()[1].to_bytes(2)
+        connection.sendall(request)
         server, _ = listener.accept()
         with server:
             assert len(connection.recv(2) + connection.recv(10)) == 12
@@ -158,6 +159,14 @@ def test_an_idle_tunnel_sends_little_and_finds_the_other_road(net):
             assert sent_packets(net.near) - before < 12
             assert not events(net.log, "move")
             assert paths(net.log, "lost") == []
+            # And none for the next tunnel to take the same path without a choice.
+            choices = len(events(net.log, "choice"))
+            with net.near.inside():
+                other = socket.create_connection((net.host, net.port))
+            with other:
+                other.sendall(request)
+                listener.accept()[0].close()
+                quic_rig.until(lambda: len(events(net.log, "choice")) > choices, "a choice")
             path = events(net.log, "choice")[-1]["path"]
             break_road(net.near, "silence", int(path[1]))
             connection.sendall(b"y")
