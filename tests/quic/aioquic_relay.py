@@ -12,7 +12,7 @@ import urllib.parse
 
 from aioquic.asyncio import QuicConnectionProtocol
 from aioquic.asyncio.server import QuicServer
-from aioquic.h3.connection import H3_ALPN, H3Connection
+from aioquic.h3.connection import H3_ALPN, FrameUnexpected, H3Connection
 from aioquic.h3.events import DatagramReceived, DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, ProtocolNegotiated, QuicEvent, StreamReset
@@ -118,6 +118,8 @@ class Relay(QuicConnectionProtocol):
             self.http.send_data(stream, b"", end_stream=True)
         except ConnectionError:
             self._quic.reset_stream(stream, H3_CONNECT_ERROR)
+        except FrameUnexpected:
+            pass  # the client has given the stream up
         self.transmit()
 
 

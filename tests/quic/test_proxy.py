@@ -165,6 +165,16 @@ def test_refused_destinations(proxy):
         assert curl(f"{protocol}://{proxy.address}", "http://no-such.invalid/", "--proxytunnel").returncode
 
 
+def test_many_refusals_cost_no_connection(proxy):
+    """Both ends of a refused tunnel's stream end at about the same time."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    for _ in range(100):
+        with dialled(proxy) as connection:
+            connection.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % port)
+            assert b" 502 " in received(connection)
+
+
 def test_plain_http_is_refused(proxy):
     done = curl(f"http://{proxy.address}", "http://example.org/", "--include")
     assert b" 501 " in done.stdout

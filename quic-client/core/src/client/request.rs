@@ -25,6 +25,8 @@ pub(crate) struct Request {
     finished: Option<Outcome>,
     /// HTTP/3: the final header section came in. Always true for hq-interop, which has none.
     answered: bool,
+    /// A tunnel that the server opened: its directions end one by one.
+    is_tunnel_open: bool,
     expected: Option<u64>,
     /// The path of the answer's redirect, to be requested next.
     pub redirect: Option<String>,
@@ -38,6 +40,7 @@ impl Request {
             bytes: 0,
             has_unread: false,
             answered: line.is_some(),
+            is_tunnel_open: false,
             line_left: line.unwrap_or_default(),
             is_body_sent: !head.has_body,
             finished: None,
@@ -70,6 +73,7 @@ impl Request {
             return None;
         }
         self.answered = true;
+        self.is_tunnel_open = self.head.is_tunnel() && (200..300).contains(&status);
         let mut content_length = None;
         let mut lengths = all(b"content-length");
         if let Some(first) = lengths.next() {
@@ -116,7 +120,7 @@ impl Request {
             return Some(Outcome::Incomplete("malformed answer: it has no headers".to_owned()));
         }
         let outcome = self.exchange.finish();
-        if self.head.is_tunnel() && !self.is_body_sent && outcome == Outcome::Complete {
+        if self.is_tunnel_open && !self.is_body_sent && outcome == Outcome::Complete {
             self.finished = Some(outcome);
             return None;
         }
@@ -185,8 +189,8 @@ impl Request {
                 Ok(n)
             }
             Err(Error::Done | Error::TransportError(quiche::Error::Done)) => Ok(0),
-            // The server wants no more of it, and its answer has the reason.
-            Err(Error::TransportError(quiche::Error::StreamStopped(_))) => {
+            // The server wants no more of it, and its answer has the reason. `InvalidStreamState`: that was read to its end.
+            Err(Error::TransportError(quiche::Error::StreamStopped(_) | quiche::Error::InvalidStreamState(_))) => {
                 self.exchange.refused();
                 self.is_body_sent = true;
                 Ok(0)

@@ -56,7 +56,8 @@ impl Session {
         while let Some(room) = self.room(id, scratch.len()) {
             match h3.recv_body(&mut self.conn.quic, id, &mut scratch[..room]) {
                 Ok(n) => self.took_in(id, &scratch[..n], now),
-                Err(Error::Done) => {
+                // `InvalidStreamState`: it is over and done.
+                Err(Error::Done | Error::TransportError(quiche::Error::InvalidStreamState(_))) => {
                     self.set_unread(id, false);
                     break;
                 }
