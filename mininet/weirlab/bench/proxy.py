@@ -104,7 +104,7 @@ def measure(folder: Path, rate: str, size_bytes: int, repetitions: int) -> dict:
         stack.enter_context(running([*inside, sys.executable, "-c", FILE_SERVER, folder / "files"], complaints))
         proxy = [program("weir-client"), "proxy", "--relay", f"https://{RELAY}", "--insecure", "--token", token]
         stack.enter_context(running([*proxy, "--listen", PROXY], complaints))
-        both = {
+        both: dict[str, list[object]] = {
             "weir-client": [program("weir-client"), f"https://{RELAY}/bytes/{size_bytes}", "--insecure", "--quiet"],
             "curl": ["curl", "-sSf", "-x", f"socks5h://{PROXY}", f"http://{HTTP}/data", "-o", "/dev/null"],
         }
