@@ -64,27 +64,23 @@ def test_bytes_go_both_ways_and_each_half_ends_alone(relay):
 
 
 def test_a_target_that_ends_first_is_still_written_to(relay):
-    took = []
-
-    async def serve(reader, writer):
-        writer.write(b"hello")
-        writer.write_eof()
-        took.append(await reader.read())
-        writer.close()
-
     async def exchange():
+        took = asyncio.get_running_loop().create_future()
+
+        async def serve(reader, writer):
+            writer.write(b"hello")
+            writer.write_eof()
+            took.set_result(await reader.read())
+            writer.close()
+
         async with connected(relay()) as client, tcp_target(serve) as port:
             stream = client.tcp(f"127.0.0.1:{port}")
             answer = await client.whole(stream)
             assert bytes(answer.body) == b"hello"
             client.send(stream, b"after the end", ends=True)
-            await client.until(lambda: took or client.changed.set())
+            return await asyncio.wait_for(took, quic_rig.PATIENCE_S)
 
-    async def bounded():
-        await asyncio.wait_for(exchange(), quic_rig.PATIENCE_S)
-
-    asyncio.run(bounded())
-    assert took == [b"after the end"]
+    assert asyncio.run(exchange()) == b"after the end"
 
 
 class Files(http.server.BaseHTTPRequestHandler):

@@ -36,8 +36,10 @@ impl FilePath {
     /// # Errors
     /// No file can have this path.
     pub fn read(path: &str) -> Result<FilePath, PathError> {
-        let (path, _) = path.split_once('?').unwrap_or((path, ""));
-        if path.len() > MOST_PATH_BYTES || path.contains(['#', '\\']) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        // RFC 3986 has no others. A redirection repeats the path.
+        let is_uri = path.bytes().chain(query.bytes()).all(|b| b.is_ascii_graphic() && !matches!(b, b'#' | b'\\'));
+        if path.len() > MOST_PATH_BYTES || !is_uri {
             return Err(PathError::Malformed);
         }
         let names = path.strip_prefix('/').ok_or(PathError::Malformed)?;
@@ -217,6 +219,9 @@ mod tests {
             "/..%2f",
             "/%2e",
         ] {
+            assert_eq!(path(bad), Err(PathError::Malformed), "{bad}");
+        }
+        for bad in ["/a\r\nx: y", "/a?b\nc", "/ä", "/a b"] {
             assert_eq!(path(bad), Err(PathError::Malformed), "{bad}");
         }
         for hidden in ["/.git/config", "/a/.well-known", "/%2ehtpasswd"] {
