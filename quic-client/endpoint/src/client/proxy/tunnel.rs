@@ -17,7 +17,7 @@ use weir_quic::tokio::{BodyWriter, Response};
 
 /// Time after which a program that reads nothing ends its tunnel: its unread data takes a part of the connection's receive
 /// window, which all tunnels share.
-const STALL: Duration = Duration::from_secs(120);
+const STALL: Duration = Duration::from_secs(600);
 /// Bytes that are read from a program at once.
 const PART_BYTES: usize = 64 << 10;
 
