@@ -242,6 +242,18 @@ def test_clients_without_a_token_reach_nothing(relay):
         assert (answer.status, answer.fields["proxy-authenticate"]) == (407, "Bearer")
 
 
+def test_a_silent_tunnel_does_not_keep_a_server_from_ending(relay):
+    server = relay("--grace-s", 86_400)
+
+    async def exchange():
+        async with connected(server) as client, tcp_target(echo) as port:
+            await client.answer(client.tcp(f"127.0.0.1:{port}"))
+            await asyncio.to_thread(server.close)
+
+    asyncio.run(exchange())
+    assert server.process.returncode == 0
+
+
 def test_without_the_option_there_are_no_tunnels(authority, tmp_path):
     server = quic_rig.weir(tmp_path, authority, "127.0.0.1:0")
 

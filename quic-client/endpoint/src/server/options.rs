@@ -11,7 +11,8 @@ use weir_core::transport::CID_LIMIT;
 use weir_io::address::socket_address;
 
 /// Serves bulk transfers over QUIC, with HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited),
-/// GET /bytes/N/every/MS (N bytes more each MS milliseconds, as a live stream has) and POST /upload.
+/// GET /bytes/N/every/MS (N bytes more each MS milliseconds, as a live stream has) and POST /upload. --root adds files,
+/// --relay tunnels to other hosts.
 ///
 /// Prints "listening ADDRESS:PORT" on standard output when it is ready. SIGINT and SIGTERM let transfers end for up to
 /// --grace-s seconds, close all connections and end the program with exit code 0. Other exit codes: 2 usage; 8 file or socket error. If --stats or --qlog-dir can't be
