@@ -40,8 +40,8 @@ OURS = (
 )
 OTHERS = (
     ".", "sudo", "apt", "build/venv/bin/pre-commit", "build/venv/bin/python", "camera", "cargo", "cat", "cd",
-    "chromium", "cmp", "cp", "curl", "deactivate", "echo", "ethtool", "exit", "export", "for", "git", "head", "make", "ip",
-    "mininet/examples/one_to_three.sh", "mkdir", "mount", "p4c-bm2-ss", "pingall", "pip", "player", "podman",
+    "chromium", "cmp", "cp", "curl", "deactivate", "echo", "ethtool", "exit", "export", "for", "git", "head", "make",
+    "ip", "mininet/examples/one_to_three.sh", "mkdir", "mount", "p4c-bm2-ss", "pingall", "pip", "player", "podman",
     "pytest", "python", "python3", "setcap", "setup/test.sh", "sh", "simple_switch", "simple_switch_CLI",
     "simple_switch_grpc", "switch_bench.py", "systemctl", "tar", "tc", "tee", "touch", "unshare", "valgrind",
     "xdp-loader",
