@@ -141,7 +141,7 @@ pub fn expect_private_folder(path: &Path) -> io::Result<()> {
 /// It has one.
 pub fn expect_secret(path: &Path, not: u32) -> io::Result<()> {
     if fs::metadata(path)?.mode() & not != 0 {
-        return refused("others may read or write the key; take that from them: chmod 600");
+        return refused("others may read or write this secret; `chmod 600` takes that from them");
     }
     Ok(())
 }
