@@ -116,7 +116,7 @@ rust_programs() {
     strip -o "$tree/bin/$name" "$build/bin/$name"
     places=(--place "${CARGO_HOME:-$HOME/.cargo}/registry/src/" crates/ --place "$build/" build/)
     # Its sources are outside its workspace, so the compiler gives them whole paths.
-    if [ "$name" = weir-icn ]; then places+=(--place "$root/" weir/); fi
+    if [ "$name" = weir-icn ]; then places+=(--place "$root/" ./); fi
     "$build/venv/bin/python" "$here/without_places.py" "$tree/bin/$name" "${places[@]}" \
       || die "a program would tell where it was built"
   done
