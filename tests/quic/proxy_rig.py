@@ -78,6 +78,13 @@ def origin(authority: Authority, listen: str = "127.0.0.1:0", where: Holder | No
     return _started([sys.executable, HERE / "https_origin.py", listen, made.cert, made.key], where)
 
 
+def secret(file: Path, line: str) -> Path:
+    """A file that only its owner may read."""
+    file.write_text(f"{line}\n")
+    file.chmod(0o600)
+    return file
+
+
 def aioquic_relay(
     authority: Authority, listen: str = "127.0.0.1:0", where: Holder | None = None, folder: Path | None = None
 ) -> Process:
@@ -95,9 +102,7 @@ def weir_relay(
     """`weir-server --relay` for destinations on this machine, which resolves names by the system's resolver."""
     made = authority.issue(listen.rpartition(":")[0])
     folder = folder or authority.folder
-    file = folder / "relay-token"
-    file.write_text(TOKEN + "\n")
-    file.chmod(0o600)
+    file = secret(folder / "relay-token", TOKEN)
     command = [quic_rig.WEIR_SERVER, "--listen", listen, "--cert", made.cert, "--key", made.key, "--grace-s", 0]
     command += ["--relay", "--relay-token", file, "--relay-allow", "127.0.0.0/8"]
     relay = _started([*command, "--max-tunnels-per-source", 1000], where)
@@ -113,7 +118,7 @@ def proxy(
     token: str = TOKEN, listen: str = "127.0.0.1:0",
 ) -> Process:  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "token").write_text(token + "\n")
+    secret(folder / "token", token)
     command = [CLIENT, "proxy", "--listen", listen, "--relay", f"https://{relay.address}", "--ca", authority.ca]
     return _started([*command, "--token", folder / "token", *options], where, folder / "errors")
 

@@ -223,7 +223,7 @@ def test_events_name_no_destinations(proxy, relay, origin, authority):
 
 
 def test_user_and_password(authority, relay, origin, tmp_path):
-    (tmp_path / "auth").write_text("user:pass word\n".replace(" ", "-"))
+    proxy_rig.secret(tmp_path / "auth", "user:pass-word")
     program = proxy_rig.proxy(tmp_path, authority, relay, "--auth", tmp_path / "auth", listen="0.0.0.0:0")
     url = f"https://{relay.name}:{origin.port}/1000"
     with proxy_rig.running(program):
@@ -249,6 +249,10 @@ def test_command_lines(authority, relay, tmp_path):
     run("--qlog-dir", tmp_path).bad(quic_rig.USAGE, "--qlog-dir")
     run("--path", "no-such-interface").bad(quic_rig.PATHS, "no-such-interface")
     run("--token", tmp_path / "none").bad(quic_rig.IO, "--token")
+    for option in ("--token", "--auth"):
+        seen_by_others = proxy_rig.secret(tmp_path / "seen", "user:password-of-the-tests")
+        seen_by_others.chmod(0o644)
+        run(option, seen_by_others).bad(quic_rig.IO, f"{option} {seen_by_others}")
     nobody = quic_rig.client(
         "proxy", "--relay", "https://127.0.0.1:9", "--listen", "127.0.0.1:0", "--idle-timeout-ms", 500
     )

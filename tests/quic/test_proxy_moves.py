@@ -16,8 +16,8 @@ from proxy_rig import curl, events
 from roads import BREAKS, FAR, break_road, two_roads
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-SIZE = 5_000_000
-"""Two seconds of a road."""
+SIZE = 10_000_000
+"""Four seconds of a road."""
 
 
 class Arrivals:
@@ -85,7 +85,7 @@ def handover(net, how: str, record_property, download) -> object:
     arrivals, result = Arrivals(net.near), []
     thread = threading.Thread(target=lambda: result.append(download()))
     thread.start()
-    quic_rig.until(lambda: arrivals.bytes > SIZE // 5, "a part of the download")
+    quic_rig.until(lambda: arrivals.bytes > SIZE // 10, "a part of the download")
     path = arrivals.seen[-1][1]
     # With the queue that the download keeps.
     echoes = net.near.sh(f"ping -q -c 5 -i 0.01 -I {path} 10.{path[1]}.0.1")

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::request::Alpn;
+use weir_io::files::{READ_BY_OTHERS, expect_secret};
 use weir_quic::{Builder, Client};
 
 /// Local proxy: SOCKS5 (CONNECT, UDP ASSOCIATE) and HTTP CONNECT on one port. Each tunnel is a stream of one QUIC connection
@@ -31,10 +32,11 @@ pub struct ProxyOptions {
     /// Relay: https://HOST[:PORT]
     #[arg(long, value_name = "URL", help_heading = "Proxy")]
     pub relay: String,
-    /// Token for the relay, in the first line of this file (proxy-authorization: Bearer)
+    /// Token for the relay, in the first line of this file, which nobody else may read (proxy-authorization: Bearer)
     #[arg(long, value_name = "FILE", help_heading = "Proxy")]
     pub token: Option<PathBuf>,
-    /// Demand a user and a password of local programs, in the first line of this file: USER:PASSWORD
+    /// Demand a user and a password of local programs, in the first line of this file, which nobody else may read:
+    /// USER:PASSWORD
     #[arg(long, value_name = "FILE", help_heading = "Proxy")]
     pub auth: Option<PathBuf>,
     /// Tunnels at once, a relay of UDP being one; further ones are refused
@@ -83,10 +85,11 @@ Examples:
 /// Longest line of a secret, in bytes.
 const MOST_SECRET_BYTES: u64 = 4096;
 
-/// The first line of a file with a secret.
+/// The first line of a file with a secret, which nobody else may read.
 fn secret(option: &str, path: &Path) -> Result<String, Fault> {
     use std::io::Read;
     let name = || format!("{option} {}", path.display());
+    expect_secret(path, READ_BY_OTHERS).map_err(Fault::io(name()))?;
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(Fault::io(name()))?;
     file.take(MOST_SECRET_BYTES + 1).read_to_string(&mut text).map_err(Fault::io(name()))?;
@@ -128,15 +131,15 @@ impl ProxyOptions {
     /// The relay's token.
     ///
     /// # Errors
-    /// The file can't be read, or has no token.
+    /// The file can't be read, others may read it, or it has no token.
     pub fn token(&self) -> Result<Option<String>, Fault> {
         self.token.as_deref().map(|path| secret("--token", path)).transpose()
     }
 
-    /// Who may use the proxy.
+    /// Users of the proxy.
     ///
     /// # Errors
-    /// The file can't be read, or has no user and password.
+    /// The file can't be read, others may read it, or it has no user and password.
     pub fn access(&self) -> Result<Access, Fault> {
         let Some(path) = &self.auth else { return Ok(Access::Open) };
         let text = secret("--auth", path)?;
