@@ -102,25 +102,27 @@ impl Relay {
         if begun { Ok(Box::new(target)) } else { Err(busy("too many names to resolve")) }
     }
 
-    // If they can't be read, no address is known to be our own; special ones are refused all the same.
-    fn own_addresses(&self, now: Instant) -> Rc<[IpAddr]> {
+    /// The machine's addresses. Without them no destination can be judged.
+    fn own_addresses(&self, now: Instant) -> io::Result<Rc<[IpAddr]>> {
         let mut own = self.own.borrow_mut();
         match &*own {
-            Some((at, addresses)) if now.saturating_duration_since(*at) < OWN_ADDRESSES_LAST => Rc::clone(addresses),
+            Some((at, addresses)) if now.saturating_duration_since(*at) < OWN_ADDRESSES_LAST => {
+                Ok(Rc::clone(addresses))
+            }
             _ => {
-                let addresses: Rc<[IpAddr]> = own_addresses().into();
+                let addresses: Rc<[IpAddr]> = own_addresses()?.into();
                 *own = Some((now, Rc::clone(&addresses)));
-                addresses
+                Ok(addresses)
             }
         }
     }
 }
 
-fn own_addresses() -> Vec<IpAddr> {
-    let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+fn own_addresses() -> io::Result<Vec<IpAddr>> {
+    let all = nix::ifaddrs::getifaddrs()?;
     let ip = |address: nix::sys::socket::SockaddrStorage| {
         let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
         v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
     };
-    all.filter_map(|interface| ip(interface.address?)).collect()
+    Ok(all.filter_map(|interface| ip(interface.address?)).collect())
 }

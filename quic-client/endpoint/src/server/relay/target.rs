@@ -95,8 +95,11 @@ impl Target {
 
     // The addresses that may be dialled.
     fn resolved(&mut self, addresses: &[IpAddr], now: Instant) -> VecDeque<IpAddr> {
-        let own = self.relay.own_addresses(now);
         let mut allowed = VecDeque::new();
+        let Ok(own) = self.relay.own_addresses(now) else {
+            self.failure = Some(refused(503, "proxy_internal_error", "the relay does not know its own addresses"));
+            return allowed;
+        };
         for ip in addresses {
             match self.relay.policy.judge(&self.host, *ip, self.port, &own) {
                 Ok(()) => allowed.push_back(*ip),
