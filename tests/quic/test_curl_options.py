@@ -62,6 +62,8 @@ def test_redirects_that_are_not_followed(server, authority):
     get("/away", "-L").bad(NOT_SERVED, "another origin")
     get("/to/302" * 11 + "/echo", "-L").bad(NOT_SERVED, "too many redirects")
     get("/to/302/echo", "-L", "-d", "x").bad(NOT_SERVED, "status 302")
+    for method in ("DELETE", "POST"):  # RFC 9110 15.4.4: the next one would be a GET
+        get("/to/303/echo", "-L", "-X", method).bad(NOT_SERVED, "status 303")
 
 
 def test_data_is_sent_again_where_a_redirect_keeps_the_method(fetch):

@@ -23,6 +23,8 @@ pub struct Streamed {
     redirects: u32,
     /// A request without a body that can be sent again.
     repeats: bool,
+    /// A redirect must keep the method: the request has a body, or does more than read.
+    keeps_method: bool,
     /// HEAD: the answer has no content.
     is_head: bool,
     /// Announced length of the answer.
@@ -50,6 +52,7 @@ impl Streamed {
             path: order.head.path.clone(),
             redirects: order.redirects,
             repeats: order.head.is_idempotent() && !order.head.has_body,
+            keeps_method: order.head.has_body || !order.head.is_safe(),
             is_head: order.head.method == "HEAD",
             expected: None,
             taken: 0,
@@ -95,7 +98,7 @@ impl Exchange for Streamed {
     }
 
     fn answered(&mut self, answer: &Answer<'_>) -> Verdict {
-        if self.redirects > 0 && redirect::is_followed(answer.status, false) && self.repeats {
+        if self.redirects > 0 && redirect::is_followed(answer.status, self.keeps_method) && self.repeats {
             return match redirect::target(&self.authority, &self.path, answer) {
                 Ok(path) => {
                     self.redirects -= 1;

@@ -35,6 +35,8 @@ pub struct Transfer {
     pub data: Option<Rc<[u8]>>,
     /// The request can be sent twice.
     pub repeats: bool,
+    /// A redirect must keep the method: the request has a body, or does more than read.
+    pub keeps_method: bool,
     /// The method is HEAD: the answer has no body.
     pub is_head: bool,
     /// Redirects within the origin that are followed.
@@ -128,7 +130,7 @@ impl Exchange for Bulk {
 
     fn answered(&mut self, answer: &Answer<'_>) -> Verdict {
         let status = answer.status;
-        if self.follows && redirect::is_followed(status, self.transfer.data.is_some()) {
+        if self.follows && redirect::is_followed(status, self.transfer.keeps_method) {
             return self.redirect(answer);
         }
         // RFC 9110 15.3: all of them are successes.

@@ -35,6 +35,11 @@ impl Head {
         ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"].contains(&self.method.as_str())
     }
 
+    /// Whether a request only reads (RFC 9110 9.2.1).
+    pub fn is_safe(&self) -> bool {
+        ["GET", "HEAD", "OPTIONS", "TRACE"].contains(&self.method.as_str())
+    }
+
     /// A CONNECT, with a protocol or without: it lasts as long as both ends like, so its time and its rate are not the
     /// path's.
     pub fn is_tunnel(&self) -> bool {

@@ -73,13 +73,14 @@ impl Plan {
     }
 
     fn transfer(&self) -> Transfer {
-        let idempotent = self.method.as_deref().is_some_and(|method| method == "PUT");
+        let head = self.head();
         Transfer {
             action: self.action,
             authority: self.authority.clone(),
             path: self.path.clone(),
             data: self.data.clone(),
-            repeats: self.data.is_none() || idempotent,
+            repeats: head.is_idempotent(),
+            keeps_method: head.has_body || !head.is_safe(),
             is_head: self.method.as_deref() == Some("HEAD"),
             redirects: self.redirects,
             max_bytes: self.max_bytes,
@@ -174,4 +175,27 @@ pub struct Means<'a> {
     pub tasks: &'a mut dyn Tasks,
     /// Makes a connection ID with its reset token, both random.
     pub new_cid: &'a mut dyn FnMut() -> (ConnectionId<'static>, u128),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_change_something_are_sent_once() {
+        let repeats = |method: Option<&str>, data: Option<&[u8]>| {
+            let (method, data) = (method.map(str::to_owned), data.map(Rc::from));
+            Plan { method, data, ..Plan::default() }.transfer().repeats
+        };
+        for method in [None, Some("GET"), Some("HEAD"), Some("PUT"), Some("DELETE")] {
+            assert!(repeats(method, None), "{method:?}");
+        }
+        assert!(repeats(Some("PUT"), Some(b"x")));
+        let keeps_method =
+            |method: &str| Plan { method: Some(method.to_owned()), ..Plan::default() }.transfer().keeps_method;
+        assert_eq!(["GET", "HEAD", "DELETE", "PUT", "POST"].map(keeps_method), [false, false, true, true, true]);
+        for (method, data) in [(Some("POST"), None), (Some("PATCH"), None), (None, Some(&b"x"[..]))] {
+            assert!(!repeats(method, data), "{method:?}");
+        }
+    }
 }

@@ -6,9 +6,10 @@ use crate::text::printable_bytes;
 use quiche::h3::NameValue;
 use url::Url;
 
-/// Whether a status is a redirect that can be followed with the same method: with a body only those that keep it.
-pub fn is_followed(status: u16, has_body: bool) -> bool {
-    matches!(status, 307 | 308) || !has_body && matches!(status, 301..=303)
+/// Whether a status is a redirect that can be followed; `keeps_method`: only by a request like the first one, because it
+/// has a body or does more than read (RFC 9110 15.4.2 to 15.4.4 let others become a GET).
+pub fn is_followed(status: u16, keeps_method: bool) -> bool {
+    matches!(status, 307 | 308) || !keeps_method && matches!(status, 301..=303)
 }
 
 /// Path and query that an answer to the request for `path` refers to, on the same origin over https.
