@@ -7,15 +7,14 @@ Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioqu
 import argparse
 import asyncio
 import contextlib
-import signal
 import urllib.parse
 
 from aioquic.asyncio import QuicConnectionProtocol
-from aioquic.asyncio.server import QuicServer
 from aioquic.h3.connection import H3_ALPN, FrameUnexpected, H3Connection
 from aioquic.h3.events import DatagramReceived, DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, ProtocolNegotiated, QuicEvent, StreamReset
+from aioquic_parts import serve_until_signal
 
 UDP_PATH = "/.well-known/masque/udp/"
 H3_CONNECT_ERROR = 0x10F
@@ -141,19 +140,7 @@ async def main() -> None:
         is_client=False, alpn_protocols=H3_ALPN, idle_timeout=30.0, max_datagram_frame_size=1 << 16
     )
     configuration.load_cert_chain(args.cert, args.key)
-    host, _, port = args.listen.rpartition(":")
-    transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: QuicServer(configuration=configuration, create_protocol=Relay), local_addr=(host.strip("[]"), int(port))
-    )
-    address, bound, *_ = transport.get_extra_info("sockname")
-    print(f"listening {address}:{bound}", flush=True)
-
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await ended.wait()
-    server.close()
-    await asyncio.sleep(0.1)  # its last datagrams
+    await serve_until_signal(args.listen, configuration, Relay)
 
 
 if __name__ == "__main__":

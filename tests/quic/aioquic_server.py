@@ -7,11 +7,9 @@ Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioqu
 import argparse
 import asyncio
 import json
-import signal
 from pathlib import Path
 
 from aioquic.asyncio import QuicConnectionProtocol
-from aioquic.asyncio.server import QuicServer
 from aioquic.h0.connection import H0_ALPN
 from aioquic.h3.connection import H3_ALPN, H3Connection
 from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
@@ -19,6 +17,7 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ProtocolNegotiated, QuicEvent, StreamDataReceived
 from aioquic.quic.logger import QuicLogger
+from aioquic_parts import serve_until_signal
 
 HQ_NOT_FOUND = 0x404
 MAX_BYTES = 1 << 28
@@ -116,20 +115,7 @@ async def main() -> None:
     configuration.load_cert_chain(args.cert, args.key)
     if args.qlog:
         configuration.quic_logger = QuicLogger()
-    host, _, port = args.listen.rpartition(":")
-    transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: QuicServer(configuration=configuration, create_protocol=Answers, retry=args.retry),
-        local_addr=(host.strip("[]"), int(port)),
-    )
-    address, bound, *_ = transport.get_extra_info("sockname")
-    print(f"listening {address}:{bound}", flush=True)
-
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await ended.wait()
-    server.close()
-    await asyncio.sleep(0.1)  # its last datagrams
+    await serve_until_signal(args.listen, configuration, Answers, retry=args.retry)
     if args.qlog:
         args.qlog.write_text(json.dumps(configuration.quic_logger.to_dict()))
 

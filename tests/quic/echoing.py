@@ -10,18 +10,16 @@
 | /bomb | 10 MB of zeros, compressed by gzip |
 """
 
-import asyncio
 import gzip
 import json
-import threading
 from collections import defaultdict
 
 from aioquic.asyncio import QuicConnectionProtocol
-from aioquic.asyncio.server import QuicServer
 from aioquic.h3.connection import H3Connection
 from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ProtocolNegotiated, QuicEvent
+from aioquic_parts import LoopbackServer
 
 TEXT = b"some text, " * 1000
 
@@ -71,32 +69,10 @@ class _Speaker(QuicConnectionProtocol):
         self.transmit()
 
 
-class Echoing:
+class Echoing(LoopbackServer):
     """The server, on loopback."""
 
     def __init__(self, cert: object, key: object) -> None:
-        self._configuration = QuicConfiguration(is_client=False, alpn_protocols=["h3"], idle_timeout=20.0)
-        self._configuration.load_cert_chain(cert, key)
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
-        self._thread.start()
-        assert self._ready.wait(10), "the server did not start"
-
-    async def _serve(self) -> None:
-        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        transport, server = await self._loop.create_datagram_endpoint(
-            lambda: QuicServer(configuration=self._configuration, create_protocol=_Speaker),
-            local_addr=("127.0.0.1", 0),
-        )
-        host, port = transport.get_extra_info("sockname")
-        self.address = f"{host}:{port}"
-        self._ready.set()
-        await self._end.wait()
-        server.close()
-
-    def url(self, path: str) -> str:
-        return f"https://{self.address}{path}"
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
+        configuration = QuicConfiguration(is_client=False, alpn_protocols=["h3"], idle_timeout=20.0)
+        configuration.load_cert_chain(cert, key)
+        super().__init__(configuration, _Speaker)

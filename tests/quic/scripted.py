@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server on aioquic that does what a test says, in a thread of the test's own process, and bytes of HTTP/3 to say."""
 
-import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from aioquic.asyncio import QuicConnectionProtocol
-from aioquic.asyncio.server import QuicServer
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, QuicEvent, StreamDataReceived
+from aioquic_parts import LoopbackServer
 
 DATA, HEADERS, CANCEL_PUSH, SETTINGS, PUSH_PROMISE, GOAWAY, MAX_PUSH_ID = 0, 1, 3, 4, 5, 7, 13
 CONTROL, PUSH, QPACK_ENCODER, QPACK_DECODER = 0, 1, 2, 3  # types of one-way streams (RFC 9114 6.2, RFC 9204 4.2)
@@ -123,7 +121,7 @@ class _Speaker(QuicConnectionProtocol):
             self.server.closed.append(event.error_code)
 
 
-class Scripted:
+class Scripted(LoopbackServer):
     """The server. Set `script` before a client is run. `window_bytes`: it takes no more than that of a connection."""
 
     def __init__(self, cert: object, key: object, alpns: tuple[str, ...] = ("h3",), window_bytes: int | None = None):
@@ -133,35 +131,11 @@ class Scripted:
         self.closed: list[int] = []
         """Error codes with which connections ended."""
         self.errors: list[Exception] = []
-        self._configuration = QuicConfiguration(
+        configuration = QuicConfiguration(
             is_client=False, alpn_protocols=list(alpns), idle_timeout=20.0, max_data=most, max_stream_data=most
         )
-        self._configuration.load_cert_chain(cert, key)
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
-        self._thread.start()
-        assert self._ready.wait(10), "the scripted server did not start"
-
-    async def _serve(self) -> None:
-        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        transport, server = await self._loop.create_datagram_endpoint(
-            lambda: QuicServer(
-                configuration=self._configuration, create_protocol=lambda *a, **k: _Speaker(self, *a, **k)
-            ),
-            local_addr=("127.0.0.1", 0),
-        )
-        host, port = transport.get_extra_info("sockname")
-        self.address = f"{host}:{port}"
-        self._ready.set()
-        await self._end.wait()
-        server.close()
-
-    def url(self, path: str) -> str:
-        return f"https://{self.address}{path}"
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
+        configuration.load_cert_chain(cert, key)
+        super().__init__(configuration, lambda *args, **kwargs: _Speaker(self, *args, **kwargs))
 
     @contextlib.contextmanager
     def saying(self, script: Script) -> Iterator["Scripted"]:
