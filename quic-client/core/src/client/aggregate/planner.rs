@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`Planner`]: the ranges that each connection of an aggregated download requests.
+//!
+//! A connection claims its next range before the current one ends, so that it never idles for a round trip. Bytes that no
+//! connection has are claimed first; then the end of the range of the connection that would finish last is moved to the
+//! one that claims, so that both finish together. A connection that stalls gives up its ranges, and still delivers them if
+//! it recovers before the others.
+
+use super::intervals::Intervals;
+use super::link::Link;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Range of a connection whose rate is unknown, in bytes.
+const FIRST_BYTES: f64 = 128_000.0;
+/// Smallest range that is worth a request, in bytes, unless it is all that is left.
+const LEAST_BYTES: u64 = 16_000;
+/// Least time that moving bytes to another connection must save, in seconds.
+const LEAST_GAIN_S: f64 = 0.02;
+/// Time between two attempts to claim of an idle connection.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A range to be requested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Number of the request.
+    pub id: u64,
+    /// Bytes to request.
+    pub range: Range<u64>,
+}
+
+/// Origin of a claim's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Source {
+    /// No connection has them.
+    Free(Range<u64>),
+    /// The last range of this connection.
+    Link(usize, Range<u64>),
+}
+
+/// The ranges of an aggregated download.
+#[derive(Debug)]
+pub struct Planner {
+    /// Size of the object.
+    total: u64,
+    /// Bytes that have not arrived.
+    missing: Intervals,
+    /// Missing bytes that no connection is to deliver.
+    free: Intervals,
+    links: Vec<Link>,
+    next_id: u64,
+    /// Bytes that arrived although they had arrived before.
+    duplicate_bytes: u64,
+    /// Requested bytes that were moved from one connection to another before they arrived.
+    moved_bytes: u64,
+}
+
+impl Planner {
+    /// For so many connections. The size of the object is set by [`Planner::begin`].
+    pub fn new(links: usize, now: Instant) -> Planner {
+        Planner {
+            total: 0,
+            missing: Intervals::default(),
+            free: Intervals::default(),
+            links: (0..links).map(|_| Link::new(now)).collect(),
+            next_id: 0,
+            duplicate_bytes: 0,
+            moved_bytes: 0,
+        }
+    }
+
+    /// The object has `total` bytes.
+    pub fn begin(&mut self, total: u64) {
+        self.total = total;
+        self.missing = Intervals::of(0..total);
+        self.free = Intervals::of(0..total);
+    }
+
+    /// The connection is up, or a packet arrived on it, or its round-trip time was measured.
+    pub fn observe(&mut self, link: usize, rtt: Option<Duration>, heard: bool, now: Instant) {
+        let state = &mut self.links[link];
+        state.is_up = true;
+        state.observe(rtt, heard, now);
+        if heard {
+            self.recover(link);
+        }
+    }
+
+    /// The first answer, of this connection, has these bytes.
+    pub fn adopt(&mut self, link: usize, range: Range<u64>, now: Instant) -> Claim {
+        self.links[link].is_up = true;
+        self.free.remove(&range);
+        self.give(link, range, now)
+    }
+
+    fn give(&mut self, link: usize, range: Range<u64>, now: Instant) -> Claim {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.links[link].requested(id, range.clone(), now);
+        Claim { id, range }
+    }
+
+    /// The next range of a connection, if it should request one now.
+    pub fn claim(&mut self, link: usize, now: Instant) -> Option<Claim> {
+        let source = self.offer(link)?;
+        let range = match source {
+            Source::Free(range) => {
+                self.free.remove(&range);
+                range
+            }
+            Source::Link(from, range) => {
+                let segment = self.links[from].segments.last_mut()?;
+                // The first answer was not requested range by range: taking its end costs nothing.
+                if segment.id > 0 {
+                    self.moved_bytes += range.end - range.start;
+                }
+                segment.end = range.start;
+                range
+            }
+        };
+        Some(self.give(link, range, now))
+    }
+
+    /// Whether [`Planner::claim`] gives a range.
+    pub fn can_claim(&self, link: usize) -> bool {
+        self.offer(link).is_some()
+    }
+
+    fn offer(&self, link: usize) -> Option<Source> {
+        let own = self.links.get(link).filter(|own| own.is_up && !own.is_stalled)?;
+        let rate = own.rate_bytes_s();
+        let rtt_s = own.rtt().as_secs_f64();
+        let outstanding = own.outstanding_bytes();
+        // A request takes a round trip, in which the server sends up to twice as much as in the one before (slow start).
+        let ahead = (rate * (rtt_s * 3.0 + 0.05)).max(64_000.0);
+        if outstanding as f64 >= ahead {
+            return None;
+        }
+        let chunk = if own.is_measured() { (rate * (rtt_s * 4.0).max(0.25)).max(64_000.0) } else { FIRST_BYTES };
+        if let Some(free) = self.free.last() {
+            // All finish together if each takes its share of all that is left.
+            let live = self.links.iter().filter(|l| l.is_up && !l.is_stalled);
+            let left_s = self.missing.bytes() as f64 / live.map(Link::rate_bytes_s).sum::<f64>();
+            let share = (left_s - rtt_s) * rate - outstanding as f64;
+            let whole = free.end - free.start;
+            let bytes = (chunk.min(share) as u64).max(LEAST_BYTES);
+            // The rest of a hole goes with it if a request of its own would be too small.
+            let bytes = if whole < bytes + LEAST_BYTES { whole } else { bytes };
+            if share >= LEAST_BYTES as f64 || outstanding == 0 {
+                return Some(Source::Free(free.end - bytes..free.end));
+            }
+            return None;
+        }
+        self.offer_of_others(link, chunk)
+    }
+
+    /// The end of the last range of the connection that would finish last.
+    fn offer_of_others(&self, link: usize, chunk: f64) -> Option<Source> {
+        let own = &self.links[link];
+        let busy = |&(k, l): &(usize, &Link)| k != link && l.outstanding_bytes() > 0;
+        let (from, other) = self.links.iter().enumerate().filter(busy).max_by(|a, b| {
+            a.1.finish_s().total_cmp(&b.1.finish_s())
+        })?;
+        let segment = other.segments.last().filter(|s| s.next < s.end)?;
+        let (mine, theirs) = (own.rate_bytes_s(), other.rate_bytes_s());
+        let ready_s = own.finish_s().max(own.rtt().as_secs_f64());
+        let even = (other.finish_s() - ready_s) * mine * theirs / (mine + theirs);
+        let left = segment.end - segment.next;
+        let bytes = (even.min(chunk).max(0.0) as u64).min(left);
+        let is_requested = segment.id > 0;
+        // Requested bytes are not moved without end between connections whose rates change.
+        let most_moved = self.total / 4 + (1 << 20);
+        if is_requested && self.moved_bytes + bytes > most_moved {
+            return None;
+        }
+        let is_worth = bytes as f64 / theirs >= LEAST_GAIN_S && (bytes >= LEAST_BYTES || bytes == left || theirs < 2e5);
+        (bytes > 0 && is_worth).then(|| Source::Link(from, segment.end - bytes..segment.end))
+    }
+
+    /// Data of a request arrived. Gives the offset of the data, and the ranges that had not arrived before.
+    pub fn received(&mut self, link: usize, id: u64, bytes: u64, now: Instant) -> (u64, Vec<Range<u64>>) {
+        self.recover(link);
+        let state = &mut self.links[link];
+        state.received(bytes, now);
+        let Some(segment) = state.segments.iter_mut().find(|s| s.id == id) else { return (0, Vec::new()) };
+        let range = segment.next..(segment.next + bytes).min(segment.stop);
+        segment.next = range.end;
+        segment.end = segment.end.max(segment.next);
+        let new = self.missing.remove(&range);
+        self.free.remove(&range);
+        let accepted: u64 = new.iter().map(|part| part.end - part.start).sum();
+        self.links[link].accepted_bytes += accepted;
+        self.duplicate_bytes += bytes - accepted;
+        (range.start, new)
+    }
+
+    /// Whether nothing of a request is needed any more.
+    pub fn is_over(&self, link: usize, id: u64) -> bool {
+        let state = &self.links[link];
+        let Some(segment) = state.segments.iter().find(|s| s.id == id) else { return true };
+        let is_given_up = segment.next >= segment.end && !state.is_stalled;
+        is_given_up || self.missing.within(&(segment.next..segment.stop)).is_empty()
+    }
+
+    /// Whether bytes are missing that a request, whose answer has ended, was to deliver.
+    pub fn is_short(&self, link: usize, id: u64) -> bool {
+        let segment = self.links[link].segments.iter().find(|s| s.id == id);
+        segment.is_some_and(|s| !self.missing.within(&(s.next..s.end)).is_empty())
+    }
+
+    /// A request has ended, or was cancelled: what it was to deliver and is missing is free.
+    pub fn ended(&mut self, link: usize, id: u64) {
+        let segments = &mut self.links[link].segments;
+        let Some(at) = segments.iter().position(|s| s.id == id) else { return };
+        let segment = segments.remove(at);
+        self.release(segment.next..segment.end);
+    }
+
+    /// A connection has ended.
+    pub fn left(&mut self, link: usize) {
+        let state = &mut self.links[link];
+        (state.is_up, state.is_stalled) = (false, false);
+        for segment in std::mem::take(&mut state.segments) {
+            self.release(segment.next..segment.end);
+        }
+    }
+
+    fn release(&mut self, range: Range<u64>) {
+        for part in self.missing.within(&range) {
+            self.free.insert(part);
+        }
+    }
+
+    /// Connections that have stalled by `now` give up their bytes. True if there are new ones.
+    pub fn check_stalls(&mut self, now: Instant) -> bool {
+        let stalled: Vec<_> = self.links.iter().map(|l| l.stalls_at().is_some_and(|t| t <= now)).collect();
+        for link in (0..self.links.len()).filter(|&k| stalled[k]) {
+            self.links[link].is_stalled = true;
+            for at in 0..self.links[link].segments.len() {
+                let segment = &mut self.links[link].segments[at];
+                let range = segment.next..segment.end;
+                segment.end = segment.next;
+                self.release(range);
+            }
+        }
+        stalled.contains(&true)
+    }
+
+    /// A connection that had stalled is heard again: it delivers what nobody else has claimed.
+    fn recover(&mut self, link: usize) {
+        if !std::mem::take(&mut self.links[link].is_stalled) {
+            return;
+        }
+        for segment in &mut self.links[link].segments {
+            let own = self.free.within(&(segment.next..segment.stop));
+            if let Some(own) = own.first().filter(|own| own.start == segment.next) {
+                segment.end = own.end;
+                self.free.remove(own);
+            }
+        }
+    }
+
+    /// When a connection that can't claim now should try again.
+    pub fn retry_at(&self, now: Instant) -> Instant {
+        self.links.iter().filter_map(Link::stalls_at).filter(|t| *t > now).min().map_or(now + RETRY, |t| t.min(now + RETRY))
+    }
+
+    /// When a connection counts as silent, if no packet arrives until then.
+    pub fn silent_at(&self, link: usize) -> Instant {
+        self.links[link].silent_at()
+    }
+
+    /// Whether all bytes have arrived.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Size of the object.
+    pub fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// Number of requests.
+    pub fn requests(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Bytes that arrived more than once.
+    pub fn duplicate_bytes(&self) -> u64 {
+        self.duplicate_bytes
+    }
+
+    /// Bytes that arrived first on a connection.
+    pub fn accepted_bytes(&self, link: usize) -> u64 {
+        self.links.get(link).map_or(0, |l| l.accepted_bytes)
+    }
+}
