@@ -182,9 +182,9 @@ impl Aggregate {
         shared.leave(link, outcome);
     }
 
-    /// Whether requests are ranges of one object now.
-    pub fn is_by_ranges(&self) -> bool {
-        matches!(self.0.borrow().phase, Phase::Ranges(_))
+    /// Whether ranges of one object are or were requested.
+    pub fn has_ranges(&self) -> bool {
+        self.0.borrow().planner.requests() > 0
     }
 
     /// The result so far.
@@ -321,8 +321,7 @@ impl Shared {
             Ok(part) => part.difference(first).map(|what| format!("{what} differs between two answers")),
         };
         let Some(why) = why else { return Verdict::Take };
-        let outcome =
-            Outcome::Incomplete(format!("{}{}: a range: {why}", self.transfer.authority, self.head.path));
+        let outcome = Outcome::Incomplete(format!("{}{}: a range: {why}", self.transfer.authority, self.head.path));
         // The first connection's answers have to agree; another's may be of a server that has another copy.
         if self.first_link == Some(link) && matches!(answer.status, 200 | 206 | 412) {
             let text = format!("{}: the object has changed", outcome.detail());

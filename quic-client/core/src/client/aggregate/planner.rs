@@ -158,9 +158,8 @@ impl Planner {
     fn offer_of_others(&self, link: usize, chunk: f64) -> Option<Source> {
         let own = &self.links[link];
         let busy = |&(k, l): &(usize, &Link)| k != link && l.outstanding_bytes() > 0;
-        let (from, other) = self.links.iter().enumerate().filter(busy).max_by(|a, b| {
-            a.1.finish_s().total_cmp(&b.1.finish_s())
-        })?;
+        let (from, other) =
+            self.links.iter().enumerate().filter(busy).max_by(|a, b| a.1.finish_s().total_cmp(&b.1.finish_s()))?;
         let segment = other.segments.last().filter(|s| s.next < s.end)?;
         let (mine, theirs) = (own.rate_bytes_s(), other.rate_bytes_s());
         let ready_s = own.finish_s().max(own.rtt().as_secs_f64());
@@ -262,7 +261,12 @@ impl Planner {
 
     /// When a connection that can't claim now should try again.
     pub fn retry_at(&self, now: Instant) -> Instant {
-        self.links.iter().filter_map(Link::stalls_at).filter(|t| *t > now).min().map_or(now + RETRY, |t| t.min(now + RETRY))
+        self.links
+            .iter()
+            .filter_map(Link::stalls_at)
+            .filter(|t| *t > now)
+            .min()
+            .map_or(now + RETRY, |t| t.min(now + RETRY))
     }
 
     /// When a connection counts as silent, if no packet arrives until then.
