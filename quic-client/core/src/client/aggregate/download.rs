@@ -364,7 +364,7 @@ impl Shared {
                 _ => self.leave(link, outcome),
             },
             (_, Some(claim)) => {
-                self.planner.ended(link, claim.id);
+                self.planner.ended(link, claim.id, self.now);
                 if failed {
                     self.links[link].failures += 1;
                     self.failure = Some(outcome.clone());
@@ -429,7 +429,7 @@ impl Tasks for LinkTasks {
         match shared.phase {
             _ if shared.links[self.link].is_out => None,
             Phase::First => shared.first_due(self.link, up),
-            Phase::Ranges(_) if shared.planner.can_claim(self.link) => Some(up),
+            Phase::Ranges(_) if shared.planner.can_claim(self.link, shared.now) => Some(up),
             Phase::Ranges(_) => Some(shared.planner.retry_at(shared.now)),
             Phase::Plain(_) | Phase::Over => None,
         }

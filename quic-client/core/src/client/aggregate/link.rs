@@ -37,6 +37,8 @@ pub struct Link {
     rate: Rate,
     /// When a packet last arrived.
     heard: Instant,
+    /// Since when nothing is requested on it.
+    idle_since: Option<Instant>,
     /// When data last arrived, or the first request since was sent.
     progress: Instant,
 }
@@ -49,9 +51,10 @@ struct Rate {
 }
 
 impl Rate {
+    /// Shortest window: packets of a burst arrive together.
+    const LEAST_WINDOW: Duration = Duration::from_millis(40);
+
     fn received(&mut self, bytes: u64, now: Instant, rtt: Duration) {
-        /// Shortest window: packets of a burst arrive together.
-        const LEAST: Duration = Duration::from_millis(40);
         let Some((start, sum)) = &mut self.window else {
             // The first bytes begin the window, and are not counted in it.
             self.window = Some((now, 0));
@@ -59,7 +62,7 @@ impl Rate {
         };
         *sum += bytes;
         let elapsed = now.saturating_duration_since(*start);
-        if elapsed >= rtt.max(LEAST) {
+        if elapsed >= rtt.max(Rate::LEAST_WINDOW) {
             let sample = *sum as f64 / elapsed.as_secs_f64();
             self.bytes_s = Some(self.bytes_s.map_or(sample, |rate| 0.5 * rate + 0.5 * sample));
             self.window = Some((now, 0));
@@ -78,6 +81,7 @@ impl Link {
             rtt: DEFAULT_RTT,
             rate: Rate::default(),
             heard: now,
+            idle_since: None,
             progress: now,
         }
     }
@@ -87,10 +91,18 @@ impl Link {
         self.segments.iter().map(|s| s.end.saturating_sub(s.next)).sum()
     }
 
-    /// Delivery rate in bytes a second, at least a byte.
-    pub fn rate_bytes_s(&self) -> f64 {
+    /// Delivery rate in bytes a second, at least a byte. It falls while less arrives.
+    pub fn rate_bytes_s(&self, now: Instant) -> f64 {
         let initial = INITIAL_WINDOW_BYTES / self.rtt.as_secs_f64().max(1e-3);
-        self.rate.bytes_s.unwrap_or(initial).max(1.0)
+        let measured = self.rate.bytes_s.unwrap_or(initial).max(1.0);
+        match self.rate.window {
+            Some((start, bytes)) if self.outstanding_bytes() > 0 => {
+                let elapsed = now.saturating_duration_since(start);
+                let bound = (bytes as f64 + INITIAL_WINDOW_BYTES / 10.0) / elapsed.as_secs_f64().max(1e-3);
+                if elapsed > self.rtt.max(Rate::LEAST_WINDOW) * 2 { measured.min(bound.max(1.0)) } else { measured }
+            }
+            _ => measured,
+        }
     }
 
     /// Whether its rate was measured.
@@ -104,8 +116,14 @@ impl Link {
     }
 
     /// Seconds until its outstanding bytes have arrived.
-    pub fn finish_s(&self) -> f64 {
-        self.outstanding_bytes() as f64 / self.rate_bytes_s()
+    pub fn finish_s(&self, now: Instant) -> f64 {
+        self.outstanding_bytes() as f64 / self.rate_bytes_s(now)
+    }
+
+    /// Whether nothing was requested on it for some time, in which a connection of equal rate would have finished too.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        let patience = self.rtt / 4 + Duration::from_millis(10);
+        self.outstanding_bytes() == 0 && self.idle_since.is_none_or(|t| now.saturating_duration_since(t) >= patience)
     }
 
     /// A packet arrived, or its round-trip time was measured.
@@ -123,7 +141,15 @@ impl Link {
             self.rate.window = None;
             (self.heard, self.progress) = (now, now);
         }
+        self.idle_since = None;
         self.segments.push(Segment { id, next: range.start, end: range.end, stop: range.end });
+    }
+
+    /// Something was delivered, ended or taken away.
+    pub fn changed(&mut self, now: Instant) {
+        if self.outstanding_bytes() == 0 {
+            self.idle_since.get_or_insert(now);
+        }
     }
 
     /// Data arrived.

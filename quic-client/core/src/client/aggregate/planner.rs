@@ -12,7 +12,11 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Range of a connection whose rate is unknown, in bytes.
-const FIRST_BYTES: f64 = 128_000.0;
+const FIRST_BYTES: f64 = 64_000.0;
+/// Bytes that are requested ahead of the answers, at least.
+const LEAST_AHEAD_BYTES: f64 = 48_000.0;
+/// Bytes of another connection that an idle one requests too, at most.
+const MOST_TWICE_BYTES: u64 = 256_000;
 /// Smallest range that is worth a request, in bytes, unless it is all that is left.
 const LEAST_BYTES: u64 = 16_000;
 /// Least time that moving bytes to another connection must save, in seconds.
@@ -36,6 +40,8 @@ enum Source {
     Free(Range<u64>),
     /// The last range of this connection.
     Link(usize, Range<u64>),
+    /// The last range of a connection that goes on with it: they arrive twice, or sooner.
+    Twice(Range<u64>),
 }
 
 /// The ranges of an aggregated download.
@@ -102,19 +108,24 @@ impl Planner {
 
     /// The next range of a connection, if it should request one now.
     pub fn claim(&mut self, link: usize, now: Instant) -> Option<Claim> {
-        let source = self.offer(link)?;
+        let source = self.offer(link, now)?;
         let range = match source {
             Source::Free(range) => {
                 self.free.remove(&range);
                 range
             }
             Source::Link(from, range) => {
-                let segment = self.links[from].segments.last_mut()?;
+                let segment = self.links[from].segments.iter_mut().rev().find(|s| s.next < s.end)?;
                 // The first answer was not requested range by range: taking its end costs nothing.
                 if segment.id > 0 {
                     self.moved_bytes += range.end - range.start;
                 }
                 segment.end = range.start;
+                self.links[from].changed(now);
+                range
+            }
+            Source::Twice(range) => {
+                self.moved_bytes += range.end - range.start;
                 range
             }
         };
@@ -122,25 +133,25 @@ impl Planner {
     }
 
     /// Whether [`Planner::claim`] gives a range.
-    pub fn can_claim(&self, link: usize) -> bool {
-        self.offer(link).is_some()
+    pub fn can_claim(&self, link: usize, now: Instant) -> bool {
+        self.offer(link, now).is_some()
     }
 
-    fn offer(&self, link: usize) -> Option<Source> {
+    fn offer(&self, link: usize, now: Instant) -> Option<Source> {
         let own = self.links.get(link).filter(|own| own.is_up && !own.is_stalled)?;
-        let rate = own.rate_bytes_s();
+        let rate = own.rate_bytes_s(now);
         let rtt_s = own.rtt().as_secs_f64();
         let outstanding = own.outstanding_bytes();
         // A request takes a round trip, in which the server sends up to twice as much as in the one before (slow start).
-        let ahead = (rate * (rtt_s * 3.0 + 0.05)).max(64_000.0);
+        let ahead = (rate * (rtt_s * 3.0 + 0.05)).max(LEAST_AHEAD_BYTES);
         if outstanding as f64 >= ahead {
             return None;
         }
-        let chunk = if own.is_measured() { (rate * (rtt_s * 4.0).max(0.25)).max(64_000.0) } else { FIRST_BYTES };
+        let chunk = if own.is_measured() { (rate * (rtt_s * 4.0).max(0.25)).max(FIRST_BYTES) } else { FIRST_BYTES };
         if let Some(free) = self.free.last() {
             // All finish together if each takes its share of all that is left.
             let live = self.links.iter().filter(|l| l.is_up && !l.is_stalled);
-            let left_s = self.missing.bytes() as f64 / live.map(Link::rate_bytes_s).sum::<f64>();
+            let left_s = self.missing.bytes() as f64 / live.map(|l| l.rate_bytes_s(now)).sum::<f64>();
             let share = (left_s - rtt_s) * rate - outstanding as f64;
             let whole = free.end - free.start;
             let bytes = (chunk.min(share) as u64).max(LEAST_BYTES);
@@ -151,29 +162,35 @@ impl Planner {
             }
             return None;
         }
-        self.offer_of_others(link, chunk)
+        self.offer_of_others(link, chunk, now)
     }
 
     /// The end of the last range of the connection that would finish last.
-    fn offer_of_others(&self, link: usize, chunk: f64) -> Option<Source> {
+    fn offer_of_others(&self, link: usize, chunk: f64, now: Instant) -> Option<Source> {
         let own = &self.links[link];
         let busy = |&(k, l): &(usize, &Link)| k != link && l.outstanding_bytes() > 0;
-        let (from, other) =
-            self.links.iter().enumerate().filter(busy).max_by(|a, b| a.1.finish_s().total_cmp(&b.1.finish_s()))?;
-        let segment = other.segments.last().filter(|s| s.next < s.end)?;
-        let (mine, theirs) = (own.rate_bytes_s(), other.rate_bytes_s());
-        let ready_s = own.finish_s().max(own.rtt().as_secs_f64());
-        let even = (other.finish_s() - ready_s) * mine * theirs / (mine + theirs);
+        let last = |l: &Link| l.finish_s(now);
+        let others = self.links.iter().enumerate().filter(busy);
+        let (from, other) = others.max_by(|a, b| last(a.1).total_cmp(&last(b.1)))?;
+        let segment = other.segments.iter().rev().find(|s| s.next < s.end)?;
+        let (mine, theirs) = (own.rate_bytes_s(now), other.rate_bytes_s(now));
+        let rtt_s = own.rtt().as_secs_f64();
+        let ready_s = own.finish_s(now).max(rtt_s);
+        let even = (last(other) - ready_s) * mine * theirs / (mine + theirs);
         let left = segment.end - segment.next;
         let bytes = (even.min(chunk).max(0.0) as u64).min(left);
         let is_requested = segment.id > 0;
         // Requested bytes are not moved without end between connections whose rates change.
         let most_moved = self.total / 4 + (1 << 20);
-        if is_requested && self.moved_bytes + bytes > most_moved {
-            return None;
-        }
         let is_worth = bytes as f64 / theirs >= LEAST_GAIN_S && (bytes >= LEAST_BYTES || bytes == left || theirs < 2e5);
-        (bytes > 0 && is_worth).then(|| Source::Link(from, segment.end - bytes..segment.end))
+        if bytes > 0 && is_worth && (!is_requested || self.moved_bytes + bytes <= most_moved) {
+            return Some(Source::Link(from, segment.end - bytes..segment.end));
+        }
+        // The measured rates may be wrong: an idle connection costs nothing.
+        let twice = left.min(MOST_TWICE_BYTES);
+        let is_late = !other.is_measured() || last(other) > rtt_s * 0.75;
+        let is_new = self.moved_bytes + twice <= most_moved;
+        (is_new && is_late && own.is_idle(now)).then(|| Source::Twice(segment.end - twice..segment.end))
     }
 
     /// Data of a request arrived. Gives the offset of the data, and the ranges that had not arrived before.
@@ -189,6 +206,7 @@ impl Planner {
         self.free.remove(&range);
         let accepted: u64 = new.iter().map(|part| part.end - part.start).sum();
         self.links[link].accepted_bytes += accepted;
+        self.links[link].changed(now);
         self.duplicate_bytes += bytes - accepted;
         (range.start, new)
     }
@@ -208,10 +226,11 @@ impl Planner {
     }
 
     /// A request has ended, or was cancelled: what it was to deliver and is missing is free.
-    pub fn ended(&mut self, link: usize, id: u64) {
+    pub fn ended(&mut self, link: usize, id: u64, now: Instant) {
         let segments = &mut self.links[link].segments;
         let Some(at) = segments.iter().position(|s| s.id == id) else { return };
         let segment = segments.remove(at);
+        self.links[link].changed(now);
         self.release(segment.next..segment.end);
     }
 
@@ -297,5 +316,116 @@ impl Planner {
     /// Bytes that arrived first on a connection.
     pub fn accepted_bytes(&self, link: usize) -> u64 {
         self.links.get(link).map_or(0, |l| l.accepted_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    /// A path: its rate in bytes a millisecond, its RTT, and the time from when on it is silent.
+    #[derive(Debug, Clone)]
+    struct Way {
+        rate: u64,
+        rtt_ms: u64,
+        dies_ms: Option<u64>,
+        up_ms: u64,
+    }
+
+    /// A request at the server: when its answer begins to arrive, and the bytes that were not sent.
+    struct Answering {
+        id: u64,
+        from_ms: u64,
+        left: u64,
+    }
+
+    /// Milliseconds until the download is complete, and the planner; `None`: it never is.
+    fn simulate(total: u64, ways: &[Way]) -> Option<(u64, Planner)> {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut planner = Planner::new(ways.len(), start);
+        planner.begin(total);
+        let mut queues: Vec<VecDeque<Answering>> = ways.iter().map(|_| VecDeque::new()).collect();
+        let first = planner.adopt(0, 0..total, at(0));
+        queues[0].push_back(Answering { id: first.id, from_ms: 0, left: total });
+        let mut arrived = vec![0u8; total as usize];
+        for ms in 0..200_000 {
+            for (k, way) in ways.iter().enumerate() {
+                let is_alive = ms >= way.up_ms && way.dies_ms.is_none_or(|t| ms < t);
+                if is_alive {
+                    planner.observe(k, Some(Duration::from_millis(way.rtt_ms)), false, at(ms));
+                }
+                let mut room = if is_alive { way.rate } else { 0 };
+                while let Some(head) = queues[k].front_mut().filter(|a| a.from_ms <= ms && room > 0) {
+                    let bytes = head.left.min(room);
+                    if !planner.is_over(k, head.id) {
+                        let (_, new) = planner.received(k, head.id, bytes, at(ms));
+                        new.into_iter().flatten().for_each(|n| arrived[n as usize] += 1);
+                    }
+                    (head.left, room) = (head.left - bytes, room - bytes);
+                    if head.left == 0 || planner.is_over(k, head.id) {
+                        planner.ended(k, head.id, at(ms));
+                        queues[k].pop_front();
+                    }
+                }
+                planner.check_stalls(at(ms));
+                while let Some(claim) = planner.claim(k, at(ms)) {
+                    let left = claim.range.end - claim.range.start;
+                    queues[k].push_back(Answering { id: claim.id, from_ms: ms + way.rtt_ms, left });
+                }
+            }
+            if planner.is_complete() {
+                assert!(arrived.iter().all(|n| *n == 1), "each byte once");
+                return Some((ms, planner));
+            }
+        }
+        None
+    }
+
+    fn way(rate: u64, rtt_ms: u64) -> Way {
+        Way { rate, rtt_ms, dies_ms: None, up_ms: 0 }
+    }
+
+    #[test]
+    fn all_finish_together() {
+        // Rates in kB/s: 20 and 20, 50 and 10, 50 and 1 Mbit/s.
+        for ways in [[way(2500, 40), way(2500, 40)], [way(6250, 30), way(1250, 80)], [way(125, 30), way(6250, 30)]] {
+            let total = 5_000_000;
+            let (ms, planner) = simulate(total, &ways).unwrap();
+            let ideal = total / ways.iter().map(|way| way.rate).sum::<u64>();
+            let slack = ways.iter().map(|way| way.rtt_ms).max().unwrap() + 60;
+            assert!(ms <= ideal + slack, "{ways:?}: {ms} ms, ideal {ideal} ms");
+            assert!(planner.duplicate_bytes() < total / 10, "{ways:?}: {}", planner.duplicate_bytes());
+        }
+    }
+
+    #[test]
+    fn a_path_that_dies_is_replaced() {
+        for dying in [0, 1] {
+            let mut ways = [way(2500, 40), way(2500, 40)];
+            ways[dying].dies_ms = Some(500);
+            let (ms, _) = simulate(5_000_000, &ways).unwrap();
+            assert!(ms <= 500 + 1000 + 500 + 100, "{ms} ms");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn complete_while_a_path_lives(
+            total in 1u64..3_000_000,
+            ways in prop::collection::vec((1u64..8000, 1u64..300, prop::option::of(0u64..3000), 0u64..500), 1..4),
+            survivor in (50u64..8000, 1u64..300),
+            place in 0usize..3,
+        ) {
+            let mut ways: Vec<_> = ways
+                .into_iter()
+                .map(|(rate, rtt_ms, dies_ms, up_ms)| Way { rate, rtt_ms, dies_ms, up_ms })
+                .collect();
+            ways.insert(place.min(ways.len()), way(survivor.0, survivor.1));
+            let (_, planner) = simulate(total, &ways).expect("complete");
+            prop_assert!(planner.requests() < 2000, "{} requests", planner.requests());
+        }
     }
 }
