@@ -418,7 +418,8 @@ impl Tasks for LinkTasks {
         let heard = std::mem::replace(&mut state.packets, packets) != packets || !state.is_up;
         state.is_up = true;
         let rtt = conn.quic.path_stats().find(|path| path.active).map(|path| path.rtt);
-        shared.planner.observe(self.link, rtt, heard, now);
+        let arrived = heard.then(|| quiche::hooks::received_and_limit_bytes(&conn.quic).0);
+        shared.planner.observe(self.link, rtt, arrived, now);
         if matches!(shared.phase, Phase::Ranges(_)) && shared.planner.check_stalls(now) {
             shared.wake_all();
         }

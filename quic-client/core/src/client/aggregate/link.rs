@@ -33,6 +33,12 @@ pub struct Link {
     pub segments: Vec<Segment>,
     /// Bytes that arrived on it first.
     pub accepted_bytes: u64,
+    /// Stream bytes that arrived, in any order.
+    arrived_bytes: u64,
+    /// Those of them that are not payload to be read.
+    other_bytes: u64,
+    /// Payload that was read.
+    read_bytes: u64,
     rtt: Duration,
     rate: Rate,
     /// When a packet last arrived.
@@ -78,6 +84,9 @@ impl Link {
             is_stalled: false,
             segments: Vec::new(),
             accepted_bytes: 0,
+            arrived_bytes: 0,
+            other_bytes: 0,
+            read_bytes: 0,
             rtt: DEFAULT_RTT,
             rate: Rate::default(),
             heard: now,
@@ -115,9 +124,15 @@ impl Link {
         self.rtt
     }
 
+    /// Outstanding bytes that have not arrived. Others wait for a lost packet before them.
+    pub fn remaining_bytes(&self) -> u64 {
+        let unread = self.arrived_bytes.saturating_sub(self.other_bytes + self.read_bytes);
+        self.outstanding_bytes().saturating_sub(unread)
+    }
+
     /// Seconds until its outstanding bytes have arrived.
     pub fn finish_s(&self, now: Instant) -> f64 {
-        self.outstanding_bytes() as f64 / self.rate_bytes_s(now)
+        self.remaining_bytes() as f64 / self.rate_bytes_s(now)
     }
 
     /// Whether nothing was requested on it for some time, in which a connection of equal rate would have finished too.
@@ -126,11 +141,15 @@ impl Link {
         self.outstanding_bytes() == 0 && self.idle_since.is_none_or(|t| now.saturating_duration_since(t) >= patience)
     }
 
-    /// A packet arrived, or its round-trip time was measured.
-    pub fn observe(&mut self, rtt: Option<Duration>, heard: bool, now: Instant) {
+    /// A packet arrived, or its round-trip time was measured. `arrived_bytes`: stream bytes that arrived so far.
+    pub fn observe(&mut self, rtt: Option<Duration>, arrived_bytes: Option<u64>, now: Instant) {
         self.rtt = rtt.unwrap_or(self.rtt);
-        if heard {
-            self.heard = now;
+        let Some(arrived) = arrived_bytes else { return };
+        self.heard = now;
+        let new = arrived.saturating_sub(std::mem::replace(&mut self.arrived_bytes, arrived));
+        if new > 0 && !self.segments.is_empty() {
+            self.progress = now;
+            self.rate.received(new, now, self.rtt);
         }
     }
 
@@ -145,6 +164,11 @@ impl Link {
         self.segments.push(Segment { id, next: range.start, end: range.end, stop: range.end });
     }
 
+    /// A request has ended. The rest of its answer may still arrive, and is not read.
+    pub fn discarded(&mut self) {
+        self.other_bytes = self.arrived_bytes.saturating_sub(self.read_bytes);
+    }
+
     /// Something was delivered, ended or taken away.
     pub fn changed(&mut self, now: Instant) {
         if self.outstanding_bytes() == 0 {
@@ -152,10 +176,9 @@ impl Link {
         }
     }
 
-    /// Data arrived.
-    pub fn received(&mut self, bytes: u64, now: Instant) {
-        (self.heard, self.progress) = (now, now);
-        self.rate.received(bytes, now, self.rtt);
+    /// Payload was read.
+    pub fn received(&mut self, bytes: u64) {
+        self.read_bytes += bytes;
     }
 
     /// When it stalls, if nothing arrives until then: after about three probe timeouts without a packet (RFC 9002 6.2), or a

@@ -82,12 +82,12 @@ impl Planner {
         self.free = Intervals::of(0..total);
     }
 
-    /// The connection is up, or a packet arrived on it, or its round-trip time was measured.
-    pub fn observe(&mut self, link: usize, rtt: Option<Duration>, heard: bool, now: Instant) {
+    /// The connection is up. `arrived_bytes`: a packet arrived on it, and so many stream bytes until now.
+    pub fn observe(&mut self, link: usize, rtt: Option<Duration>, arrived_bytes: Option<u64>, now: Instant) {
         let state = &mut self.links[link];
         state.is_up = true;
-        state.observe(rtt, heard, now);
-        if heard {
+        state.observe(rtt, arrived_bytes, now);
+        if arrived_bytes.is_some() {
             self.recover(link);
         }
     }
@@ -141,7 +141,7 @@ impl Planner {
         let own = self.links.get(link).filter(|own| own.is_up && !own.is_stalled)?;
         let rate = own.rate_bytes_s(now);
         let rtt_s = own.rtt().as_secs_f64();
-        let outstanding = own.outstanding_bytes();
+        let outstanding = own.remaining_bytes();
         // A request takes a round trip, in which the server sends up to twice as much as in the one before (slow start).
         let ahead = (rate * (rtt_s * 3.0 + 0.05)).max(LEAST_AHEAD_BYTES);
         if outstanding as f64 >= ahead {
@@ -197,7 +197,7 @@ impl Planner {
     pub fn received(&mut self, link: usize, id: u64, bytes: u64, now: Instant) -> (u64, Vec<Range<u64>>) {
         self.recover(link);
         let state = &mut self.links[link];
-        state.received(bytes, now);
+        state.received(bytes);
         let Some(segment) = state.segments.iter_mut().find(|s| s.id == id) else { return (0, Vec::new()) };
         let range = segment.next..(segment.next + bytes).min(segment.stop);
         segment.next = range.end;
@@ -230,6 +230,9 @@ impl Planner {
         let segments = &mut self.links[link].segments;
         let Some(at) = segments.iter().position(|s| s.id == id) else { return };
         let segment = segments.remove(at);
+        if segment.next < segment.stop {
+            self.links[link].discarded();
+        }
         self.links[link].changed(now);
         self.release(segment.next..segment.end);
     }
@@ -351,13 +354,17 @@ mod tests {
         let first = planner.adopt(0, 0..total, at(0));
         queues[0].push_back(Answering { id: first.id, from_ms: 0, left: total });
         let mut arrived = vec![0u8; total as usize];
+        let mut sums = vec![0; ways.len()];
         for ms in 0..200_000 {
             for (k, way) in ways.iter().enumerate() {
                 let is_alive = ms >= way.up_ms && way.dies_ms.is_none_or(|t| ms < t);
-                if is_alive {
-                    planner.observe(k, Some(Duration::from_millis(way.rtt_ms)), false, at(ms));
-                }
                 let mut room = if is_alive { way.rate } else { 0 };
+                if is_alive {
+                    let due: u64 = queues[k].iter().filter(|a| a.from_ms <= ms).map(|a| a.left).sum();
+                    sums[k] += due.min(room);
+                    let heard = (due > 0).then_some(sums[k]);
+                    planner.observe(k, Some(Duration::from_millis(way.rtt_ms)), heard, at(ms));
+                }
                 while let Some(head) = queues[k].front_mut().filter(|a| a.from_ms <= ms && room > 0) {
                     let bytes = head.left.min(room);
                     if !planner.is_over(k, head.id) {
