@@ -50,6 +50,7 @@ TABLE = (
     ("long", "tests/packet/test_xdp_loader.py::test_(a_set_cut_short|attach_and_detach_at_the_same_time)"),
     # Mobility.
     ("long", "tests/lab/test_access_runs.py::test_a_(path_that_dies|policy_sends)"),
+    ("long", "tests/lab/test_aggregate_lab.py"),
     ("long", "tests/lab/test_edge_runs.py::test_a_receiver_that_moves"),
     ("long", "tests/packet/test_names_moving.py"),
     ("long", "tests/quic/test_proxy_moves.py::test_(a_browser|.*(carrier|address|vanishes))"),

@@ -39,6 +39,8 @@ pub struct Link {
     other_bytes: u64,
     /// Payload that was read.
     read_bytes: u64,
+    /// When that was last.
+    read_at: Instant,
     rtt: Duration,
     rate: Rate,
     /// When a packet last arrived.
@@ -87,6 +89,7 @@ impl Link {
             arrived_bytes: 0,
             other_bytes: 0,
             read_bytes: 0,
+            read_at: now,
             rtt: DEFAULT_RTT,
             rate: Rate::default(),
             heard: now,
@@ -177,8 +180,15 @@ impl Link {
     }
 
     /// Payload was read.
-    pub fn received(&mut self, bytes: u64) {
+    pub fn received(&mut self, bytes: u64, now: Instant) {
         self.read_bytes += bytes;
+        self.read_at = now;
+    }
+
+    /// Whether its bytes wait for a lost packet.
+    pub fn is_blocked(&self, now: Instant) -> bool {
+        let patience = (self.rtt / 2).max(Duration::from_millis(20));
+        self.outstanding_bytes() > 0 && now.saturating_duration_since(self.read_at) >= patience
     }
 
     /// When it stalls, if nothing arrives until then: after about three probe timeouts without a packet (RFC 9002 6.2), or a

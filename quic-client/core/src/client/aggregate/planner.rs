@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Range of a connection whose rate is unknown, in bytes.
 const FIRST_BYTES: f64 = 64_000.0;
-/// Bytes that are requested ahead of the answers, at least.
-const LEAST_AHEAD_BYTES: f64 = 48_000.0;
+/// Bytes that it requests ahead of the answers, at least.
+const FIRST_AHEAD_BYTES: f64 = 48_000.0;
 /// Bytes of another connection that an idle one requests too, at most.
 const MOST_TWICE_BYTES: u64 = 256_000;
 /// Smallest range that is worth a request, in bytes, unless it is all that is left.
@@ -143,11 +143,13 @@ impl Planner {
         let rtt_s = own.rtt().as_secs_f64();
         let outstanding = own.remaining_bytes();
         // A request takes a round trip, in which the server sends up to twice as much as in the one before (slow start).
-        let ahead = (rate * (rtt_s * 3.0 + 0.05)).max(LEAST_AHEAD_BYTES);
+        let least = if own.is_measured() { LEAST_BYTES as f64 } else { FIRST_AHEAD_BYTES };
+        let ahead = (rate * (rtt_s * 3.0 + 0.05)).max(least);
         if outstanding as f64 >= ahead {
             return None;
         }
-        let chunk = if own.is_measured() { (rate * (rtt_s * 4.0).max(0.25)).max(FIRST_BYTES) } else { FIRST_BYTES };
+        let chunk =
+            if own.is_measured() { (rate * (rtt_s * 4.0).max(0.25)).max(LEAST_BYTES as f64) } else { FIRST_BYTES };
         if let Some(free) = self.free.last() {
             // All finish together if each takes its share of all that is left.
             let live = self.links.iter().filter(|l| l.is_up && !l.is_stalled);
@@ -188,7 +190,7 @@ impl Planner {
         }
         // The measured rates may be wrong: an idle connection costs nothing.
         let twice = left.min(MOST_TWICE_BYTES);
-        let is_late = !other.is_measured() || last(other) > rtt_s * 0.75;
+        let is_late = !other.is_measured() || other.is_blocked(now) || last(other) > rtt_s * 0.75;
         let is_new = self.moved_bytes + twice <= most_moved;
         (is_new && is_late && own.is_idle(now)).then(|| Source::Twice(segment.end - twice..segment.end))
     }
@@ -197,7 +199,7 @@ impl Planner {
     pub fn received(&mut self, link: usize, id: u64, bytes: u64, now: Instant) -> (u64, Vec<Range<u64>>) {
         self.recover(link);
         let state = &mut self.links[link];
-        state.received(bytes);
+        state.received(bytes, now);
         let Some(segment) = state.segments.iter_mut().find(|s| s.id == id) else { return (0, Vec::new()) };
         let range = segment.next..(segment.next + bytes).min(segment.stop);
         segment.next = range.end;
