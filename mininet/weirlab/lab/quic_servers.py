@@ -194,10 +194,6 @@ def certificate(folder: Path, *names: str) -> Certificate:
         signed = builder.sign(keys[0], hashes.SHA256())
         file.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     plain = serialization.NoEncryption()
-    made.key.write_bytes(
-        keys[1].private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    )
+    made.key.write_bytes(keys[1].private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
     made.key.chmod(0o600)
     return made
-
-

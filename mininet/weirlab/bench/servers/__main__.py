@@ -21,8 +21,8 @@ from weirlab import paths
 from weirlab.bench import machine
 from weirlab.bench.servers import figures, page
 from weirlab.lab.kernels import ExactLab, Job, LabError, lab_path, open_lab, stop_all
-from weirlab.lab.quic_servers import Server, ServersError, certificate, chosen, read, table
 from weirlab.lab.programs import QUIC_PORT
+from weirlab.lab.quic_servers import Server, ServersError, certificate, chosen, read, table
 from weirlab.topologies.access.network import Access
 
 PATHS = tuple(
@@ -98,6 +98,7 @@ def measure_all(servers: list[Server], options: argparse.Namespace, folder: Path
                 print(f"servers: {len(rows)} of {len(servers)}: {server.name}: {said}", file=sys.stderr)
         except KeyboardInterrupt:
             stop_all()
+            pool.shutdown(cancel_futures=True)
             raise
     return [rows[server.name] for server in servers]
 

@@ -99,5 +99,3 @@ def behaviour(folder: Path, spec: dict) -> dict[str, Any]:
 def server(folder: Path, spec: dict) -> dict[str, Any]:
     """All figures of a run."""
     return {"loads": [load(folder, spec, one) for one in spec["loads"]], "behaviour": behaviour(folder, spec)}
-
-

@@ -12,8 +12,8 @@ from weirlab.bench.servers.figures import TARGET
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 # Servers of other projects
 
-`weir-client` sends requests over three paths, and over each of them alone, to the same process of a server. The ratios are
-its completion times over those on the best single path.
+`weir-client` sends requests over three paths, and over each of them alone, to the same process of a server. The ratios
+are its completion times over those on the best single path.
 
 <!-- not run: lab -->
 ```sh
@@ -47,7 +47,8 @@ def paths_line(found: dict[str, Any]) -> str:
     rates = {path["rate_mbit_s"] for path in found["paths"]}
     loads = next((row["loads"] for row in found["servers"] if "loads" in row), [])
     sizes = " and ".join(f"{load['requests']:,} requests of {size(load['bytes'])}" for load in loads)
-    return f"Paths: round trips of {', '.join(words)}, {rates.pop() if len(rates) == 1 else rates} Mbit/s each; {sizes}."
+    rate = rates.pop() if len(rates) == 1 else sorted(rates)
+    return f"Paths: round trips of {', '.join(words)}, {rate} Mbit/s each; {sizes}."
 
 
 def load_table(found: dict[str, Any], number: int) -> list[str]:
@@ -72,7 +73,8 @@ def load_table(found: dict[str, Any], number: int) -> list[str]:
     return [
         f"## {requests['requests']:,} requests of {size(requests['bytes'])}",
         "",
-        "| server | failed | migrations | three paths: median, p99, ms | best path: median, p99, ms | ratio: median, mean, p99 |",
+        "| server | failed | migrations | three paths: median, p99, ms | best path: median, p99, ms "
+        "| ratio: median, mean, p99 |",
         "|---|---|---|---|---|---|",
         *rows,
         "",
@@ -94,7 +96,8 @@ def behaviour_table(found: dict[str, Any]) -> list[str]:
     return [
         "## Behaviour of the servers",
         "",
-        "| server | migration allowed | connection IDs accepted | usable paths | preferred address | answers on another path |",
+        "| server | migration allowed | connection IDs accepted | usable paths | preferred address "
+        "| answers on another path |",
         "|---|---|---|---|---|---|",
         *rows,
         "",

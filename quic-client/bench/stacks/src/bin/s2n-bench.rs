@@ -98,11 +98,8 @@ async fn serve(listen: SocketAddr, cert: PathBuf, key: PathBuf, settings: Settin
         .with_application_protocols([ALPN])?
         .with_certificate(cert.as_path(), key.as_path())?
         .build()?;
-    let mut server = Server::builder()
-        .with_tls(tls)?
-        .with_io(settings.io(listen)?)?
-        .with_limits(settings.limits()?)?
-        .start()?;
+    let mut server =
+        Server::builder().with_tls(tls)?.with_io(settings.io(listen)?)?.with_limits(settings.limits()?)?.start()?;
     println!("listening {}", server.local_addr()?);
     std::io::stdout().flush()?;
     while let Some(connection) = server.accept().await {
