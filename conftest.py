@@ -58,6 +58,9 @@ TABLE = (
     ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),
     ("long", r"tests/quic/test_ecn.py::test_(a_server_without|.*\[(quinn|mark-all|ect1|bleach-later))"),
     ("long", "tests/lab/test_senders_lab.py::.*noq"),
+    ("long", "tests/quic/test_stacks.py"),
+    ("default", r"tests/quic/test_stacks.py::.*\[(weir-server|aioquic)\]"),
+    ("long", "mininet/tests/bench/test_bench_servers.py::test_a_server_in_the_lab"),
     # Runs of the lab that differ from one of the default tier in the kind of flow, link or data plane.
     ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),
     ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|on_one_segment|what_one_receiver)"),

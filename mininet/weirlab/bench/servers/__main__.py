@@ -112,7 +112,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="labs at once")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the runs' files in a new folder")
-    parser.add_argument("--page", type=Path, metavar="FOLDER", help="write README.md and servers.json there")
+    parser.add_argument("--page", type=Path, metavar="FOLDER", help="write report.md and servers.json there")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if min(options.requests, options.large) < 0 or options.requests + options.large < 1 or options.jobs < 1:
@@ -144,7 +144,7 @@ def main() -> int:
     if options.page is not None:
         options.page.mkdir(parents=True, exist_ok=True)
         (options.page / "servers.json").write_text(json.dumps(found, indent=1) + "\n")
-        (options.page / "README.md").write_text(page.page(found))
+        (options.page / "report.md").write_text(page.page(found))
     print(json.dumps(found) if options.json else "\n".join(page.tables(found)))
     return 0
 

@@ -57,7 +57,7 @@ def load_table(found: dict[str, Any], number: int) -> list[str]:
     for row in found["servers"]:
         name = f"{row['server']} {row['version']}"
         if "loads" not in row or number >= len(row["loads"]):
-            rows.append(f"| {name} | did not run | | | | | |")
+            rows.append(f"| {name} | did not run | | | | |")
             continue
         load = row["loads"][number]
         mine, best = load["clients"][ALL], load["clients"].get(load["best"], {})
