@@ -112,8 +112,8 @@ def peers(folder: Path, size_bytes: int, skips: Skips) -> list[Peer]:
     windows = ["--cc", "cubic", "--stream-window", "1MB", "--conn-window", "10MB", "--max-payload", "1350"]
     large = ["--max-payload", str(LARGE_BYTES)]
     quinn = built / "quinn-bench"
-    others, reasons = pairs(built, (weir_client[0], weir_server[0]), certificate(folder, "127.0.0.1", "localhost"),
-                            here, size_bytes)  # fmt: skip
+    made = certificate(folder, "127.0.0.1", "localhost")
+    others, reasons = pairs(built, (program("weir-client"), program("weir-server")), made, here, size_bytes)
     for reason in reasons:
         skips.add(reason)
     found = [

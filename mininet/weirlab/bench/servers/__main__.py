@@ -20,7 +20,7 @@ from typing import Any
 from weirlab import paths
 from weirlab.bench import machine
 from weirlab.bench.servers import figures, page
-from weirlab.lab.kernels import ExactLab, Job, LabError, lab_path, open_lab, stop_all
+from weirlab.lab.kernels import Job, Lab, LabError, lab_path, open_lab, stop_all
 from weirlab.lab.programs import QUIC_PORT
 from weirlab.lab.quic_servers import Server, ServersError, certificate, chosen, read, table
 from weirlab.topologies.access.network import Access
@@ -60,7 +60,7 @@ def spec(server: Server, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def measure(lab: ExactLab, server: Server, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measure(lab: Lab, server: Server, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Figures of a server; `error` in place of them if it did not run."""
     folder.mkdir(parents=True)
     certificate(folder, Access.SERVER, "localhost")

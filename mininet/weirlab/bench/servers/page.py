@@ -45,7 +45,7 @@ def paths_line(found: dict[str, Any]) -> str:
     """The network in a sentence."""
     words = [f"{path['rtt_ms']} ms" for path in found["paths"]]
     rates = {path["rate_mbit_s"] for path in found["paths"]}
-    loads = next((row["loads"] for row in found["servers"] if "loads" in row), [])
+    loads: list[dict[str, Any]] = next((row["loads"] for row in found["servers"] if "loads" in row), [])
     sizes = " and ".join(f"{load['requests']:,} requests of {size(load['bytes'])}" for load in loads)
     rate = rates.pop() if len(rates) == 1 else sorted(rates)
     return f"Paths: round trips of {', '.join(words)}, {rate} Mbit/s each; {sizes}."
