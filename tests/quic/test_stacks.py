@@ -62,8 +62,8 @@ def running(request, tmp_path):
 
 
 def fetched(running, size: int, requests: int, *more: object) -> tuple[list[dict], dict, bool]:
-    """Tasks in order and connection IDs of a client on three paths to a server, without a failure; whether the server
-    answers on one path whichever it is asked on."""
+    """Tasks in order and connection IDs of a client on three paths, none of them failed; whether the server stays on
+    one path."""
     server, port, folder = running
     events = folder / f"events-{size}"
     url = f"https://localhost:{port}{server.url_path(size)}"

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -122,9 +123,15 @@ def parsed() -> argparse.Namespace:
     return options
 
 
+def interrupted(*_: object) -> None:
+    """SIGTERM ends the labs as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """0 if the servers that are here were measured, with whatever figures."""
     options = parsed()
+    signal.signal(signal.SIGTERM, interrupted)
     try:
         servers = chosen(read(options.table), options.only)
         skipped = [reason for server in servers if (reason := server.missing())]
