@@ -9,6 +9,7 @@ use std::error::Error;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tokio::net::UdpSocket;
 use tokio_quiche::http3::driver::{
     ClientH3Event, H3Event, InboundFrame, IncomingH3Headers, NewClientRequest, OutboundFrame, ServerH3Event,
@@ -142,7 +143,7 @@ async fn answer(request: IncomingH3Headers) -> Outcome {
 async fn download(peer: SocketAddr, bytes: u64, settings: Settings) -> Outcome {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
     socket.connect(peer).await?;
-    let mut socket = Socket::from_udp(socket)?;
+    let mut socket: Socket<Arc<UdpSocket>, Arc<UdpSocket>> = Socket::try_from(socket)?;
     if settings.max_payload.is_some() {
         socket.apply_max_capabilities();
     }
