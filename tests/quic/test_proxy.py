@@ -154,6 +154,23 @@ def test_a_slow_reader_stops_the_sender(proxy):
             assert fast.recv(1) == b"y"
 
 
+def test_paused_downloads_leave_others_running(authority, tmp_path):
+    """A fast download gets the largest receive window, which its unread data fills."""
+
+    def flood(connection):
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(bytes(1 << 16))
+
+    relay = proxy_rig.weir_relay(authority)
+    program = proxy_rig.proxy(tmp_path, authority, relay)
+    with proxy_rig.running(relay, program), tcp_server(flood) as port, contextlib.ExitStack() as stack:
+        for _ in range(5):
+            connection = stack.enter_context(tunnel(program, "127.0.0.1", port))
+            for _ in range(40):
+                exactly(connection, SIZE)
+
+
 def test_refused_destinations(proxy):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

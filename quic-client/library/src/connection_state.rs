@@ -264,10 +264,10 @@ mod tests {
     fn a_task_that_waits_no_more_is_forgotten() {
         let notifier = Arc::new(Notifier::new(Arc::new(Wakeup::new().unwrap())));
         let connection = ConnectionState::new(notifier, String::new(), 1);
-        let mut cx = Context::from_waker(Waker::noop());
+        let cx = Context::from_waker(Waker::noop());
         for _ in 0..100 {
             let waiter = connection.waiter();
-            assert!(waiter.poll_end(&mut cx).is_pending() && waiter.poll_up(&mut cx).is_pending());
+            assert!(waiter.poll_end(&cx).is_pending() && waiter.poll_up(&cx).is_pending());
             assert_eq!(connection.lock().wakers.len(), 1);
         }
         assert!(connection.lock().wakers.is_empty());
