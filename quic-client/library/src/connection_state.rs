@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`ConnectionState`]: the state of one connection between the program's threads and the driver's.
 
-use crate::driver::may_wait;
 use crate::error::{Error, ErrorKind};
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, may_wait};
 use crate::pipe::Pipe;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -5,9 +5,9 @@ use crate::config::Config;
 use crate::connection_state::{ConnectionState, Phase, Status};
 use crate::error::{Error, ErrorKind, outcome_of};
 use crate::flow::{Flow, INTERFACES, Reactor};
+use crate::notifier;
 use crate::streamed::Queue;
 use crate::target::Target;
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,22 +28,6 @@ const EARLY_DATA_ACCEPTED: u32 = 2;
 struct Opening {
     target: Target,
     state: Arc<ConnectionState>,
-}
-
-thread_local! {
-    /// This thread is a client's.
-    static IS_DRIVER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread may wait for a client's.
-///
-/// # Errors
-/// It is one: an observer, for example, must not block.
-pub fn may_wait() -> Result<(), Error> {
-    match IS_DRIVER.get() {
-        true => Err(Error::new(ErrorKind::Usage, "a blocking call on a client's own thread, such as of an observer")),
-        false => Ok(()),
-    }
 }
 
 /// Connections to be opened.
@@ -113,7 +97,7 @@ impl DriverThread {
         let (sender, receiver) = mpsc::sync_channel(1);
         let mine = Arc::clone(&remote);
         let run = move || {
-            IS_DRIVER.set(true);
+            notifier::this_thread_never_waits();
             match Driver::new(&config, mine) {
                 Ok(mut driver) => {
                     let _ = sender.send(Ok(()));

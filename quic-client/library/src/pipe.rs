@@ -4,9 +4,8 @@
 //! Each direction holds at most [`MOST_BYTES`]. An answer that the program does not read stays in the transport beyond
 //! that, where the receive window bounds it.
 
-use crate::driver::may_wait;
 use crate::error::Error;
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, may_wait};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use std::collections::VecDeque;
