@@ -26,7 +26,9 @@ pub use crate::client::Client;
 /// The URL is not valid, its host has no address, or the connection failed.
 pub async fn connect(client: &Client, url: &str) -> Result<Connection, Error> {
     let connection = connect_early(client, url).await?;
-    poll_fn(|cx| connection.inner.state().poll_up(cx)).await?;
+    let waiter = connection.inner.state().waiter();
+    poll_fn(|cx| waiter.poll_up(cx)).await?;
+    drop(waiter);
     Ok(connection)
 }
 
@@ -90,7 +92,8 @@ impl Connection {
 
     /// Waits for the end of the connection, and gives the reason.
     pub async fn closed(&self) -> Error {
-        poll_fn(|cx| self.inner.state().poll_end(cx)).await
+        let waiter = self.inner.state().waiter();
+        poll_fn(|cx| waiter.poll_end(cx)).await
     }
 
     /// Closes the connection, with the requests that are under way.
