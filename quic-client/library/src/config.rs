@@ -293,7 +293,7 @@ impl Config {
             true => (None, Vec::new()),
             false => watch_interfaces(&waiter).map(|(monitor, list)| (Some(monitor), list))?,
         };
-        let mut config = tls::config(self.ca.as_deref(), self.insecure, &self.transport)?;
+        let mut config = tls::config(self.ca.as_deref(), self.insecure, &self.transport, "")?;
         if requested.is_empty() {
             // More would be for paths. quiche also issues no more than it accepts.
             config.set_active_connection_id_limit(1 + SPARE_CIDS as u64);

@@ -18,7 +18,19 @@ use weir_core::request::Alpn;
 use weir_io::wait::moment;
 use weir_quic::{Builder, FileTickets, tokio};
 
-/// Settings and thread of connections.
+/// Connections with common settings, on one thread of their own.
+///
+/// `paths`: interfaces, local addresses, or `auto` for all interfaces; without any the routing table chooses.
+/// `ca`: PEM file of the certificates to trust instead of the system's. `insecure`: accepts any certificate.
+/// `strategy`: a name (`weir`, `ops`, `pps`, `epsilon-greedy`, `polling`, `best-single`), or a class or function without
+/// arguments that makes a `Strategy` for each connection. `window`: `double`, `fast`, `weir` or `static`.
+/// `cc`: congestion control by the name that `weir-client --cc` has. `bind`: local address to send from, without paths.
+/// `connect_to`: HOST or HOST:PORT to connect to instead of the URL's. `alpn`: `h3`, `hq-interop`.
+/// `idle_timeout_s`: seconds without a packet. `read_timeout_s`: seconds in which a request makes no progress; None for no
+/// limit. `seed`: of random choices. `tickets`: resumes sessions by tickets in memory (True) or in a folder.
+/// `events`: keeps events for `events()`.
+///
+/// Raises UsageError for a wrong setting, PathError for an unknown path, IoError for a file that can't be read.
 #[pyclass(frozen, module = "weir_quic")]
 pub struct Client {
     client: Detached<weir_quic::Client>,
@@ -69,7 +81,7 @@ fn tickets(py: Python<'_>, builder: Builder, tickets: &Bound<'_, PyAny>) -> PyRe
     let store = FileTickets::new(&folder);
     store
         .map(|store| builder.tickets(store))
-        .map_err(|e| raised(py, "SystemError", &format!("tickets {}: {e}", folder.display())))
+        .map_err(|e| raised(py, "IoError", &format!("tickets {}: {e}", folder.display())))
 }
 
 #[pymethods]
@@ -123,7 +135,10 @@ impl Client {
         Ok(Client { client: Detached::new(client), events: queue })
     }
 
-    /// Connects to the server of an https URL.
+    /// Connects to the server of an https URL and waits for the end of the handshake. With `early` it does not wait: early
+    /// requests leave in the first packets if there is a ticket.
+    ///
+    /// Raises UsageError, ConnectError, TlsError or Timeout.
     #[pyo3(signature = (url, *, early = false))]
     fn connect(&self, py: Python<'_>, url: &str, early: bool) -> PyResult<Connection> {
         let origin = Origin::of(py, url)?;
@@ -140,7 +155,7 @@ impl Client {
                 Ok(opened) => break opened.map_err(|e| exception(py, &e))?,
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(raised(py, "SystemError", "the resolver's thread ended"));
+                    return Err(raised(py, "IoError", "the resolver's thread ended"));
                 }
             }
         };
@@ -151,7 +166,10 @@ impl Client {
         Ok(Connection { inner: Some(inner), origin })
     }
 
-    /// The events of all connections.
+    /// Iterator over the events of all connections: dicts as the lines of `weir-client --events`, with `t_us` in
+    /// microseconds of CLOCK_MONOTONIC and the connection's number as `flow`. It ends with the client's last handle.
+    ///
+    /// Raises UsageError if the client was made without `events=True`.
     fn events(&self, py: Python<'_>) -> PyResult<Events> {
         let queue = self
             .events
@@ -161,7 +179,8 @@ impl Client {
     }
 }
 
-/// Observations of a connection.
+/// Observations of a connection: name of the path in use, payload in `bytes`, migrations in `switches`, and whether the
+/// session was resumed, early data accepted, and the server takes no more requests (GOAWAY).
 #[pyclass(frozen, get_all, module = "weir_quic")]
 pub struct Status {
     path: String,
@@ -180,7 +199,7 @@ impl Status {
     }
 }
 
-/// A connection to a server.
+/// A connection to a server. As a context manager it is closed at the end of `with`. Threads may share it.
 #[pyclass(module = "weir_quic")]
 pub struct Connection {
     inner: Option<Detached<tokio::Connection>>,
@@ -196,6 +215,13 @@ impl Connection {
 #[pymethods]
 impl Connection {
     /// Sends a request and waits for the header fields of its answer.
+    ///
+    /// `target`: path with its query, or a URL of the connection's origin; `host:port` for CONNECT. `headers`: a dict, or
+    /// pairs. `body`: bytes, a file opened in binary mode, or an iterable of bytes; files and iterables are sent while they
+    /// are read. `redirects`: redirects within the origin that are followed. `expected_bytes`: size of the answer, for path
+    /// choice. `early`: may be sent as early data; safe methods only.
+    ///
+    /// Raises UsageError for a wrong request; ClosedError, BusyError, IncompleteError, NotServedError or Timeout.
     #[pyo3(signature = (method, target, *, headers = None, body = None, redirects = 0, expected_bytes = None, early = false))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn request(
@@ -217,7 +243,7 @@ impl Connection {
         begin(py, Detached::new(connection), request, body)
     }
 
-    /// Sends GET.
+    /// `request("GET", target)`.
     #[pyo3(signature = (target, *, headers = None))]
     fn get(
         slf: PyRef<'_, Self>,
@@ -234,7 +260,7 @@ impl Connection {
         Ok(self.open(py)?.url_path().to_owned())
     }
 
-    /// Observations.
+    /// Observations, as of the last packet. Raises ClosedError after `close`.
     fn status(&self, py: Python<'_>) -> PyResult<Status> {
         let status = self.open(py)?.status();
         Ok(Status {
@@ -247,12 +273,12 @@ impl Connection {
         })
     }
 
-    /// The reason why the connection has ended, if it has.
+    /// The reason why the connection has ended, as an exception; None while it is up.
     fn ended(&self, py: Python<'_>) -> PyResult<Option<PyErr>> {
         Ok(self.open(py)?.ended().map(|e| exception(py, &e)))
     }
 
-    /// Closes the connection and waits until that was sent.
+    /// Closes the connection with its requests, and waits until that was sent.
     fn close(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(inner) = self.inner.take() else { return Ok(()) };
         inner.get().clone().close();

@@ -84,7 +84,7 @@ fn parsed<'py>(py: Python<'py>, line: &str) -> PyResult<Bound<'py, PyDict>> {
     Ok(py.import("json")?.call_method1("loads", (line,))?.cast_into()?)
 }
 
-/// Iterator over the events of a client.
+/// Iterator over the events of a client. The latest 65,536 are kept.
 #[pyclass(frozen, module = "weir_quic")]
 pub struct Events {
     pub queue: Arc<EventQueue>,
@@ -115,7 +115,7 @@ impl Events {
         Ok(list)
     }
 
-    /// Events that were dropped because 65,536 were waiting.
+    /// Number of events that were dropped, as 65,536 others waited.
     #[getter]
     fn dropped(&self) -> u64 {
         self.queue.lock().dropped

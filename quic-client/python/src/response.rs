@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use weir_quic::{Bytes, tokio};
 
-/// The answer of a request. Its body is read from it.
+/// The answer of a request. Iteration gives the parts of its body as they arrive; as a context manager it is closed at
+/// the end of `with`. Unread, it holds 256 KiB, and the server waits. A response belongs to one thread at a time.
 #[pyclass(module = "weir_quic")]
 pub struct Response {
     inner: Option<Detached<tokio::Response>>,
@@ -42,13 +43,13 @@ impl Response {
 
 #[pymethods]
 impl Response {
-    /// Status code.
+    /// Status code; 200 over hq-interop, which has none.
     #[getter]
     fn status(&self) -> u16 {
         self.status
     }
 
-    /// Header fields by their names in lower case.
+    /// Header fields by their names in lower case. Repeated fields are joined by a comma (RFC 9110 5.3).
     #[getter]
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let fields = PyDict::new(py);
@@ -68,13 +69,15 @@ impl Response {
         self.fields.clone()
     }
 
-    /// Header fields after the body.
+    /// Header fields after the body, once its end was read.
     #[getter]
     fn trailers(&self) -> Option<Vec<(String, String)>> {
         self.inner.as_ref().and_then(|inner| inner.get().trailers()).map(|map| text(&map))
     }
 
-    /// The next `n` bytes, or less at the end; without `n` the rest.
+    /// The next `n` bytes, or less at the end; without `n` the rest, in memory.
+    ///
+    /// Raises IncompleteError if the answer is cut off, Timeout, ClosedError after `close`.
     #[pyo3(signature = (n = None))]
     fn read<'py>(&mut self, py: Python<'py>, n: Option<isize>) -> PyResult<Bound<'py, PyBytes>> {
         let most = n.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);

@@ -59,7 +59,7 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
         ErrorKind::TooLarge => "TooLargeError",
         ErrorKind::Closed => "ClosedError",
         ErrorKind::Busy => "BusyError",
-        _ => "SystemError",
+        _ => "IoError",
     };
     raised(py, class, &error.to_string())
 }

@@ -11,6 +11,7 @@ Calls that wait release the interpreter's lock, and KeyboardInterrupt ends them 
 
 import atexit
 from collections.abc import Iterable
+from typing import Any
 
 from weir_quic import _native
 from weir_quic._native import Client, Connection, Events, Response, Status
@@ -20,9 +21,9 @@ from weir_quic.errors import (
     ConnectError,
     Error,
     IncompleteError,
+    IoError,
     NotServedError,
     PathError,
-    SystemError,
     Timeout,
     TlsError,
     TooLargeError,
@@ -39,13 +40,13 @@ __all__ = [
     "Error",
     "Events",
     "IncompleteError",
+    "IoError",
     "NotServedError",
     "PathError",
     "Response",
     "Sample",
     "Status",
     "Strategy",
-    "SystemError",
     "Task",
     "Timeout",
     "TlsError",
@@ -58,7 +59,7 @@ __all__ = [
 atexit.register(_native.end_calls)
 
 
-def connect(url: str, *, paths: Iterable[str] = (), **settings: object) -> Connection:
+def connect(url: str, *, paths: Iterable[str] = (), **settings: Any) -> Connection:
     """A connection to the server of an https URL by a client of its own, with the settings of `Client`.
 
     Raises the errors of `Client` and of `Client.connect`.

@@ -9,6 +9,8 @@ from weir_quic.strategy import Strategy
 class _Readable(Protocol):
     def read(self, n: int, /) -> bytes: ...
 
+__all__: list[str]
+
 _Headers = Mapping[str, str | bytes] | Iterable[tuple[str, str | bytes]]
 _Body = bytes | bytearray | _Readable | Iterable[bytes]
 
@@ -27,7 +29,7 @@ class Client:
         connect_to: str | None = None,
         alpn: Iterable[str] | None = None,
         idle_timeout_s: float = 30.0,
-        read_timeout_s: float | None = 300.0,
+        read_timeout_s: float | None = ...  # 300.0,
         seed: int | None = None,
         tickets: bool | str | PathLike[str] | None = None,
         events: bool = False,

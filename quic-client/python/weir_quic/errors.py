@@ -46,5 +46,5 @@ class BusyError(Error):
     """1,000 requests wait on the connection. Send again when others have ended."""
 
 
-class SystemError(Error, OSError):  # noqa: A001  # always qualified by the module's name
+class IoError(Error, OSError):
     """A file, a socket or a system call failed."""

@@ -42,9 +42,9 @@ class Sample:
 class Strategy(Protocol):
     """A strategy of path choice. Only `choose` is required.
 
-    A client makes one for each connection and calls it on its own thread, where packets wait meanwhile: calls should take
-    less than a millisecond. An exception is reported by `sys.unraisablehook`, and the path in use is kept. Optional
-    methods: `finished(sample: Sample)`, `failed(path)`, `returned(path)` (usable again), `removed(path)`,
+    A client makes one for each connection and calls it on its own thread, where packets wait meanwhile: a call should
+    take less than a millisecond. An exception is reported by `sys.unraisablehook`, and the path in use is kept.
+    Optional methods: `finished(sample: Sample)`, `failed(path)`, `returned(path)` (usable again), `removed(path)`,
     `probed(path, rtt_ms)`.
     """
 

@@ -90,7 +90,7 @@ impl Bulk {
         let ended = |why: String| Verdict::End(Outcome::NotServed(why));
         match redirect::target(&self.transfer.authority, &self.transfer.path, answer) {
             Ok(_) if self.transfer.redirects == 0 => {
-                ended(format!("{}: too many redirects (--location)", self.asked()))
+                ended(format!("{}: too many redirects", self.asked()))
             }
             Ok(path) => {
                 self.transfer.redirects -= 1;
