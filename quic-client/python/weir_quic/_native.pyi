@@ -29,7 +29,7 @@ class Client:
         connect_to: str | None = None,
         alpn: Iterable[str] | None = None,
         idle_timeout_s: float = 30.0,
-        read_timeout_s: float | None = ...  # 300.0,
+        read_timeout_s: float | None = ...,  # 300.0
         seed: int | None = None,
         tickets: bool | str | PathLike[str] | None = None,
         events: bool = False,
