@@ -57,7 +57,7 @@ pub fn certificate_fault(ssl: &SslRef, prefix: &str) -> Option<String> {
         true => format!("it is for another name; {prefix}insecure accepts any certificate"),
         false => {
             format!("{}; {prefix}ca FILE trusts a certificate, {prefix}insecure accepts any", e.error_string())
-        },
+        }
     })
 }
 

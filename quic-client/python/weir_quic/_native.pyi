@@ -9,7 +9,7 @@ from weir_quic.strategy import Strategy
 class _Readable(Protocol):
     def read(self, n: int, /) -> bytes: ...
 
-__all__: list[str]
+__all__ = ["Client", "Connection", "Events", "Response", "Status", "end_calls"]
 
 _Headers = Mapping[str, str | bytes] | Iterable[tuple[str, str | bytes]]
 _Body = bytes | bytearray | _Readable | Iterable[bytes]

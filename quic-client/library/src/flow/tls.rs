@@ -15,12 +15,7 @@ use weir_io::tls;
 ///
 /// # Errors
 /// A file of `ca` that can't be read or has no certificate.
-pub fn config(
-    ca: Option<&Path>,
-    insecure: bool,
-    transport: &Transport,
-    prefix: &str,
-) -> Result<quiche::Config, Fault> {
+pub fn config(ca: Option<&Path>, insecure: bool, transport: &Transport, prefix: &str) -> Result<quiche::Config, Fault> {
     let ctx = tls::client(ca, prefix)?;
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx)
         .map_err(Fault::internal("QUIC library"))?;
