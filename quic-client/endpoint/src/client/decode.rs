@@ -48,7 +48,7 @@ enum Decoder {
     Plain(Sink),
     Gzip(MultiGzDecoder<Sink>),
     Brotli(Box<DecompressorWriter<Sink>>),
-    /// Unlike `zstd::stream::write::Decoder` it can tell that a frame is incomplete.
+    /// `zstd::stream::write::Decoder` has no `finish`, which reports an incomplete frame.
     Zstd(zio::Writer<Sink, raw::Decoder<'static>>),
 }
 
