@@ -255,8 +255,8 @@ mod tests {
 
     /// "some text, " a thousand times, compressed by brotli.
     const BROTLI: [u8; 30] = [
-        27, 247, 42, 248, 141, 211, 101, 246, 211, 9, 109, 13, 210, 54, 135, 167, 89, 202, 222, 232, 196, 129, 17, 64, 167,
-        34, 0, 165, 236, 3,
+        27, 247, 42, 248, 141, 211, 101, 246, 211, 9, 109, 13, 210, 54, 135, 167, 89, 202, 222, 232, 196, 129, 17, 64,
+        167, 34, 0, 165, 236, 3,
     ];
 
     #[test]
@@ -282,7 +282,10 @@ mod tests {
         let (gzip, zstd) = (gzip(b"some text"), zstd::encode_all(&b"some text"[..], 3).unwrap());
         for (coding, whole, missing) in [("gzip", &gzip[..], 9), ("br", &BROTLI, 1), ("zstd", &zstd, 1)] {
             for left in 1..=whole.len() - missing {
-                assert!(matches!(decoded(coding, &whole[..left], None), Err(Outcome::Incomplete(_))), "{coding} {left}");
+                assert!(
+                    matches!(decoded(coding, &whole[..left], None), Err(Outcome::Incomplete(_))),
+                    "{coding} {left}"
+                );
             }
             assert_eq!(decoded(coding, b"", None).unwrap(), b"", "{coding}");
         }
