@@ -26,8 +26,8 @@ use weir_quic::{Builder, FileTickets, tokio};
 /// arguments that makes a `Strategy` for each connection. `window`: `double`, `fast`, `weir` or `static`.
 /// `cc`: congestion control by the name that `weir-client --cc` has. `bind`: local address to send from, without paths.
 /// `connect_to`: HOST or HOST:PORT to connect to instead of the URL's. `alpn`: `h3`, `hq-interop`.
-/// `idle_timeout_s`: seconds without a packet. `read_timeout_s`: seconds in which a request makes no progress; None for no
-/// limit. `seed`: of random choices. `tickets`: resumes sessions by tickets in memory (True) or in a folder.
+/// `idle_timeout_s`: seconds without a packet. `read_timeout_s` (300): seconds in which a request makes no progress; None
+/// for no limit. `seed`: of random choices. `tickets`: resumes sessions by tickets in memory (True) or in a folder.
 /// `events`: keeps events for `events()`.
 ///
 /// Raises UsageError for a wrong setting, PathError for an unknown path, IoError for a file that can't be read.
