@@ -106,6 +106,18 @@ def test_a_strategy_that_raises_is_reported_and_requests_go_on(server, monkeypat
     assert "choose() gave 'elsewhere': expected one of task.usable" in reported
 
 
+def test_a_strategy_must_not_wait_for_its_own_client(server, monkeypatch):
+    class Waiting:
+        def choose(self, task):
+            connection.get("/")
+
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: reported.append(str(report.exc_value)))
+    with weir_quic.connect(f"https://{server.address}/", paths=PATHS, ca=server.ca, strategy=Waiting) as connection:
+        assert len(connection.get("/bytes/100").read()) == 100
+    assert "a call that waits, in a strategy: expected none on a client's own thread" in reported
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "text"),
     [

@@ -129,7 +129,7 @@ impl Builder {
 
     /// Strategy of path choice that a closure makes, once for each connection, on the client's thread.
     pub fn strategy_by(mut self, make: impl Fn(&ChoiceConfig) -> Box<dyn Strategy> + Send + Sync + 'static) -> Self {
-        self.config.choice.maker = Some(StrategyMaker(Arc::new(make)));
+        self.config.choice.maker = Some(StrategyMaker::new(make));
         self
     }
 

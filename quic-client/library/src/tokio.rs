@@ -60,7 +60,8 @@ impl Connection {
     /// # Errors
     /// The handshake failed.
     pub async fn established(&self) -> Result<(), Error> {
-        poll_fn(|cx| self.inner.state().poll_up(cx)).await
+        let waiter = self.inner.state().waiter();
+        poll_fn(|cx| waiter.poll_up(cx)).await
     }
 
     /// Sends a request and waits for the header fields of its answer.
@@ -98,7 +99,8 @@ impl Connection {
 
     /// Waits for the end of the connection, and gives the reason.
     pub async fn closed(&self) -> Error {
-        poll_fn(|cx| self.inner.state().poll_end(cx)).await
+        let waiter = self.inner.state().waiter();
+        poll_fn(|cx| waiter.poll_end(cx)).await
     }
 
     /// Closes the connection, with the requests that are under way.

@@ -5,7 +5,7 @@ use crate::events::{EventQueue, Events, Recorder};
 use crate::request::{Origin, begin};
 use crate::response::Response;
 use crate::strategy::PythonStrategy;
-use crate::wait::{CHECK, Detached, exception, raised, wait};
+use crate::wait::{CHECK, Detached, exception, may_wait, raised, wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyTuple};
 use std::path::PathBuf;
@@ -142,6 +142,7 @@ impl Client {
     #[pyo3(signature = (url, *, early = false))]
     fn connect(&self, py: Python<'_>, url: &str, early: bool) -> PyResult<Connection> {
         let origin = Origin::of(py, url)?;
+        may_wait(py)?;
         // The system's resolver can't be interrupted.
         let (sender, mut receiver) = sync_channel(1);
         let (client, text) = (self.client.get().clone(), url.to_owned());

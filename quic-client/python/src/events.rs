@@ -2,7 +2,7 @@
 //! [`Events`]: the events of a client, as the lines of `weir-client --events`. They are queued on the client's thread, which
 //! therefore needs no interpreter.
 
-use crate::wait::CHECK;
+use crate::wait::{CHECK, may_wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::collections::VecDeque;
@@ -97,6 +97,7 @@ impl Events {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        may_wait(py)?;
         loop {
             match py.detach(|| self.queue.next()) {
                 Ok(line) => return line.map(|line| parsed(py, &line)).transpose(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`PythonStrategy`]: a strategy of path choice written in Python. It is called on the client's thread.
 
+use crate::wait::this_thread_never_waits;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::collections::BTreeMap;
@@ -65,6 +66,7 @@ impl PythonStrategy {
 
     /// Calls Python with the strategy's object. Exceptions go to `sys.unraisablehook`.
     fn call<T>(&mut self, run: impl FnOnce(&Bound<'_, PyAny>, &BTreeMap<PathId, String>) -> PyResult<T>) -> Option<T> {
+        this_thread_never_waits();
         let _call = CALL.lock().unwrap_or_else(PoisonError::into_inner);
         if IS_ENDED.load(Ordering::Acquire) {
             return None;

@@ -3,6 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use std::cell::Cell;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
@@ -14,6 +15,26 @@ use weir_quic::{Error, ErrorKind};
 
 /// Time after which signals are checked, as Python's handlers run between instructions only.
 pub const CHECK: Duration = Duration::from_millis(100);
+
+thread_local! {
+    /// This thread is a client's, on which a strategy runs.
+    static IS_CLIENTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that this thread is a client's.
+pub fn this_thread_never_waits() {
+    IS_CLIENTS.set(true);
+}
+
+/// Whether this thread may wait for a client's.
+pub fn may_wait(py: Python<'_>) -> PyResult<()> {
+    match IS_CLIENTS.get() {
+        true => {
+            Err(raised(py, "UsageError", "a call that waits, in a strategy: expected none on a client's own thread"))
+        }
+        false => Ok(()),
+    }
+}
 
 struct Unpark(Thread);
 
@@ -28,6 +49,7 @@ pub fn wait<F: Future + Send>(py: Python<'_>, future: F) -> PyResult<F::Output>
 where
     F::Output: Send,
 {
+    may_wait(py)?;
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(current())));
     loop {

@@ -32,9 +32,19 @@ impl fmt::Debug for StrategyKind {
     }
 }
 
+/// Function that makes a strategy.
+type Make = dyn Fn(&ChoiceConfig) -> Box<dyn Strategy> + Send + Sync;
+
 /// Maker of a strategy that needs more than the configuration, such as a closure's state.
 #[derive(Clone)]
-pub struct StrategyMaker(pub Arc<dyn Fn(&ChoiceConfig) -> Box<dyn Strategy> + Send + Sync>);
+pub struct StrategyMaker(Arc<Make>);
+
+impl StrategyMaker {
+    /// Of a closure, which is called once for each connection.
+    pub fn new(make: impl Fn(&ChoiceConfig) -> Box<dyn Strategy> + Send + Sync + 'static) -> StrategyMaker {
+        StrategyMaker(Arc::new(make))
+    }
+}
 
 impl PartialEq for StrategyMaker {
     fn eq(&self, other: &Self) -> bool {

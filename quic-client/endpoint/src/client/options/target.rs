@@ -17,7 +17,7 @@ pub fn target(text: &str, options: &Options, families: &Families) -> Result<Targ
 
 fn path(url: &Url, typed: &str, options: &Options) -> Result<String, String> {
     let bare = url.path() == "/" && url.query().is_none();
-    Ok(match (bare, options.upload, options.bytes, options.duration_s) {
+    Ok(match (bare, options.upload, options.bytes.first(), options.duration_s) {
         (false, false, Some(_), _) => return Err("has a path, which --bytes would contradict".to_owned()),
         (false, ..) => url[url::Position::BeforePath..].to_owned(),
         (true, true, ..) => "/upload".to_owned(),

@@ -70,8 +70,7 @@ pub(super) struct Track {
     pub down: Evidence,
     pub measured: u64,
     changed: Option<Change>,
-    /// Sum of the rises of D that tasks alone showed. A fade or a burst of others' traffic may have been the cause, and
-    /// may be over: no probe tells.
+    /// Sum of the rises of D that tasks alone showed: of a fade, or of queues in the path. Probes do not show its end.
     rise: f64,
     /// Mean time of outlier tasks above the expected, and how many tasks were.
     pub excess: Shrunk,
