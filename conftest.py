@@ -53,6 +53,8 @@ TABLE = (
     ("long", "tests/lab/test_edge_runs.py::test_a_receiver_that_moves"),
     ("long", "tests/packet/test_names_moving.py"),
     ("long", "tests/quic/test_proxy_moves.py::test_(a_browser|.*(carrier|address|vanishes))"),
+    # The Python module, which the set-up of the default tier does not build.
+    ("long", "tests/quic/test_(early_data|python_module).py"),
     # Programs of other projects.
     ("long", r"tests/quic/.*\[[^]]*(aioquic|quic-go|quiche)"),
     ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),

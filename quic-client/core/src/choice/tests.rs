@@ -419,6 +419,7 @@ proptest! {
         let mut chooser =
             Chooser::new(ChoiceConfig {
                 strategy, model, memory_tasks, weight_a, explore_c, epsilon, plan, per_byte, seed: 3,
+                maker: None,
             });
         let mut now = Instant::now();
         let mut usable = BTreeMap::new();

@@ -83,7 +83,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
     let choice = options.choice.plan()?;
     let targets = options.urls.iter().map(|u| target(u, options, &families)).collect::<Result<Vec<_>, _>>()?;
     let flow_count = options.flow_count()?;
-    let mut config = tls::config(options.connection.ca.as_deref(), options.connection.insecure, &transport)?;
+    let mut config = tls::config(options.connection.ca.as_deref(), options.connection.insecure, &transport, "--")?;
     if requested.is_empty() {
         // More would be for paths. quiche also issues no more than it accepts.
         config.set_active_connection_id_limit(1 + SPARE_CIDS as u64);

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use weir_core::choice::{PathId, Question, Strategy};
 use weir_core::report::events::Event;
 use weir_quic::{Builder, Client, Connection, ErrorKind, Request};
 
@@ -52,6 +53,33 @@ fn many_requests_at_once_over_two_paths() {
     let ended = seen.iter().filter(|e| matches!(e, Event::Task { outcome: "complete", .. })).count();
     assert_eq!(ended, 40);
     assert!(seen.iter().any(|e| matches!(e, Event::Path { event: "validated", .. })), "{seen:?}");
+}
+
+/// Each path in turn, by the numbers of tasks.
+#[derive(Debug)]
+struct Turns(Arc<Mutex<Vec<String>>>);
+
+impl Strategy for Turns {
+    fn choose(&mut self, question: &Question<'_>, _: &mut fastrand::Rng) -> (PathId, &'static str) {
+        (question.usable[question.task as usize % question.usable.len()], "turn")
+    }
+
+    fn named(&mut self, _: PathId, name: &str) {
+        self.0.lock().unwrap().push(name.to_owned());
+    }
+}
+
+#[test]
+fn a_strategy_has_state_of_the_program() {
+    let server = Server::start(&[]);
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::clone(&names);
+    let client = settings(&server).strategy_by(move |_| Box::new(Turns(Arc::clone(&shared)))).build().unwrap();
+    let connection = client.connect(&server.url("/")).unwrap();
+    while connection.status().switches < 3 {
+        connection.request(Request::get("/bytes/100")).unwrap().bytes(100).unwrap();
+    }
+    assert_eq!(*names.lock().unwrap(), ["127.0.0.2", "127.0.0.3"]);
 }
 
 #[test]
@@ -143,6 +171,10 @@ fn what_can_not_connect_has_a_kind() {
     assert_eq!(kind(Client::builder().path("no-such-if"), &server.url("/")), ErrorKind::Paths);
     assert_eq!(kind(Client::builder().path("::1"), &server.url("/")), ErrorKind::Paths);
     assert_eq!(kind(Client::builder().ca("/nonexistent"), &server.url("/")), ErrorKind::Io);
+    // Settings have the names that this program has for them.
+    let text = |builder: Builder| builder.build().and_then(|c| c.connect(&server.url("/"))).err().unwrap().to_string();
+    assert!(text(Client::builder().ca("/nonexistent")).starts_with("ca /nonexistent: "));
+    assert!(text(Client::builder()).ends_with("; ca FILE trusts a certificate, insecure accepts any"));
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_eq!(kind(Client::builder(), &format!("https://{free}/")), ErrorKind::Connect);
 }
