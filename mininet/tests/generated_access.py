@@ -22,6 +22,7 @@ CLIENT = {
     "epsilon": 0.05,
     "explore_c": "adaptive",
     "standby": "validated",
+    "aggregate": "never",
     "window": "double",
     "stream_window_bytes": 1 << 20,
     "max_stream_window_bytes": 16 << 20,

@@ -73,6 +73,7 @@ def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
         words += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
     if client.get("per_byte"):
         words.append("--per-byte")
+    words += [f"--aggregate={client['aggregate']}"]
     if client["strategy"] == "oracle":
         words += ["--oracle-plan", str(folder / "oracle.jsonl")]
     words += ["--start-at-us", str(start_us), "--events", str(folder / "events-0.jsonl")]

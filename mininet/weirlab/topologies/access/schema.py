@@ -108,6 +108,7 @@ class Client(Section):
     per_byte: Literal[True] | None = None
     explore_c: Literal["adaptive"] | NotNegative = "adaptive"
     standby: Literal["validated", "cold"] = "validated"
+    aggregate: Literal["never", "auto", "always"] = "never"
     window: Literal["double", "static", "fast", "weir"] = "double"
     stream_window_bytes: WindowBytes = 1 << 20
     max_stream_window_bytes: WindowBytes = 16 << 20
@@ -124,6 +125,8 @@ class Client(Section):
         for key in ("stream_window_bytes", "conn_window_bytes"):
             if (least := getattr(self, key)) > (most := getattr(self, f"max_{key}")):
                 raise ValueError(f"{key}: {least} is above max_{key} = {most}; write less, or a larger max_{key}")
+        if self.aggregate == "always" and self.requests > 1:
+            raise ValueError("aggregate: \"always\" is for one request; write requests = 1")
         return self
 
 

@@ -2,7 +2,7 @@
 //! [`Exchange`]: the bodies of one request, in both directions at once.
 
 use super::outcome::Outcome;
-use crate::connection::Payload;
+use crate::connection::{Conn, Payload};
 use crate::request::Alpn;
 use quiche::h3::Header;
 
@@ -153,6 +153,11 @@ pub struct Task {
 
 /// Requests for a session, one after the other.
 pub trait Tasks {
+    /// An event-loop iteration of the session begins.
+    fn observe(&mut self, now: std::time::Instant, conn: &Conn) {
+        let _ = (now, conn);
+    }
+
     /// When the next task may start: on a connection that is up since `up`, with `running` others under way. `None`:
     /// there is none now, or it waits for others to end.
     fn next_due(&mut self, up: std::time::Instant, running: usize) -> Option<std::time::Instant>;

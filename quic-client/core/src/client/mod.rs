@@ -10,6 +10,7 @@
 //! With [`Routes`] a path is chosen for each task. A migration moves the whole connection, so that is done only while
 //! no other task is under way; one that is started beside others takes the path they are on.
 
+pub mod aggregate;
 mod body;
 mod bulk;
 mod exchange;

@@ -82,7 +82,7 @@ impl Plan {
         }
     }
 
-    fn transfer(&self) -> Transfer {
+    pub(super) fn transfer(&self) -> Transfer {
         let head = self.head();
         Transfer {
             action: self.action,
@@ -98,7 +98,7 @@ impl Plan {
         }
     }
 
-    fn head(&self) -> Head {
+    pub(super) fn head(&self) -> Head {
         let path = self.label.map_or_else(|| self.path.clone(), |label| with_flow(&self.path, label));
         let upload = self.action != Action::Download;
         let method = match &self.method {

@@ -7,6 +7,7 @@ use crate::request::{
 };
 use crate::request::{parse_hq_line, parse_request};
 use crate::server::bursts::Bursts;
+use crate::server::file_request::{Selection, Validators};
 use crate::server::head::Head;
 use crate::server::receive_memory::cost_bytes;
 use crate::server::resources::{Answer, AnswerBody, Content, Field, Resources};
@@ -16,7 +17,7 @@ use quiche::hooks;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Length limit of the reason in an error answer.
 const MOST_ANSWER_CHARS: usize = 500;
@@ -386,7 +387,9 @@ impl Session {
                 let file = resources.as_mut().and_then(|resources| resources.file(&head));
                 let answer = match file {
                     Some(answer) if answer.status < 400 => Err(answer),
-                    file => self.built_in(method, head.path).map_err(|answer| file.unwrap_or(answer)),
+                    file => {
+                        self.built_in(&head).map_err(|answer| file.filter(|_| answer.status != 416).unwrap_or(answer))
+                    }
                 };
                 match answer {
                     Ok(work) => drop(self.tasks.insert(id, work)),
@@ -397,18 +400,34 @@ impl Session {
     }
 
     // The answer that the request grammar has.
-    fn built_in(&mut self, method: &str, path: &str) -> Result<Work, Answer> {
+    fn built_in(&mut self, head: &Head<'_>) -> Result<Work, Answer> {
+        let Head { method, path, .. } = *head;
         let is_head = method == "HEAD";
         let Some(parsed) = Method::parse(if is_head { "GET" } else { method }) else {
             let text = format!("method '{method}' not served: expected GET, HEAD or POST");
             return Err(Answer::text(405, text).with("allow", "GET, HEAD, POST"));
         };
-        let task = self.begin(parsed, path).map_err(|e| Answer::text(404, e.to_string()))?;
-        let mut fields = Vec::new();
-        if let Task::Download(Some(bytes)) = task {
+        let mut task = self.begin(parsed, path).map_err(|e| Answer::text(404, e.to_string()))?;
+        let (mut status, mut fields) = (200, Vec::new());
+        if let Task::Download(Some(bytes)) = &mut task {
+            // Its bytes depend on nothing but their number.
+            let etag = format!("\"zeros-{bytes}\"");
+            fields = vec![("etag", etag.clone()), ("accept-ranges", "bytes".to_owned())];
+            match (Validators { etag, modified: SystemTime::UNIX_EPOCH, bytes: *bytes }).select(head) {
+                Selection::Part { first, last } => {
+                    status = 206;
+                    fields.push(("content-range", format!("bytes {first}-{last}/{bytes}")));
+                    *bytes = last - first + 1;
+                }
+                Selection::Unsatisfiable => {
+                    let answer = Answer::text(416, format!("no such bytes: there are {bytes}"));
+                    return Err(answer.with("content-range", format!("bytes */{bytes}")));
+                }
+                Selection::Whole | Selection::NotModified | Selection::PreconditionFailed => {}
+            }
             fields.push(("content-length", bytes.to_string()));
         }
-        Ok(Work { head: Some(head_of(200, &fields)), task: if is_head { Task::Bodyless } else { task } })
+        Ok(Work { head: Some(head_of(status, &fields)), task: if is_head { Task::Bodyless } else { task } })
     }
 
     fn answer(&mut self, id: u64, answer: Answer) {

@@ -16,7 +16,7 @@ use weir_core::report::samples::{EndLine, Side, Ticker};
 use weir_core::window::Promised;
 use weir_io::lines::LineWriter;
 use weir_io::wait::Signals;
-use weir_quic::flow::{INTERFACES, Reactor};
+use weir_quic::flow::{Aggregation, INTERFACES, Reactor};
 
 /// Token of the signals in the wait.
 pub const SIGNAL: u64 = u64::MAX;
@@ -35,6 +35,7 @@ pub struct EventLoop<'a> {
     live: usize,
     /// The end of `--max-time`.
     give_up_at: Option<Instant>,
+    aggregation: Option<Aggregation>,
 }
 
 impl<'a> EventLoop<'a> {
@@ -45,9 +46,10 @@ impl<'a> EventLoop<'a> {
         files: Rc<RefCell<Files>>,
         stats: Option<LineWriter>,
         give_up_at: Option<Instant>,
+        aggregation: Option<Aggregation>,
     ) -> Self {
         let flows = reactor.flows().count();
-        EventLoop { options, reactor, files, stats, promised: None, flows, live: flows, give_up_at }
+        EventLoop { options, reactor, files, stats, promised: None, flows, live: flows, give_up_at, aggregation }
     }
 
     /// Turns until all flows are over, writes the last samples, and returns the time of the end.
@@ -59,7 +61,8 @@ impl<'a> EventLoop<'a> {
         let stop = options.duration_s.map(|d| start + d);
         let mut stopped = false;
         let mut ticker = Ticker::new(start, options.common.stats_every());
-        let progress = Progress::new(options, self.flows as u64);
+        let downloads = if self.aggregation.is_some() { 1 } else { self.flows as u64 };
+        let progress = Progress::new(options, downloads);
         let mut ready = Vec::new();
         let clock = options.common.clock();
         let mut now = start;
@@ -97,6 +100,9 @@ impl<'a> EventLoop<'a> {
                 if self.reactor.serve(i, now)? {
                     self.retire(i, now)?;
                 }
+                if let Some(aggregation) = &self.aggregation {
+                    aggregation.served(&mut self.reactor, i, now);
+                }
             }
             if ticker.due(now) {
                 self.sample_all(now)?;
@@ -108,13 +114,38 @@ impl<'a> EventLoop<'a> {
         if let Some(progress) = progress {
             progress.finish();
         }
+        self.note_aggregate()?;
         self.sample_all(now)?;
         Ok(now)
     }
 
-    /// The flows, for the report.
-    pub fn finish(self) -> Reactor {
-        self.reactor
+    /// Writes the event of an aggregated download: one task, of the path that was answered first.
+    fn note_aggregate(&mut self) -> Result<(), Fault> {
+        let Some(aggregation) = self.aggregation.as_ref().filter(|a| a.download.has_ranges()) else { return Ok(()) };
+        let summary = aggregation.download.summary();
+        let (Some(begun), Some(ended)) = (summary.begun, summary.ended) else { return Ok(()) };
+        let event = Event::Task {
+            task: 0,
+            path: summary.first_link.map_or(String::new(), |link| aggregation.paths[link].clone()),
+            start_us: self.reactor.context.timebase.us(begun),
+            tct_us: ended.duration_since(begun).as_micros() as u64,
+            bytes: summary.bytes,
+            outcome: summary.outcome.name(),
+            switched: false,
+            cold: false,
+            moved_to: None,
+            answered_on: None,
+        };
+        let label = self.options.flow_label.unwrap_or(0);
+        if let Some(events) = &mut self.files.borrow_mut().events {
+            events.line(&event_line(&event, self.reactor.context.timebase.us(ended), Some(label))?)?;
+        }
+        Ok(())
+    }
+
+    /// The flows and the aggregated download, for the report.
+    pub fn finish(self) -> (Reactor, Option<Aggregation>) {
+        (self.reactor, self.aggregation)
     }
 
     /// A flow is over: its last lines are written and its resources are freed.

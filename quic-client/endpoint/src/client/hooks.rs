@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 use weir_core::choice::{ChoiceConfig, PathId};
+use weir_core::client::aggregate::Aggregate;
 use weir_core::congestion::{CongestionControl, Decision};
 use weir_core::report::events::Event;
 use weir_core::report::samples::Timebase;
@@ -43,6 +44,8 @@ pub struct ClientHooks {
     pub qlog_dir: Option<PathBuf>,
     /// Open files.
     pub files: Rc<RefCell<Files>>,
+    /// Of the aggregated download, if there is one.
+    pub aggregate: Option<Aggregate>,
     /// By the labels of their flows.
     pub open: BTreeMap<u64, Trajectory>,
 }
@@ -77,6 +80,11 @@ impl Hooks for ClientHooks {
     }
 
     fn event(&mut self, label: u64, at: Instant, event: &Event) -> Result<(), Fault> {
+        // Its requests are no tasks of their own.
+        let is_range = |download: &Aggregate| matches!(event, Event::Task { .. }) && download.has_ranges();
+        if self.aggregate.as_ref().is_some_and(is_range) {
+            return Ok(());
+        }
         if let Some(events) = &mut self.files.borrow_mut().events {
             events.line(&event_line(event, self.timebase.us(at), Some(label))?)?;
         }

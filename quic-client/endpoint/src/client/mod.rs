@@ -4,6 +4,7 @@
 //! [`options`] has the user's options, [`event_loop`] turns the flows, which are the library's, and [`report`]
 //! reports their results at the end.
 
+mod aggregate;
 mod decode;
 mod event_loop;
 mod hooks;
@@ -34,6 +35,7 @@ use weir_core::client::{Action, Body, Nowhere, Plan, PlannedTasks, SessionConfig
 use weir_core::paths::SPARE_CIDS;
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::text::printable;
+use weir_core::transport::Transport;
 use weir_core::window::Budget;
 use weir_io::lines::LineWriter;
 use weir_io::udp::{RecvBatch, SendBatch};
@@ -67,7 +69,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
     let give_up_at = options.max_time.map(|t| Instant::now() + t);
     options.max_time.map(max_time::end_late).transpose().map_err(Fault::io("--max-time"))?;
     options.check()?;
-    let transport = options.common.transport(vec![options.alpn])?;
+    let mut transport = options.common.transport(vec![options.alpn])?;
     let congestion = Congestion::new(&options.common, Side::Client)?;
     congestion.note().iter().for_each(|note| complain(note));
     let requested = RequestedPaths::parse(&options.choice.paths, "--path")?;
@@ -83,6 +85,10 @@ fn run(options: &Options) -> Result<u8, Fault> {
     let choice = options.choice.plan()?;
     let targets = options.urls.iter().map(|u| target(u, options, &families)).collect::<Result<Vec<_>, _>>()?;
     let flow_count = options.flow_count()?;
+    let paths = aggregate::paths(options, &requested, &interfaces, &targets)?;
+    if !paths.is_empty() {
+        aggregate::share_windows(&mut transport, paths.len());
+    }
     let mut config = tls::config(options.connection.ca.as_deref(), options.connection.insecure, &transport, "--")?;
     if requested.is_empty() {
         // More would be for paths. quiche also issues no more than it accepts.
@@ -97,9 +103,28 @@ fn run(options: &Options) -> Result<u8, Fault> {
     let timebase = Timebase::new(start, start_us);
     let files = Files { events, qlogs: Vec::new(), trajectories: Trajectories::new(complain) };
     let files = Rc::new(RefCell::new(files));
+    let start_at = options.start_at_us.map(|t| timebase.at(t));
+    let (flows, aggregation) = match &targets[..] {
+        [target] if !paths.is_empty() => {
+            let label = options.flow_label.unwrap_or(0);
+            let parts =
+                (plan(options, target, label, None, start_at), session_config(options, target, label, &transport));
+            let (flows, aggregation) = aggregate::flows(options, target, paths, parts, start)?;
+            (flows, Some(aggregation))
+        }
+        _ => (flows(options, &targets, flow_count, &transport, timebase, start)?, None),
+    };
     let (standby, tct_limit) = (choice.standby, choice.tct_limit);
     let qlog_dir = options.common.qlog_dir.clone();
-    let hooks = ClientHooks { congestion, choice, timebase, qlog_dir, files: Rc::clone(&files), open: BTreeMap::new() };
+    let hooks = ClientHooks {
+        congestion,
+        choice,
+        timebase,
+        qlog_dir,
+        files: Rc::clone(&files),
+        open: BTreeMap::new(),
+        aggregate: aggregation.as_ref().map(|a| a.download.clone()),
+    };
     let context = Context {
         settings: Settings {
             transport,
@@ -124,18 +149,49 @@ fn run(options: &Options) -> Result<u8, Fault> {
         timebase,
         recv_buffer_bytes: None,
     };
-    let (flows, plans) =
-        flows(options, &targets, flow_count, &context, start)?.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+    let (flows, plans) = flows.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
     let mut reactor = Reactor::new(context, monitor);
     flows.into_iter().for_each(|flow| reactor.insert(flow));
-    let mut event_loop = EventLoop::new(options, reactor, Rc::clone(&files), stats, give_up_at);
+    let mut event_loop = EventLoop::new(options, reactor, Rc::clone(&files), stats, give_up_at, aggregation);
     let end = event_loop.run(&signals, start)?;
-    let (context, flows) = event_loop.finish().finish();
+    let (reactor, aggregation) = event_loop.finish();
+    let (context, flows) = reactor.finish();
     let flows: Vec<_> = flows.into_iter().zip(plans).collect();
-    let code = report::print(options, &context, &flows, tct_limit, start, end)?;
+    let times = report::Times { tct_limit, start, end };
+    let code = report::print(options, &context, &flows, aggregation.as_ref(), &times)?;
     let files = files.borrow();
     files.qlogs.iter().try_for_each(QlogFile::finish)?;
     Ok(if files.trajectories.finish() || code != 0 { code } else { IO })
+}
+
+/// The requests of a flow to this server.
+fn plan(options: &Options, target: &Target, label: u64, data: Option<Rc<[u8]>>, start_at: Option<Instant>) -> Plan {
+    Plan {
+        label: options.flow_label.map(|_| label),
+        authority: target.authority.clone(),
+        path: target.path.clone(),
+        action: if options.upload { Action::Upload(options.bytes.first().copied()) } else { Action::Download },
+        sizes: if options.upload { Vec::new() } else { options.bytes.clone() },
+        tasks: options.requests,
+        parallel: options.parallel as usize,
+        interval: Duration::from_millis(options.interval_ms),
+        start_at,
+        max_bytes: options.max_size,
+        method: options.http.method.clone(),
+        headers: options.http.fields(),
+        data,
+        redirects: options.http.redirects(),
+    }
+}
+
+fn session_config(options: &Options, target: &Target, label: u64, transport: &Transport) -> SessionConfig {
+    SessionConfig {
+        label,
+        authority: target.authority.clone(),
+        idle_timeout: transport.idle_timeout,
+        read_timeout: Some(options.read_timeout).filter(|limit| !limit.is_zero()),
+        keeps_times: true,
+    }
 }
 
 /// All flows with their plans, the targets taken in turn, each with its time to start.
@@ -143,37 +199,17 @@ fn flows(
     options: &Options,
     targets: &[Target],
     count: usize,
-    context: &Context,
+    transport: &Transport,
+    timebase: Timebase,
     start: Instant,
 ) -> Result<Vec<(Flow, Plan)>, Fault> {
     let spread = Duration::from_millis(options.start_spread_ms);
     let data = options.http.body()?;
-    let start_at = options.start_at_us.map(|t| context.timebase.at(t));
+    let start_at = options.start_at_us.map(|t| timebase.at(t));
     let one = |(i, target): (usize, &Target)| {
         let label = options.flow_label.unwrap_or(0) + i as u64;
-        let plan = Plan {
-            label: options.flow_label.map(|_| label),
-            authority: target.authority.clone(),
-            path: target.path.clone(),
-            action: if options.upload { Action::Upload(options.bytes.first().copied()) } else { Action::Download },
-            sizes: if options.upload { Vec::new() } else { options.bytes.clone() },
-            tasks: options.requests,
-            parallel: options.parallel as usize,
-            interval: Duration::from_millis(options.interval_ms),
-            start_at,
-            max_bytes: options.max_size,
-            method: options.http.method.clone(),
-            headers: options.http.fields(),
-            data: data.clone(),
-            redirects: options.http.redirects(),
-        };
-        let config = SessionConfig {
-            label,
-            authority: target.authority.clone(),
-            idle_timeout: context.settings.transport.idle_timeout,
-            read_timeout: Some(options.read_timeout).filter(|limit| !limit.is_zero()),
-            keeps_times: true,
-        };
+        let plan = plan(options, target, label, data.clone(), start_at);
+        let config = session_config(options, target, label, transport);
         let mut body: Box<dyn Body> = match &options.output {
             Some(_) if options.to_standard_output() => Box::new(StandardOutput::default()),
             Some(path) => Box::new(OutputFile::create(path)?),
@@ -187,7 +223,7 @@ fn flows(
             body = Box::new(Decompressed::new(body, options.max_size));
         }
         let opens = match options.open_at_us.get(i) {
-            Some(t) => context.timebase.at(*t).max(start),
+            Some(t) => timebase.at(*t).max(start),
             None => start + spread.mul_f64(random::share()?),
         };
         let tasks = PlannedTasks::new(plan.clone(), body);

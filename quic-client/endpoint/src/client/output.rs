@@ -4,8 +4,10 @@
 use crate::shared::fault::{Fault, IO};
 use std::fs::File;
 use std::io::{BufWriter, Seek, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
+use weir_core::client::aggregate::RangedBody;
 use weir_core::client::{Body, Outcome};
 use weir_io::files;
 
@@ -77,6 +79,13 @@ impl Body for OutputFile {
     }
 }
 
+impl RangedBody for OutputFile {
+    fn put(&mut self, offset: u64, part: &[u8]) -> Result<(), Outcome> {
+        let Some((file, _)) = &mut self.part else { return Err(self.is_written()) };
+        file.get_ref().write_all_at(part, offset).map_err(|e| self.failed(&e))
+    }
+}
+
 impl Drop for OutputFile {
     fn drop(&mut self) {
         // Buffered data must not be written on the way out.
@@ -143,6 +152,17 @@ mod tests {
         drop(file);
         assert_eq!(fs::read(&target).unwrap(), b"abc");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn parts_in_any_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("x");
+        let mut file = OutputFile::create(&target).unwrap();
+        file.put(2, b"cd").unwrap();
+        file.put(0, b"ab").unwrap();
+        file.finish().unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"abcd");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The report of `weir-client` at its end: a table, or one JSON document.
 
+use super::aggregate::AggregateReport;
 use super::options::Options;
 use crate::shared::fault::Fault;
 use crate::shared::json::to_json;
@@ -12,10 +13,10 @@ use weir_core::connection::SconeCounts;
 use weir_core::paths::CidBudget;
 use weir_core::report::samples::{DecisionCounts, EcnReport};
 use weir_core::text::printable;
-use weir_quic::flow::{Context, Flow};
+use weir_quic::flow::{Aggregation, Context, Flow};
 
 /// Bits per second.
-fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
+pub fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
     (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
 }
 
@@ -240,6 +241,8 @@ pub struct Report {
     pub upload: bool,
     pub recv_buffer: RecvBuffer,
     pub flows: Vec<FlowReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<AggregateReport>,
     pub total: TotalReport,
 }
 
@@ -282,6 +285,7 @@ impl Report {
                  net.core.rmem_max, or run with CAP_NET_ADMIN"
             );
         }
+        text += &self.aggregate.as_ref().map_or(String::new(), AggregateReport::table);
         for f in self.flows.iter().filter(|f| f.tasks.planned > 1) {
             let t = &f.tasks;
             text += &format!(
@@ -331,6 +335,16 @@ impl Report {
     }
 }
 
+/// Times of the program's run.
+pub struct Times {
+    /// Longest completion time of `--app`.
+    pub tct_limit: Option<Duration>,
+    /// Its start.
+    pub start: Instant,
+    /// Its end.
+    pub end: Instant,
+}
+
 /// Prints the report of all flows, each with its plan, and on standard error the faults. Returns the program's exit code.
 ///
 /// # Errors
@@ -339,10 +353,10 @@ pub fn print(
     options: &Options,
     context: &Context,
     flows: &[(Flow, Plan)],
-    tct_limit: Option<Duration>,
-    start: Instant,
-    end: Instant,
+    aggregation: Option<&Aggregation>,
+    times: &Times,
 ) -> Result<u8, Fault> {
+    let Times { tct_limit, start, end } = *times;
     let mut failures = Vec::new();
     let mut reports = Vec::new();
     for (flow, plan) in flows {
@@ -351,6 +365,14 @@ pub fn print(
         report.warn(flow, &outcome);
         failures.extend(Some(outcome.exit_code()).filter(|code| *code != 0));
         reports.push(report);
+    }
+    if let Some(aggregation) = aggregation {
+        // A connection may fail where another does its work.
+        let outcome = aggregation.download.summary().outcome;
+        failures = Some(outcome.exit_code()).filter(|code| *code != 0).into_iter().collect();
+        if !failures.is_empty() {
+            eprintln!("weir-client: {}: {}", outcome.name(), printable(outcome.detail()));
+        }
     }
     let bytes = reports.iter().map(|f| f.bytes).sum();
     let duration_us = us(end.duration_since(start));
@@ -373,6 +395,7 @@ pub fn print(
         upload: options.upload,
         recv_buffer: RecvBuffer { asked_bytes: options.common.socket_buffer, granted_bytes: context.recv_buffer_bytes },
         flows: reports,
+        aggregate: aggregation.map(|aggregation| AggregateReport::new(aggregation, start)),
         total,
     };
     let text = if options.json { to_json(&report)? } else { report.table() };

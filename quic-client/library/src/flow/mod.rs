@@ -2,11 +2,13 @@
 //! A flow: its sockets, the attempts to connect, and the session on the connection that came up. It does what the event
 //! loop calls; it never waits.
 
+mod aggregation;
 mod race;
 mod reactor;
 mod sockets;
 pub mod tls;
 
+pub use aggregation::Aggregation;
 pub use reactor::{INTERFACES, Reactor, watch_interfaces};
 
 use crate::local_paths::{LocalPath, Reach, RequestedPaths};
@@ -203,6 +205,8 @@ pub struct Flow {
     ticket: Option<Vec<u8>>,
     /// A ticket of this connection was kept.
     has_kept_ticket: bool,
+    /// The name of the only path that it uses; `None`: all.
+    only: Option<String>,
     /// Other connections, until one is up.
     attempts: Attempts,
     /// The session, once a connection is tried.
@@ -224,10 +228,31 @@ impl Flow {
             next_path: 0,
             ticket: None,
             has_kept_ticket: false,
+            only: None,
             attempts: Attempts::default(),
             session: None,
             not_begun: None,
         }
+    }
+
+    /// The same on one path.
+    #[must_use]
+    pub fn on_path(self, name: impl Into<String>) -> Flow {
+        Flow { only: Some(name.into()), ..self }
+    }
+
+    /// Lets it use all paths.
+    pub fn use_all_paths(&mut self, context: &mut Context, now: Instant) {
+        if self.only.take().is_some() {
+            self.refresh_paths(context, now);
+        }
+    }
+
+    /// The local paths to `peer` that it may use.
+    fn local_paths(&self, peer: SocketAddr, context: &Context) -> Vec<LocalPath> {
+        let mut paths = context.local_paths(peer);
+        paths.retain(|path| self.only.as_ref().is_none_or(|only| *only == path.name));
+        paths
     }
 
     /// Outcome, once the flow has ended.
@@ -332,7 +357,7 @@ impl Flow {
             return false;
         }
         let peer = self.target.addr;
-        let paths = context.local_paths(peer);
+        let paths = self.local_paths(peer, context);
         for path in &paths {
             match self.sockets.iter().position(|s| s.peer == peer && s.is(path)) {
                 Some(at) => {

@@ -131,7 +131,7 @@ impl Flow {
         match (self.attempts.failure.take(), self.attempts.fault.take()) {
             (Some(failure), _) => self.not_begun = Some(failure),
             // One without a requested path concerns this flow alone.
-            (None, Some(fault)) if fault.code == CONNECT => {
+            (None, Some(fault)) if fault.code == CONNECT || self.only.is_some() => {
                 self.not_begun = Some(Outcome::Connect(fault.text));
             }
             (None, Some(fault)) => return Err(fault),
@@ -143,8 +143,9 @@ impl Flow {
     /// A session becomes the flow's.
     fn lead(&mut self, session: Session, peer: SocketAddr, context: &Context, now: Instant) {
         self.target.addr = peer;
+        let paths = self.local_paths(peer, context);
         let session = self.session.insert(session);
-        for path in context.local_paths(peer).iter().filter(|p| !p.up) {
+        for path in paths.iter().filter(|p| !p.up) {
             for socket in self.sockets.iter().filter(|s| s.peer == peer && s.is(path)) {
                 session.interface(socket.id, false, now);
             }
@@ -174,7 +175,7 @@ impl Flow {
         let mut up = Vec::new();
         let mut unreachable = None;
         let p = context.settings.prefix;
-        for path in &context.local_paths(peer) {
+        for path in &self.local_paths(peer, context) {
             let from = ZonedIp { ip: path.address, zone: path.zone };
             match self.open_socket(path, peer, context) {
                 Ok(()) if path.address.is_loopback() && !is_of_this_machine(peer) => {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Patch `received-numbers`: late packets are accepted, duplicates never.
 
-use crate::pair::{Pair, client_addr, config, plain, server_addr};
+use crate::pair::{client_addr, config, plain, server_addr, Pair};
 use proptest::prelude::*;
-use quiche::RecvInfo;
 use quiche::hooks::ReceivedNumbers;
+use quiche::RecvInfo;
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -303,6 +303,7 @@ impl Session {
         if self.outcome.is_some() {
             return;
         }
+        means.tasks.observe(now, &self.conn);
         let result = self.step(now, means);
         let done = self.running.is_empty() && self.chosen.is_none();
         if done && means.tasks.left() == Some(0) {

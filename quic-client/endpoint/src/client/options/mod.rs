@@ -15,10 +15,22 @@ use clap::Parser;
 use connection::ConnectionOptions;
 use http::HttpOptions;
 use path_choice::PathChoiceOptions;
+use quiche::h3::NameValue;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::request::{Alpn, parse_size};
 use weir_io::outputs::same_file;
+
+/// Use of several connections for one download.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AggregateUse {
+    /// If the server serves ranges
+    Auto,
+    /// Always, or fail
+    Always,
+    /// Never
+    Never,
+}
 
 /// Sends requests over QUIC and reports their results. Each flow is a connection of its own with one request or many.
 /// `weir-client proxy` is a local proxy for other programs: see `weir-client proxy --help`.
@@ -67,6 +79,11 @@ pub struct Options {
     /// arrives, and the table to standard error
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["upload", "duration_s"], help_heading = "Transfers")]
     pub output: Option<PathBuf>,
+    /// Download one large object over all networks at once, by ranges on a connection for each --path: auto, if the server
+    /// serves ranges; always, or fail; never. Without a value: auto. It needs GET over h3 and --output to a file, or none
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value = "never",
+          default_missing_value = "auto", value_name = "WHEN", help_heading = "Paths")]
+    pub aggregate: AggregateUse,
     /// Give up, with exit code 5, this many seconds after the start of the program
     #[arg(long, short, value_parser = seconds, value_name = "SECONDS", help_heading = "Transfers")]
     pub max_time: Option<Duration>,
@@ -137,6 +154,8 @@ Examples:
       a thousand requests on one connection, ten a second, with the completion time of each
   weir-client https://example.org/small --requests 100 --interval-ms 200 --path eth0 --path wlan0
       a request every 200 ms, each over the interface that is expected to answer first
+  weir-client https://example.org/big --path eth0 --path wlan0 --aggregate -o big
+      one download over both interfaces at once
   weir-client https://localhost:4433 --insecure --flows 10 --duration-s 5 --json
       ten connections that download for five seconds";
 
@@ -171,6 +190,9 @@ impl Options {
             return Err(Fault::new(USAGE, text));
         }
         self.connection.check()?;
+        if let (AggregateUse::Always, Some(why)) = (self.aggregate, self.not_aggregated()) {
+            return Err(Fault::new(USAGE, format!("--aggregate=always: {why}")));
+        }
         let outputs = [("--output", &self.output), ("--events", &self.events), ("--stats", &self.common.stats)];
         let outputs: Vec<_> = outputs.iter().filter_map(|(o, p)| p.as_deref().map(|p| (*o, p))).collect();
         for (i, (option, path)) in outputs.iter().enumerate() {
@@ -208,6 +230,25 @@ impl Options {
             return Err(Fault::new(USAGE, text));
         }
         Ok(flows)
+    }
+
+    /// Why the download can't be aggregated, if it can't.
+    pub fn not_aggregated(&self) -> Option<&'static str> {
+        let has_range = self.http.headers.iter().any(|h| h.name() == b"range");
+        let is_get = self.http.method.as_deref().is_none_or(|method| method == "GET");
+        match () {
+            () if self.choice.paths.is_empty() => Some("expected --path, for each network or auto"),
+            () if self.upload || self.http.data.is_some() || !is_get => Some("expected GET without a body"),
+            () if self.requests > 1 || self.urls.len() > 1 || self.flows.is_some_and(|n| n > 1) => {
+                Some("expected one request")
+            }
+            () if self.alpn != Alpn::H3 => Some("hq-interop has no ranges: expected --alpn h3"),
+            () if self.duration_s.is_some() => Some("expected no --duration-s"),
+            () if self.http.compressed || self.http.include => Some("expected neither --compressed nor --include"),
+            () if self.to_standard_output() => Some("parts arrive in any order: expected a file for --output"),
+            () if has_range => Some("expected no field Range"),
+            () => None,
+        }
     }
 
     /// Whether the answer goes to standard output.
