@@ -126,7 +126,7 @@ class Client(Section):
             if (least := getattr(self, key)) > (most := getattr(self, f"max_{key}")):
                 raise ValueError(f"{key}: {least} is above max_{key} = {most}; write less, or a larger max_{key}")
         if self.aggregate == "always" and self.requests > 1:
-            raise ValueError("aggregate: \"always\" is for one request; write requests = 1")
+            raise ValueError('aggregate: "always" is for one request; write requests = 1')
         return self
 
 

@@ -23,7 +23,7 @@ fn path(url: &Url, typed: &str, options: &Options) -> Result<String, String> {
         (true, true, ..) => "/upload".to_owned(),
         (true, false, Some(n), _) => format!("/bytes/{n}"),
         (true, false, None, Some(_)) => "/bytes/unlimited".to_owned(),
-        // With the slash typed out it is a path: the root of a server other than ours.
+        // A typed slash is a path: the root of other servers.
         (true, false, None, None) if typed.ends_with('/') => "/".to_owned(),
         (true, false, None, None) => return Err("has no path and neither --bytes nor --duration-s is given".to_owned()),
     })
