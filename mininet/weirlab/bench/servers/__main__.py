@@ -71,7 +71,8 @@ def measure(lab: Lab, server: Server, options: argparse.Namespace, folder: Path)
     environment = {"PATH": lab_path()}
     if libraries := os.environ.get("LD_LIBRARY_PATH"):
         environment["LD_LIBRARY_PATH"] = libraries
-    row: dict[str, Any] = {"server": server.name, "version": server.read_version(), "alpn": server.alpn}
+    row: dict[str, Any] = {"server": server.name, "version": server.read_version(), "alpn": server.alpn,
+                           "note": server.note}  # fmt: skip
     job = Job(command, folder, seed=options.seed, wall_limit_s=WALL_LIMIT_S, virtual_limit_s=7200,
               environment=environment)  # fmt: skip
     try:

@@ -111,6 +111,8 @@ def tables(found: dict[str, Any]) -> list[str]:
     for number in range(most):
         lines += load_table(found, number)
     lines += behaviour_table(found)
+    if notes := [f"- {row['server']}: {row['note']}." for row in found["servers"] if row.get("note")]:
+        lines += ["## Notes", "", *notes, ""]
     errors = [f"- {row['server']}: {row['error']}" for row in found["servers"] if "error" in row]
     skipped = [f"- {reason}" for reason in found["skipped"]]
     if errors or skipped:
