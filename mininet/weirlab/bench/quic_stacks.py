@@ -12,9 +12,9 @@ from weirlab.lab.quic_servers import Certificate
 OURS = "weir"
 LARGE_BYTES = 16383
 """Payload of a datagram: loopback carries it, as links with jumbo frames do 9 kB."""
-S2N_MTU_BYTES = 9001
-"""Largest packet of s2n-quic: above it the segments of one system call take more than 64 kB, and most are lost."""
-DEFAULT, LARGE = "default", "16 kB packets"
+S2N_MTU_BYTES, QUINN_BYTES = 9001, 6000
+"""Large packets of s2n-quic and quinn: with larger ones the segments of a system call are more than 64 kB, and lost."""
+DEFAULT, LARGE = "default", "large packets"
 STACKS = ("quinn", "s2n-quic", "tokio-quiche")
 
 
@@ -48,7 +48,7 @@ def stack(name: str, mode: str, built: Path, made: Certificate, here: str, size_
     large = mode == LARGE
     tls, size = ["--cert", made.cert, "--key", made.key], ["--bytes", str(size_bytes)]
     if name == "quinn":
-        more = ["--max-payload", str(LARGE_BYTES)] if large else []
+        more = ["--max-payload", str(QUINN_BYTES)] if large else []
         program = built / "quinn-bench"
         return Stack("hq-interop", [program, "server", "--listen", here, *more],
                      [program, "client", here, *size, "--hq", *more])  # fmt: skip

@@ -41,6 +41,7 @@ class Server:
     path: str = "/bytes/{bytes}"
     version: dict = field(default_factory=dict)
     built_by: str = ""
+    note: str = ""
 
     def found(self) -> Path | None:
         """The program, by its absolute path, or None where it is missing."""
@@ -106,7 +107,7 @@ def _checked(file: Path, number: int, row: object) -> Server:
     where = f"{file}: server {number}"
     if not isinstance(row, dict):
         raise ServersError(f"{where}: write [[server]] and its keys")
-    texts = {"name", "program", "alpn", "path", "built_by"}
+    texts = {"name", "program", "alpn", "path", "built_by", "note"}
     for key, value in row.items():
         if key not in texts | {"argv", "version"}:
             raise ServersError(f"{where}: unknown key {key}; known: {', '.join(sorted(texts | {'argv', 'version'}))}")

@@ -71,7 +71,8 @@ def measure(lab: Lab, server: Server, options: argparse.Namespace, folder: Path)
     environment = {"PATH": lab_path()}
     if libraries := os.environ.get("LD_LIBRARY_PATH"):
         environment["LD_LIBRARY_PATH"] = libraries
-    row: dict[str, Any] = {"server": server.name, "version": server.read_version(), "alpn": server.alpn}
+    row: dict[str, Any] = {"server": server.name, "version": server.read_version(), "alpn": server.alpn,
+                           "note": server.note}  # fmt: skip
     job = Job(command, folder, seed=options.seed, wall_limit_s=WALL_LIMIT_S, virtual_limit_s=7200,
               environment=environment)  # fmt: skip
     try:
@@ -131,6 +132,7 @@ def interrupted(*_: object) -> None:
 def main() -> int:
     """0 if the servers that are here were measured, with whatever figures."""
     options = parsed()
+    facts = machine.facts(machine.busy_share())
     signal.signal(signal.SIGTERM, interrupted)
     try:
         servers = chosen(read(options.table), options.only)
@@ -146,7 +148,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    found = {"bench": "servers", "machine": machine.facts(0), "paths": list(PATHS), "seed": options.seed,
+    found = {"bench": "servers", "machine": facts, "paths": list(PATHS), "seed": options.seed,
              "servers": rows, "skipped": skipped}  # fmt: skip
     if options.page is not None:
         options.page.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ are its completion times over those on the best single path.
 ./run bench servers --page docs/results/servers
 ```
 """
+TRIES = "Mean and p99 include the first tries of the other paths, which begin with a small congestion window."
 REPEAT = "Servers that set-up does not build need to be on PATH ([table](../../../mininet/peers/servers.toml))."
 
 
@@ -107,10 +108,12 @@ def behaviour_table(found: dict[str, Any]) -> list[str]:
 def tables(found: dict[str, Any]) -> list[str]:
     """All tables, as lines."""
     most = max((len(row.get("loads", [])) for row in found["servers"]), default=0)
-    lines = [paths_line(found), f"Bold: above {TARGET}. Failed: of the client on three paths.", ""]
+    lines = [paths_line(found), f"Bold: above {TARGET}. Failed: of the client on three paths.", TRIES, ""]
     for number in range(most):
         lines += load_table(found, number)
     lines += behaviour_table(found)
+    if notes := [f"- {row['server']}: {row['note']}." for row in found["servers"] if row.get("note")]:
+        lines += ["## Notes", "", *notes, ""]
     errors = [f"- {row['server']}: {row['error']}" for row in found["servers"] if "error" in row]
     skipped = [f"- {reason}" for reason in found["skipped"]]
     if errors or skipped:

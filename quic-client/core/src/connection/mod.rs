@@ -28,6 +28,10 @@ use whole_packets::{Losses, WholePackets};
 /// Headers that an answer may have, in bytes, announced as SETTINGS_MAX_FIELD_SECTION_SIZE (RFC 9114 4.2.2): cookies and
 /// policies are long. Requests are bounded by HTTP/3's default.
 pub const MAX_ANSWER_HEADERS_BYTES: u64 = 512 * 1024;
+/// Packets of a call once the connection is being closed: quiche may not stop by itself.
+const MOST_CLOSING_PACKETS: u32 = 8;
+/// Transport error code of an application that closes before the handshake is confirmed (RFC 9000 10.2.3).
+const APPLICATION_ERROR: u64 = 0x0c;
 
 /// Where finished datagrams go. The I/O shell collects them into batches.
 pub trait PacketSink {
@@ -63,6 +67,8 @@ pub struct Conn {
     mtu: PathMtu,
     release: ReleaseQueue,
     whole: Wholeness,
+    /// Packets were made after the handshake was done.
+    was_pumped: bool,
     alpn: Option<Alpn>,
     /// Streams begin before the handshake is done, in early data.
     pub is_early: bool,
@@ -100,6 +106,7 @@ impl Conn {
             congestion: Driver::new(control),
             release: ReleaseQueue::default(),
             whole: Wholeness::Undecided,
+            was_pumped: false,
             alpn: None,
             is_early: false,
             takes_tunnels: false,
@@ -201,13 +208,19 @@ impl Conn {
     pub fn close(&mut self, code: u64, reason: &str) {
         self.release.clear();
         self.whole = Wholeness::Unwanted;
+        // quiche would send acknowledgements without end: it keeps a Finished message that was not sent, and waits for it.
+        let is_unfinished = !self.quic.is_server() && self.established.is_some() && !self.was_pumped;
         // `Done`: it was closed already.
-        let _ = self.quic.close(true, code, reason.as_bytes());
+        let _ = match is_unfinished {
+            true => self.quic.close(false, APPLICATION_ERROR, b""),
+            false => self.quic.close(true, code, reason.as_bytes()),
+        };
     }
 
     /// Hands every packet that may leave now to `sink`. With a pacing congestion control one packet is made ahead of
     /// its time and waits in the release queue, so that no packet leaves late.
     pub fn pump(&mut self, now: Instant, sink: &mut impl PacketSink) {
+        self.was_pumped |= self.established.is_some();
         while let Some(p) = self.release.pop_due(now) {
             sink.slot()[..p.bytes.len()].copy_from_slice(&p.bytes);
             sink.commit(p.bytes.len(), p.from, p.to, p.ecn);
@@ -227,7 +240,8 @@ impl Conn {
         self.congestion.turn(&mut self.quic, now);
         let paced = self.congestion.paces() || self.quic.gcongestion_enabled().unwrap_or(false);
         let mut quota = self.whole().and_then(|w| w.quota());
-        while self.release.is_empty() && quota != Some(0) {
+        let mut closing = 0;
+        while self.release.is_empty() && quota != Some(0) && closing < MOST_CLOSING_PACKETS {
             let space = self.scone.as_ref().map_or(0, |scone| scone.space(&self.quic, now));
             let indication = self.scone.as_ref().map_or(&[][..], |scone| scone.indication(&self.quic));
             let room = match space + indication.len() {
@@ -249,6 +263,7 @@ impl Conn {
                 whole.sent(len);
             }
             let closes = self.quic.local_error().is_some(); // nothing follows that could be a burst
+            closing += u32::from(closes);
             if paced && !closes && info.at > now + QUANTUM {
                 let bytes = sink.slot()[..len].to_vec();
                 let packet = Packet { bytes, from: info.from, to: info.to, ecn: info.ecn };

@@ -362,7 +362,9 @@ pub fn print(
     for (flow, plan) in flows {
         let outcome = flow.outcome().cloned().unwrap_or(Outcome::Interrupted);
         let report = FlowReport::new(flow, plan, start, &outcome, tct_limit);
-        report.warn(flow, &outcome);
+        if aggregation.is_none() {
+            report.warn(flow, &outcome);
+        }
         failures.extend(Some(outcome.exit_code()).filter(|code| *code != 0));
         reports.push(report);
     }
