@@ -54,11 +54,16 @@ TABLE = (
     ("long", "tests/lab/test_edge_runs.py::test_a_receiver_that_moves"),
     ("long", "tests/packet/test_names_moving.py"),
     ("long", "tests/quic/test_proxy_moves.py::test_(a_browser|.*(carrier|address|vanishes))"),
+    # The Python module, which the set-up of the default tier does not build.
+    ("long", "tests/quic/test_(early_data|python_module).py"),
     # Programs of other projects.
     ("long", r"tests/quic/.*\[[^]]*(aioquic|quic-go|quiche)"),
     ("long", "tests/quic/test_(connection_ids|names_gets|server_clients|server_table).py"),
     ("long", r"tests/quic/test_ecn.py::test_(a_server_without|.*\[(quinn|mark-all|ect1|bleach-later))"),
     ("long", "tests/lab/test_senders_lab.py::.*noq"),
+    ("long", "tests/quic/test_stacks.py"),
+    ("default", r"tests/quic/test_stacks.py::.*\[(weir-server|aioquic)\]"),
+    ("long", "mininet/tests/bench/test_bench_servers.py::test_a_server_in_the_lab"),
     # Runs of the lab that differ from one of the default tier in the kind of flow, link or data plane.
     ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),
     ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|on_one_segment|what_one_receiver)"),

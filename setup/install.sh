@@ -29,7 +29,7 @@ trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
 trap 'clean_up; exit 141' PIPE # who reads what we say is gone: `./run ... | head`
 
-STEPS="python xdp lab_tools first_look kernel rust p4 peers quic_peers go_peers trainer prometheus"
+STEPS="python xdp lab_tools first_look kernel rust p4 peers quic_peers stacks go_peers python_quic trainer prometheus"
 declare -A TITLES=(
   [python]="the Python environment"
   [rust]="the QUIC client and server, with quiche, and weir-icn"
@@ -40,12 +40,14 @@ declare -A TITLES=(
   [kernel]="the lab kernel"
   [peers]="a server on another QUIC stack, noq, to compare senders with"
   [quic_peers]="QUIC programs on quinn and quiche, to test with"
+  [stacks]="QUIC programs on s2n-quic and tokio-quiche, to measure beside"
   [go_peers]="QUIC programs on quic-go, to test with"
+  [python_quic]="the Python module on the QUIC client, to test"
   [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
   [prometheus]="Prometheus, to test the board with: 23 MB to fetch"
 )
 # Steps that begin when others are over.
-declare -A AFTER=([quic_peers]=rust [first_look]="python xdp lab_tools")
+declare -A AFTER=([quic_peers]=rust [stacks]=rust [python_quic]="rust quic_peers" [first_look]="python xdp lab_tools")
 # Steps that measure in real time: meanwhile the others stand still.
 ALONE="first_look"
 
@@ -88,6 +90,8 @@ outputs() {
     peers) printf '%s\n' cargo-peers/release/noq-server ;;
     quic_peers) printf 'cargo/release/%s\n' quinn-bench quinn-rotating quiche-hq-client quiche-hq-server quiche-http3-client \
       quiche-http3-server ;;
+    stacks) printf 'cargo/release/%s\n' s2n-bench tokio-quiche-bench ;;
+    python_quic) echo python/weir_quic/_native.abi3.so ;;
     go_peers) printf 'peers/%s\n' quicgo quicgo-exchange quicgo-example-server quicgo-example-client ;;
   esac
 }
@@ -256,6 +260,29 @@ quic_peers() {
   stamp quic_peers "$before"
 }
 
+# Needs a newer compiler than the rest; measurements can be skipped, so that a failure keeps nobody from the others.
+stacks() {
+  local before
+  before=$(sources_now stacks)
+  if (cargo_build stacks cargo quic-client/bench/stacks/Cargo.toml stacks.log); then
+    stamp stacks "$before"
+  else
+    say "the programs on s2n-quic and tokio-quiche could not be built; measurements go on without them"
+  fi
+}
+
+# build/python has the package as a wheel has it, for PYTHONPATH.
+python_quic() {
+  local before package=$root/quic-client/python/weir_quic
+  before=$(sources_now python_quic)
+  toolchain python_quic
+  cargo_build python_quic cargo quic-client/python/Cargo.toml python_quic.log
+  rm -rf "$build/python" && mkdir -p "$build/python/weir_quic"
+  cp "$package"/*.py "$package"/*.pyi "$package/py.typed" "$build/python/weir_quic/"
+  cp "$build/cargo/release/libweir_quic_python.so" "$build/python/weir_quic/_native.abi3.so"
+  stamp python_quic "$before"
+}
+
 # Tests with these programs can be skipped, so a failure (Go is too old, no network) keeps nobody from the others.
 go_peers() {
   local before
@@ -326,7 +353,7 @@ if [ "${1:-}" = --check ]; then check_only=1; shift; fi
 if [ "${1:-}" = --stamp ]; then stamp "$2" "$(sources_now "$2")"; exit; fi
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | quic_peers | go_peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
+    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | quic_peers | stacks | go_peers | python_quic | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

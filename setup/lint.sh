@@ -20,7 +20,7 @@ tracked '*.c' '*.h' | xargs -0 "$("$root/setup/llvm.sh" clang-format)" --dry-run
 step "language rules"
 python "$root/setup/prose.py"
 step "mypy"
-mypy --no-error-summary -p weir -p weirlab -p weirtrain
+mypy --no-error-summary -p weir -p weirlab -p weirtrain -p weir_quic
 step "import-linter"
 contracts=$(PYTHONPATH=controller:mininet:train lint-imports --no-cache --no-logo) || { echo "$contracts" >&2; exit 1; }
 for workspace in $RUST_WORKSPACES; do

@@ -5,11 +5,12 @@
 
 : "${root:?}" "${stamps:?}"
 declare -A MANIFESTS=([rust]=quic-client/Cargo.toml [p4]=p4/switch/Cargo.toml [peers]=mininet/peers/noq/Cargo.toml
-  [quic_peers]=quic-client/bench/Cargo.toml)
+  [quic_peers]=quic-client/bench/Cargo.toml [stacks]=quic-client/bench/stacks/Cargo.toml
+  [python_quic]=quic-client/python/Cargo.toml)
 # Free disk space that a step takes, in MiB, rounded up from a build on Debian 12; 1 GiB of memory is what the largest C++
 # unit and the largest Rust crate take side by side.
-declare -A DISK_MIB=([python]=700 [xdp]=100 [kernel]=4000 [rust]=2500 [p4]=1500 [peers]=1000 [quic_peers]=700 [go_peers]=400
-  [trainer]=6000 [prometheus]=400)
+declare -A DISK_MIB=([python]=700 [xdp]=100 [kernel]=4000 [rust]=2500 [p4]=1500 [peers]=1000 [quic_peers]=700 [stacks]=1200 [go_peers]=400
+  [python_quic]=500 [trainer]=6000 [prometheus]=400)
 MEMORY_MIB=1024
 
 # rust_problem STEP: one line that names what is wrong with this machine's Rust and the remedy; nothing if it will do.
@@ -65,7 +66,7 @@ disk_problems() {
 machine_problems() {
   local step words=" $* " memory_mib
   [ "$(uname -m)" = x86_64 ] || echo "CPU: this is $(uname -m); Weir's lab and packages are for x86-64 only"
-  for step in rust p4 peers quic_peers; do
+  for step in rust p4 peers quic_peers stacks python_quic; do
     case $words in
       *" $step "*)
         local why

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.topologies.access.schedule import Schedule
+from weirlab.topologies.access.schedule import Schedule, sizes_of
 
 T0_US = 2_000_000
 TABLE_5 = (("cernet", 7.12, 0.446), ("telecom", 6.707, 0.636), ("unicom", 41.004, 6.458), ("mobile", 37.568, 16.756))
@@ -118,7 +118,7 @@ def lines(run: dict[str, Any]) -> list[dict[str, Any]]:
             event = {"k": "path", "t_us": done["start_us"], "flow": 0, "path": name, "event": "switched"}
             found.append({**event, "rtt_us": None})
         found.append(done)
-        received += client["bytes"]
+        received += sizes_of(client)[number % len(sizes_of(client))]
         found.append({"k": "flow", "t_us": done["t_us"], "side": "client", "flow": 0, "bytes": received})
         before = chosen
     return found

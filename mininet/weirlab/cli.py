@@ -31,8 +31,10 @@ BENCH_HELP = {
     "law": "queue delay and goodput of the tuned law over those of kernel pie, in three loads",
     "switch": "packets/s and memory of weir-switch and of the kernel's bridge, and of BMv2 where simple_switch and "
     "p4c-bm2-ss are on PATH",
-    "quic": "a download over loopback and the memory of idle connections, beside quiche's examples, quinn and TCP; "
-    "what PBQ costs",
+    "quic": "a download over loopback and the memory of idle connections, beside quiche's examples, quinn, s2n-quic, "
+    "tokio-quiche and TCP; what PBQ costs",
+    "servers": "completion times of weir-client over three paths from servers of other projects, over those on the "
+    "best path alone (an hour)",
     "proxy": "goodput of curl through weir-client proxy and weir-server --relay, over that of weir-client",
     "names": "what weir-icn's converters carry and add to the delay, beside UDP; a download through icn.p4 on "
     "weir-switch, and on BMv2 where simple_switch_grpc and p4c are on PATH",

@@ -28,7 +28,7 @@ bytes. Without a NAME all are made:
   weir-server   weir-server
   static        weir-xdp as one file that needs no library, for small systems
   crates        weir-p4, the P4 compiler and machine, for cargo
-  wheels        the controller, the lab, and weir-switch with weir-p4c, for pip
+  wheels        the controller, the lab, weir-switch with weir-p4c, and the QUIC client's module weir_quic, for pip
 
   --arch ARCH         of static: x86_64 or aarch64 [x86_64]; downloads libraries of Debian for another processor
   --oci               only a container image, as an OCI archive that podman, docker and others load; needs root
@@ -76,7 +76,7 @@ needs() {
   if [ -n "$oci" ]; then echo "python rust p4 xdp lab_tools kernel oci"; return; fi
   if wanted weir || wanted static; then words+=" xdp"; fi
   if wanted weir-switch || wanted wheels; then words+=" p4"; fi
-  if wanted weir-client || wanted weir-server; then words+=" rust"; fi
+  if wanted weir-client || wanted weir-server || wanted wheels; then words+=" rust"; fi
   echo "$words"
 }
 
@@ -297,12 +297,27 @@ crates() {
   into_out "$build"/package/cargo/package/weir-p4-*.crate
 }
 
+# The wheel of the QUIC client's module, with the objects of the set-up and without the places they were built in.
+wheel_of_client() {
+  local log=$build/package/wheel.log python=$build/venv/bin/python made=$build/package/wheel-of-client
+  rm -rf "$made"
+  command -v cargo >/dev/null || die "wheels need cargo; install Rust with rustup (https://rustup.rs)"
+  CARGO_TARGET_DIR=$build/cargo "$build/venv/bin/maturin" build --release --locked \
+    --manifest-path "$root/quic-client/python/Cargo.toml" --out "$made" >"$log" 2>&1 \
+    || { cat "$log" >&2; die "the wheel of quic-client/python could not be built"; }
+  "$python" -m wheel unpack --dest "$made" "$made"/weir_quic-*.whl >"$log"
+  "$python" "$here/without_places.py" "$made"/weir_quic-*/weir_quic/_native.abi3.so --place "$build/" build/ \
+    --place "${CARGO_HOME:-$HOME/.cargo}/registry/src/" crates/ --place "$root/" ./ || die "the module would tell where it was built"
+  "$python" -m wheel pack --dest-dir "$build/package/wheels" "$made"/weir_quic-*/ >"$log"
+}
+
 wheels() {
   rm -rf "$build/package/wheels"
   wheel controller
   wheel mininet
   rust_programs weir-switch weir-p4c
   WEIR_PROGRAMS=$tree/bin wheel p4/switch
+  wheel_of_client
   into_out "$build"/package/wheels/*.whl
 }
 

@@ -35,7 +35,8 @@ def packages() -> list[str]:
 
 
 def test_they_could_be_published(tmp_path):
-    """All that a registry checks before the upload. Dependencies of each other need no version that is published."""
+    """All that a registry checks before the upload. Dependencies of each other need no version that is published.
+    Cargo's verification would build BoringSSL again, in the dev profile; the next test checks the packed crates."""
     done = cargo(CLIENT, tmp_path, "publish", "--dry-run", "--no-verify", "--allow-dirty", *packages())
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("aborting upload due to dry run") == len(CRATES)

@@ -29,10 +29,10 @@ async def serve_until_signal(listen: str, configuration: QuicConfiguration, prot
 
 
 class LoopbackServer:
-    """A server on 127.0.0.1 in a thread of the test's own process."""
+    """A server on 127.0.0.1 in a thread of the test's own process. `options` are those of QuicServer."""
 
-    def __init__(self, configuration: QuicConfiguration, protocol: Callable) -> None:
-        self._configuration, self._protocol = configuration, protocol
+    def __init__(self, configuration: QuicConfiguration, protocol: Callable, **options: object) -> None:
+        self._configuration, self._protocol, self._options = configuration, protocol, options
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
@@ -41,7 +41,7 @@ class LoopbackServer:
     async def _serve(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         transport, server = await self._loop.create_datagram_endpoint(
-            lambda: QuicServer(configuration=self._configuration, create_protocol=self._protocol),
+            lambda: QuicServer(configuration=self._configuration, create_protocol=self._protocol, **self._options),
             local_addr=("127.0.0.1", 0),
         )
         host, port = transport.get_extra_info("sockname")

@@ -6,6 +6,7 @@
 | /echo | method, header fields and body of the request, as JSON |
 | /to/STATUS/PATH | a redirect with this status to /PATH |
 | /away | a redirect to another origin |
+| /bytes/N | N zero bytes |
 | /gzip | a text compressed by gzip, if the request accepts it |
 | /bomb | 10 MB of zeros, compressed by gzip |
 """
@@ -34,6 +35,8 @@ def answer(fields: dict[str, str], body: bytes) -> Answer:
     if path.startswith("/to/"):
         _, _, status, target = path.split("/", 3)
         return int(status), {"location": f"/{target}"}, b"moved"
+    if path.startswith("/bytes/"):
+        return 200, {}, bytes(int(path.removeprefix("/bytes/")))
     if path == "/away":
         return 302, {"location": "https://elsewhere.example/"}, b""
     if path == "/gzip" and "gzip" in fields.get("accept-encoding", ""):
@@ -43,7 +46,7 @@ def answer(fields: dict[str, str], body: bytes) -> Answer:
     return 404, {}, b"no such page"
 
 
-class _Speaker(QuicConnectionProtocol):
+class Speaker(QuicConnectionProtocol):
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self._http: H3Connection | None = None
@@ -72,7 +75,9 @@ class _Speaker(QuicConnectionProtocol):
 class Echoing(LoopbackServer):
     """The server, on loopback."""
 
-    def __init__(self, cert: object, key: object) -> None:
+    def __init__(self, cert: object, key: object, protocol: type[Speaker] = Speaker, **options: object) -> None:
         configuration = QuicConfiguration(is_client=False, alpn_protocols=["h3"], idle_timeout=20.0)
         configuration.load_cert_chain(cert, key)
-        super().__init__(configuration, _Speaker)
+        if versions := options.pop("supported_versions", None):
+            configuration.supported_versions = versions
+        super().__init__(configuration, protocol, **options)

@@ -4,6 +4,7 @@
 import contextlib
 import datetime
 import functools
+import importlib
 import ipaddress
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +26,9 @@ BUILD = REPO / "build"
 PEERS = BUILD / "peers"
 CLIENT = Path(os.environ.get("WEIR_CLIENT", BUILD / "bin" / "weir-client"))
 WEIR_SERVER = Path(os.environ.get("WEIR_SERVER", BUILD / "bin" / "weir-server"))
+
+PYTHON_MODULE = BUILD / "python"
+"""Folder of weir_quic, for PYTHONPATH."""
 
 PATIENCE_S = 60
 """Time limit of a client before it counts as hung: for a busy machine, not a measurement."""
@@ -327,6 +332,15 @@ def quiche_apps(folder: Path, authority: Authority, listen: str, where: Holder |
     listed = where.run if where else lambda *a: subprocess.run(a, capture_output=True, text=True)
     until(lambda: f":{port} " in listed("ss", "-Hlun").stdout, "quiche-server listens")
     return Server("quiche-server", listen, authority.ca, BOTH, process, where=where, folder=folder)
+
+
+def python_module() -> types.ModuleType:
+    """The module weir_quic; the tests of a file that calls this are skipped if it is not built."""
+    if not list(PYTHON_MODULE.glob("weir_quic/_native*.so")):
+        text = "the Python module is not built; setup/install.sh python_quic builds it"
+        pytest.skip(text, allow_module_level=True)
+    sys.path.append(str(PYTHON_MODULE))
+    return importlib.import_module("weir_quic")
 
 
 def why_not(kind: str) -> str | None:

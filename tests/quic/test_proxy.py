@@ -154,6 +154,23 @@ def test_a_slow_reader_stops_the_sender(proxy):
             assert fast.recv(1) == b"y"
 
 
+def test_paused_downloads_leave_others_running(authority, tmp_path):
+    """A fast download gets the largest receive window, which its unread data fills."""
+
+    def flood(connection):
+        with contextlib.suppress(OSError):
+            while True:
+                connection.sendall(bytes(1 << 16))
+
+    relay = proxy_rig.weir_relay(authority)
+    program = proxy_rig.proxy(tmp_path, authority, relay)
+    with proxy_rig.running(relay, program), tcp_server(flood) as port, contextlib.ExitStack() as stack:
+        for _ in range(5):
+            connection = stack.enter_context(tunnel(program, "127.0.0.1", port))
+            for _ in range(40):
+                exactly(connection, SIZE)
+
+
 def test_refused_destinations(proxy):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -209,6 +226,74 @@ def test_datagrams(proxy):
                 while (data := server.recv(2000)) != b"question 9":
                     assert data != b"strange"
     quic_rig.until(lambda: any(line["kind"] == "udp" for line in proxy_rig.events(proxy.events, "tunnel")), "its line")
+
+
+class Association:
+    """A relay of UDP by SOCKS5, and a program that sends to one port of loopback."""
+
+    def __init__(self, proxy, port: int) -> None:
+        self.control = dialled(proxy)
+        self.control.sendall(b"\5\1\0\5\3\0\1\0\0\0\0\0\0")
+        self.proxy = ("127.0.0.1", struct.unpack("!H", exactly(self.control, 12)[10:])[0])
+        self.header = b"\0\0\0\1" + socket.inet_aton("127.0.0.1") + struct.pack("!H", port)
+        self.program = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.program.settimeout(0.2)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.program.close()
+        self.control.close()
+
+    def echoed(self) -> bool:
+        """Whether a datagram comes back."""
+        self.program.sendto(self.header + b"question", self.proxy)
+        with contextlib.suppress(TimeoutError):
+            return self.program.recv(2000) == self.header + b"question"
+        return False
+
+
+@contextlib.contextmanager
+def echo_server(port: int = 0):
+    """A UDP server on loopback that sends datagrams back: its port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", port))
+
+        def echo():
+            with contextlib.suppress(OSError):
+                while (part := server.recvfrom(2000))[1]:
+                    server.sendto(*part)
+
+        thread = threading.Thread(target=echo, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_datagrams_reach_a_port_that_was_closed(proxy):
+    with echo_server() as port:
+        pass
+    with Association(proxy, port) as association:
+        # The answer is ICMP, which ends the tunnel of a relay that reports it.
+        assert not any(association.echoed() for _ in range(3))
+        with echo_server(port):
+            quic_rig.until(association.echoed, "an answer")
+
+
+def test_datagrams_go_on_after_a_lost_relay(authority, tmp_path):
+    first = proxy_rig.weir_relay(authority)
+    program = proxy_rig.proxy(tmp_path, authority, first)
+    try:
+        with echo_server() as port, Association(program, port) as association:
+            quic_rig.until(association.echoed, "an answer")
+            first.close()
+            with proxy_rig.running(proxy_rig.weir_relay(authority, listen=first.address)):
+                quic_rig.until(association.echoed, "an answer by the other relay")
+    finally:
+        assert program.close() == 0
 
 
 def test_events_name_no_destinations(proxy, relay, origin, authority):

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {"weirlab": ROOT / "mininet", "weir": ROOT / "controller", "weirtrain": ROOT / "train"}
+PACKAGES["weir_quic"] = ROOT / "quic-client" / "python"
 MOST_LINES_OF_A_FILE = 700
 MOST_LINES_OF_A_FUNCTION = 120
 

@@ -28,12 +28,12 @@ def test_ratios_are_taken_within_a_repetition_and_a_mode():
     rows = [
         row("weir", "default", 0, 3000, 1, 1),
         row("weir", "equal", 0, 2000, 1, 2),
-        row("weir", "16 kB packets", 0, 9000, 0.1, 0.1),
+        row("weir", "large packets", 0, 9000, 0.1, 0.1),
         row(quic.QUICHE, "default", 0, 1000, 2, 4),
         row("quinn", "equal", 0, 4000, 1, 1),
         row("weir", "default", 1, 300, 2, 2),
         row("weir", "equal", 1, 200, 2, 4),
-        row("weir", "16 kB packets", 1, 900, 0.1, 0.1),
+        row("weir", "large packets", 1, 900, 0.1, 0.1),
         row(quic.QUICHE, "default", 1, 200, 2, 2),
         row("quinn", "equal", 1, 100, 3, 3),
     ]

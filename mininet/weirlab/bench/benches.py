@@ -116,6 +116,16 @@ def bench_quic(as_json: bool, own: Sequence[str] = ()) -> int:
     return subprocess.run(argv, check=False).returncode
 
 
+def bench_servers(as_json: bool, own: Sequence[str] = ()) -> int:
+    """Completion times over three paths from servers of other projects, over those on the best path alone."""
+    argv = [sys.executable, "-m", "weirlab.bench.servers", *(["--json"] if as_json else []), *own]
+    with subprocess.Popen(argv) as bench:
+        try:
+            return bench.wait()
+        except KeyboardInterrupt:
+            return bench.wait()  # it was interrupted too, and ends its labs
+
+
 def bench_proxy(as_json: bool, own: Sequence[str] = ()) -> int:
     """Goodput of curl through the local proxy and a relay, over that of weir-client."""
     argv = [sys.executable, "-m", "weirlab.bench.proxy", *(["--json"] if as_json else []), *own]
@@ -151,10 +161,11 @@ BENCHES: dict[str, Callable[..., int]] = {
     "law": bench_law,
     "switch": bench_switch,
     "quic": bench_quic,
+    "servers": bench_servers,
     "proxy": bench_proxy,
     "names": bench_names,
     "scale": bench_scale,
     "hostile": bench_hostile,
 }
-OWN_OPTIONS = ("xdp", "quic", "proxy", "names", "scale", "hostile")
+OWN_OPTIONS = ("xdp", "quic", "servers", "proxy", "names", "scale", "hostile")
 """Benchmarks that take options, as a second argument."""

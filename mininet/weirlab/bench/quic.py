@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run bench quic`: one bulk download over loopback by weir-client from weir-server, beside quiche's own examples,
-quinn and TCP; the same with PBQ beside the BBR below it; then the memory of idle connections and the time of PBQ's
-decisions. Prints, asserts nothing.
+quinn, s2n-quic, tokio-quiche and TCP; the same with PBQ beside the BBR below it; then the memory of idle connections
+and the time of PBQ's decisions. Prints, asserts nothing.
 
 Each measurement starts a server anew and takes the client's whole process: start, handshake, transfer, closing. Only
 this measure fits every peer, as quiche's examples report no times. Repetitions go round the peers in turn, so that a
@@ -27,43 +27,29 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import paths
-from weirlab.bench import decisions
+from weirlab.bench import decisions, machine
+from weirlab.bench.quic_stacks import DEFAULT, LARGE, LARGE_BYTES, OURS, STACKS, Peer, pairs
+from weirlab.lab.quic_servers import certificate
 
 # The peers, built when first asked for.
 # quiche's example server listens there and nowhere else.
 PORT = 4433
 READY_LIMIT_S = 30.0
 TRANSFER_LIMIT_S = 300.0
-OURS = "weir"
 QUICHE = "quiche's examples"
-# Loopback carries them, as links with jumbo frames do 9 kB; nothing is compared to this.
-LARGE = ("--max-payload", "16383")
 # Two numbers of connections, so that what a process takes by itself falls out.
 FEW = 10
 UP_LIMIT_S = 120.0
 AIM_QUICHE = "aim: 1 or more, wish: 2"
+AIM_QUINN = "aim: 1.2 or more, CPU per byte 1 or less"
+AIM_STACKS = "aim: 1 or more"
+PARTS = ("throughput", "congestion", "memory")
 AIM_PBQ = "aim: 0.98 or more"
 BBR = "--cc bbr2_gcongestion"
 
 
 class BenchError(Exception):
     """Missing part or failure, in one line."""
-
-
-@dataclass(frozen=True)
-class Peer:
-    """A server and a client to fetch `bytes` from it. `mode`: its own defaults, or the same settings for all."""
-
-    name: str
-    mode: str
-    server: list
-    client: list
-    cwd: Path | None = None
-    tcp: bool = False
-
-    @property
-    def label(self) -> str:
-        return f"{self.name} ({self.mode})"
 
 
 @dataclass
@@ -124,16 +110,21 @@ def peers(folder: Path, size_bytes: int, skips: Skips) -> list[Peer]:
     weir_client = [program("weir-client"), f"https://{here}", "--insecure", "--bytes", str(size_bytes), "--quiet"]
     # Fixed settings of quiche's examples: CUBIC, and these windows at the start.
     windows = ["--cc", "cubic", "--stream-window", "1MB", "--conn-window", "10MB", "--max-payload", "1350"]
+    large = ["--max-payload", str(LARGE_BYTES)]
     quinn = built / "quinn-bench"
+    made = certificate(folder, "127.0.0.1", "localhost")
+    others, reasons = pairs(built, (program("weir-client"), program("weir-server")), made, here, size_bytes)
+    for reason in reasons:
+        skips.add(reason)
     found = [
-        Peer(OURS, "default", weir_server, weir_client),
+        Peer(OURS, DEFAULT, weir_server, weir_client),
         Peer(OURS, "equal", [*weir_server, *windows], [*weir_client, *windows]),
-        Peer(OURS, "16 kB packets", [*weir_server, *LARGE], [*weir_client, *LARGE]),
+        Peer(OURS, LARGE, [*weir_server, *large], [*weir_client, *large]),
         Peer(QUICHE, "default", [built / "quiche-http3-server"],
              [built / "quiche-http3-client", f"https://{here}/data"], cwd=folder),
-        Peer("quinn", "default", [quinn, "server"], [quinn, "client", here, "--bytes", str(size_bytes)]),
         Peer("quinn", "equal", [quinn, "server", "--equal"],
              [quinn, "client", here, "--bytes", str(size_bytes), "--equal"]),
+        *others,
     ]  # fmt: skip
     iperf3 = shutil.which("iperf3")
     if iperf3 is None:
@@ -377,7 +368,7 @@ def ratios(rows: list[dict]) -> list[dict]:
     for (name, mode, repetition), theirs in of.items():
         if name == OURS:
             continue
-        modes = ("default", "equal") if name == QUICHE else (mode,)
+        modes = (DEFAULT, "equal") if name == QUICHE else (mode,)
         for mode in modes:
             ours = of[OURS, mode, repetition]
             speeds.setdefault((name, mode), []).append(ours["goodput_mbit_s"] / theirs["goodput_mbit_s"])
@@ -404,7 +395,8 @@ def show_throughput(found: dict) -> None:
             f"{name:28} {speed['median']:8.0f} {speed['least']:7.0f} {speed['most']:7.0f} {client:16.2f} {server:16.2f}"
         )
     for ratio in found["ratios"]:
-        aim = f"; {AIM_QUICHE}" if ratio["peer"] == QUICHE else ""
+        aims = {QUICHE: AIM_QUICHE, **dict.fromkeys(STACKS, AIM_STACKS), "quinn": AIM_QUINN}
+        aim = f"; {aims[ratio['peer']]}" if ratio["peer"] in aims else ""
         speed, cost = ratio["goodput"], ratio["cpu_per_byte"]
         print(
             f"weir ({ratio['mode']}) / {ratio['peer']}: goodput {speed['median']:.2f} ({speed['least']:.2f} to "
@@ -417,6 +409,7 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=256_000_000, help="size of a download (default 256 MB)")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--connections", type=int, default=1000, help="connections to measure (default 1000)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -429,11 +422,15 @@ def main() -> int:
     skips = Skips()
     try:
         with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+            measures = {
+                "throughput": lambda: throughput(Path(folder), options, skips),
+                "congestion": lambda: congestion(Path(folder), options),
+                "memory": lambda: memory(Path(folder), options),
+            }
             found: dict[str, Any] = {
                 "bench": "quic",
-                "throughput": throughput(Path(folder), options, skips),
-                "congestion": congestion(Path(folder), options),
-                "memory": memory(Path(folder), options),
+                "machine": machine.facts(machine.busy_share()),
+                **{part: measures[part]() for part in options.only},
                 "skipped": skips.reasons,
             }
     except (BenchError, subprocess.SubprocessError) as e:
@@ -442,9 +439,10 @@ def main() -> int:
     if options.json:
         print(json.dumps(found))
     else:
-        show_throughput(found["throughput"])
-        show_congestion(found["congestion"])
-        show_memory(found["memory"])
+        print(machine.line(found["machine"]))
+        shows = {"throughput": show_throughput, "congestion": show_congestion, "memory": show_memory}
+        for part in options.only:
+            shows[part](found[part])
     return 0
 
 

@@ -18,9 +18,9 @@
     [cells.except."10-80"]                      # one cell alone: its values joined by -, in the order of the axes
     "link.bottleneck.queue_limit_packets" = 1400
 
-Every combination of one value of each axis is a scenario of its own. In the texts of [scenario] an axis' name in braces
-is its value, and a dotted key in braces is what the cell has there. Of two settings of one key the later axis' counts,
-and that of [cells.except] before all.
+A list of tables, as [[paths]], can also be set whole: paths = [...]. Every combination of one value of each axis is a
+scenario of its own. In the texts of [scenario] an axis' name in braces is its value, and a dotted key in braces is what
+the cell has there. Of two settings of one key the later axis' counts, and that of [cells.except] before all.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def _with_settings(checker: Checker, raw: dict[str, Any], settings: list[tuple[s
     for path, table in settings:
         for key, value in table.items():
             parts = key.split(".")
-            if key == "scenario.topology" or not reachable(raw, parts):
+            whole_list = isinstance(raw.get(key), list)
+            if key == "scenario.topology" or not (whole_list or reachable(raw, parts)):
                 checker.problem(
                     f"{path}.{key}",
                     'not a setting of this file; write the dotted key in quotes, as "link.bottleneck.rate_mbit_s" = 10',

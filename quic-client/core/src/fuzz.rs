@@ -154,6 +154,7 @@ pub fn first_packet(data: &[u8]) {
 fn config(from: &mut Source) -> ChoiceConfig {
     ChoiceConfig {
         strategy: STRATEGIES[usize::from(from.below(STRATEGIES.len() as u8))],
+        maker: None,
         model: [Model::Gaussian, Model::Lognormal][usize::from(from.below(2))],
         memory_tasks: from.below(20).into(),
         weight_a: from.float(),

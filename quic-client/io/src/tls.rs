@@ -25,20 +25,21 @@ pub fn server(identity: &Identity) -> Result<SslContextBuilder, Fault> {
     Ok(ctx)
 }
 
-/// A client's, with the certificates to trust: those of `--ca`, or the system's.
+/// A client's, with the certificates to trust: those of the file `ca`, or the system's. `prefix` stands before the names of
+/// settings in errors: `--` on a command line.
 ///
 /// # Errors
-/// The file of `--ca` can't be read or has no certificate.
-pub fn client(ca: Option<&Path>) -> Result<SslContextBuilder, Fault> {
+/// The file `ca` can't be read or has no certificate.
+pub fn client(ca: Option<&Path>, prefix: &str) -> Result<SslContextBuilder, Fault> {
     let mut ctx = SslContextBuilder::new(SslMethod::tls()).map_err(Fault::internal("TLS library"))?;
     let Some(path) = ca else {
         ctx.set_default_verify_paths().map_err(Fault::internal("TLS library"))?;
         return Ok(ctx);
     };
-    let pem = std::fs::read(path).map_err(Fault::io(format!("--ca {}", path.display())))?;
+    let pem = std::fs::read(path).map_err(Fault::io(format!("{prefix}ca {}", path.display())))?;
     let certs = X509::stack_from_pem(&pem).unwrap_or_default();
     if certs.is_empty() {
-        let text = format!("--ca {}: expected one or more certificates in PEM form", path.display());
+        let text = format!("{prefix}ca {}: expected one or more certificates in PEM form", path.display());
         return Err(Fault::new(IO, text));
     }
     for cert in certs {
@@ -47,13 +48,16 @@ pub fn client(ca: Option<&Path>) -> Result<SslContextBuilder, Fault> {
     Ok(ctx)
 }
 
-/// Reason why the peer's certificate was rejected, with the options that help; `None`: it was not.
-pub fn certificate_fault(ssl: &SslRef) -> Option<String> {
+/// Reason why the peer's certificate was rejected, with the settings that help, `prefix` before their names; `None`: it was
+/// not rejected.
+pub fn certificate_fault(ssl: &SslRef, prefix: &str) -> Option<String> {
     let e = ssl.verify_result().err()?;
     let another = [X509VerifyError::HOSTNAME_MISMATCH, X509VerifyError::IP_ADDRESS_MISMATCH];
     Some(match another.contains(&e) {
-        true => "it is for another name; --insecure accepts any certificate".to_owned(),
-        false => format!("{}; --ca FILE trusts a certificate, --insecure accepts any", e.error_string()),
+        true => format!("it is for another name; {prefix}insecure accepts any certificate"),
+        false => {
+            format!("{}; {prefix}ca FILE trusts a certificate, {prefix}insecure accepts any", e.error_string())
+        }
     })
 }
 

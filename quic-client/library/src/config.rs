@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
+use weir_core::choice::{ChoiceConfig, PathId, Strategy, StrategyKind, StrategyMaker};
 use weir_core::congestion::pbq::{Policy, built_in};
 use weir_core::congestion::{CongestionControl, ControlKind, Setup};
 use weir_core::connection::EcnMode;
@@ -123,7 +123,13 @@ impl Builder {
     /// Strategy of path choice: a row of [`STRATEGIES`](weir_core::choice::STRATEGIES), or a [`StrategyKind`] of your own,
     /// which makes a [`Strategy`](weir_core::choice::Strategy).
     pub fn strategy(mut self, strategy: StrategyKind) -> Self {
-        self.config.choice.strategy = strategy;
+        (self.config.choice.strategy, self.config.choice.maker) = (strategy, None);
+        self
+    }
+
+    /// Strategy of path choice that a closure makes, once for each connection, on the client's thread.
+    pub fn strategy_by(mut self, make: impl Fn(&ChoiceConfig) -> Box<dyn Strategy> + Send + Sync + 'static) -> Self {
+        self.config.choice.maker = Some(StrategyMaker::new(make));
         self
     }
 
@@ -287,7 +293,7 @@ impl Config {
             true => (None, Vec::new()),
             false => watch_interfaces(&waiter).map(|(monitor, list)| (Some(monitor), list))?,
         };
-        let mut config = tls::config(self.ca.as_deref(), self.insecure, &self.transport)?;
+        let mut config = tls::config(self.ca.as_deref(), self.insecure, &self.transport, "")?;
         if requested.is_empty() {
             // More would be for paths. quiche also issues no more than it accepts.
             config.set_active_connection_id_limit(1 + SPARE_CIDS as u64);

@@ -2,9 +2,9 @@
 //! [`ConnectionState`]: the state of one connection between the program's threads and the driver's.
 
 use crate::error::{Error, ErrorKind};
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, may_wait};
 use crate::pipe::Pipe;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use weir_core::client::Head;
@@ -34,7 +34,46 @@ struct State {
     phase: Phase,
     queue: VecDeque<Order>,
     is_closed: bool,
-    wakers: Vec<Waker>,
+    wakers: BTreeMap<u64, Waker>,
+    next_waiter: u64,
+}
+
+/// A task that waits for a connection's phase. Its waker is forgotten when this is dropped.
+pub struct Waiter<'a> {
+    connection: &'a ConnectionState,
+    id: u64,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let waker = self.connection.lock().wakers.remove(&self.id);
+        // A waker may hold the last reference to a task, which may hold this connection: not under the lock.
+        drop(waker);
+    }
+}
+
+impl Waiter<'_> {
+    fn poll<T>(&self, cx: &Context<'_>, ready: impl FnOnce(&State) -> Option<T>) -> Poll<T> {
+        let mut state = self.connection.lock();
+        let result = ready(&state);
+        let old = if result.is_none() { state.wakers.insert(self.id, cx.waker().clone()) } else { None };
+        drop(state);
+        drop(old);
+        result.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// The end of the handshake.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn poll_up(&self, cx: &Context<'_>) -> Poll<Result<(), Error>> {
+        self.poll(cx, ConnectionState::result)
+    }
+
+    /// The connection's end.
+    pub fn poll_end(&self, cx: &Context<'_>) -> Poll<Error> {
+        self.poll(cx, |state| if let Phase::Ended(e) = &state.phase { Some(e.clone()) } else { None })
+    }
 }
 
 /// Observations of a connection, as of the last iteration of the driver.
@@ -67,7 +106,13 @@ pub struct ConnectionState {
 impl ConnectionState {
     /// Of a connection whose handshake begins.
     pub fn new(notifier: Arc<Notifier>, authority: String, most_waiting: usize) -> ConnectionState {
-        let state = State { phase: Phase::Connecting, queue: VecDeque::new(), is_closed: false, wakers: Vec::new() };
+        let state = State {
+            phase: Phase::Connecting,
+            queue: VecDeque::new(),
+            is_closed: false,
+            wakers: BTreeMap::new(),
+            next_waiter: 0,
+        };
         ConnectionState {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -152,7 +197,7 @@ impl ConnectionState {
             orphans.iter().for_each(|order| order.pipe.driver(|pipe| pipe.end = Some(Err(e.clone()))));
         }
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     fn result(state: &State) -> Option<Result<(), Error>> {
@@ -173,35 +218,16 @@ impl ConnectionState {
             if let Some(result) = Self::result(&state) {
                 return result;
             }
+            may_wait()?;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// The end of the handshake, for a task.
-    ///
-    /// # Errors
-    /// It failed.
-    pub fn poll_up(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    /// A task that is about to wait.
+    pub fn waiter(&self) -> Waiter<'_> {
         let mut state = self.lock();
-        match Self::result(&state) {
-            Some(result) => Poll::Ready(result),
-            None => {
-                state.wakers.push(cx.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-
-    /// Its end, for a task.
-    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<Error> {
-        let mut state = self.lock();
-        match &state.phase {
-            Phase::Ended(e) => Poll::Ready(e.clone()),
-            _ => {
-                state.wakers.push(cx.waker().clone());
-                Poll::Pending
-            }
-        }
+        state.next_waiter += 1;
+        Waiter { connection: self, id: state.next_waiter }
     }
 
     /// The reason of its end, if it has ended.
@@ -209,13 +235,10 @@ impl ConnectionState {
         if let Phase::Ended(e) = &self.lock().phase { Some(e.clone()) } else { None }
     }
 
-    /// Waits for its end.
-    pub fn wait_end(&self) -> Error {
+    /// Waits for its end. Does not wait on a client's own thread.
+    pub fn wait_end(&self) {
         let mut state = self.lock();
-        loop {
-            if let Phase::Ended(e) = &state.phase {
-                return e.clone();
-            }
+        while !matches!(state.phase, Phase::Ended(_)) && may_wait().is_ok() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -228,5 +251,24 @@ impl ConnectionState {
     /// The driver reports observations.
     pub fn set_status(&self, status: Status) {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_io::wait::Wakeup;
+
+    #[test]
+    fn a_task_that_waits_no_more_is_forgotten() {
+        let notifier = Arc::new(Notifier::new(Arc::new(Wakeup::new().unwrap())));
+        let connection = ConnectionState::new(notifier, String::new(), 1);
+        let cx = Context::from_waker(Waker::noop());
+        for _ in 0..100 {
+            let waiter = connection.waiter();
+            assert!(waiter.poll_end(&cx).is_pending() && waiter.poll_up(&cx).is_pending());
+            assert_eq!(connection.lock().wakers.len(), 1);
+        }
+        assert!(connection.lock().wakers.is_empty());
     }
 }

@@ -5,11 +5,13 @@ use crate::config::Config;
 use crate::connection_state::{ConnectionState, Phase, Status};
 use crate::error::{Error, ErrorKind, outcome_of};
 use crate::flow::{Flow, INTERFACES, Reactor};
+use crate::notifier;
 use crate::streamed::Queue;
 use crate::target::Target;
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 use weir_core::client::{Outcome, SessionConfig};
@@ -28,10 +30,18 @@ struct Opening {
     state: Arc<ConnectionState>,
 }
 
+/// Connections to be opened.
+#[derive(Default)]
+struct Openings {
+    queue: VecDeque<Opening>,
+    /// There is no driver any more.
+    is_lost: bool,
+}
+
 /// The programs' end of the driver.
 pub struct Remote {
     wakeup: Arc<Wakeup>,
-    openings: Mutex<VecDeque<Opening>>,
+    openings: Mutex<Openings>,
     is_stopped: AtomicBool,
 }
 
@@ -43,8 +53,27 @@ impl Remote {
 
     /// Opens a connection.
     pub fn open(&self, target: Target, state: Arc<ConnectionState>) {
-        self.openings.lock().unwrap_or_else(PoisonError::into_inner).push_back(Opening { target, state });
+        let mut openings = self.lock();
+        if openings.is_lost {
+            drop(openings);
+            return state.report(Phase::Ended(Error::lost()));
+        }
+        openings.queue.push_back(Opening { target, state });
+        drop(openings);
         self.wakeup.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Openings> {
+        self.openings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The driver was lost.
+    fn lose(&self) {
+        let mut openings = self.lock();
+        openings.is_lost = true;
+        let queue = std::mem::take(&mut openings.queue);
+        drop(openings);
+        queue.into_iter().for_each(|opening| opening.state.report(Phase::Ended(Error::lost())));
     }
 }
 
@@ -67,12 +96,18 @@ impl DriverThread {
         let remote = Arc::new(Remote { wakeup, openings: Mutex::default(), is_stopped });
         let (sender, receiver) = mpsc::sync_channel(1);
         let mine = Arc::clone(&remote);
-        let run = move || match Driver::new(&config, mine) {
-            Ok(driver) => {
-                let _ = sender.send(Ok(()));
-                driver.run();
+        let run = move || {
+            notifier::this_thread_never_waits();
+            match Driver::new(&config, mine) {
+                Ok(mut driver) => {
+                    let _ = sender.send(Ok(()));
+                    // A strategy, a congestion control or an observer of the program may panic.
+                    if catch_unwind(AssertUnwindSafe(|| driver.run())).is_err() {
+                        driver.lose();
+                    }
+                }
+                Err(fault) => drop(sender.send(Err(Error::from(fault)))),
             }
-            Err(fault) => drop(sender.send(Err(Error::from(fault)))),
         };
         let thread = Builder::new().name("weir-quic".to_owned()).spawn(run).map_err(io)?;
         let driver = DriverThread { remote, thread: Some(thread) };
@@ -113,7 +148,7 @@ impl Driver {
         Ok(Driver { remote, reactor, connections: BTreeMap::new(), next: 0, config, is_stopping: false })
     }
 
-    fn run(mut self) {
+    fn run(&mut self) {
         let mut ready = Vec::new();
         while !self.is_stopping || !self.connections.is_empty() {
             let waited = self.reactor.context.waiter.wait(Instant::now(), self.reactor.next_timer(), &mut ready);
@@ -144,7 +179,7 @@ impl Driver {
     fn woken(&mut self, now: Instant) {
         self.remote.wakeup.clear();
         loop {
-            let opening = self.remote.openings.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let opening = self.remote.lock().queue.pop_front();
             let Some(Opening { target, state }) = opening else { break };
             let index = self.next;
             self.next += 1;
@@ -216,10 +251,20 @@ impl Driver {
     }
 
     /// Nothing can be waited for any more.
-    fn fail(mut self, outcome: &Outcome, now: Instant) {
+    fn fail(&mut self, outcome: &Outcome, now: Instant) {
         self.reactor.end_all(outcome, now);
-        for connection in self.connections.into_values() {
+        for connection in std::mem::take(&mut self.connections).into_values() {
             connection.report(Phase::Ended(Error::of(outcome)));
         }
+        self.remote.lose();
+    }
+
+    /// Ends all connections after a panic. Requests end with their exchanges.
+    fn lose(self) {
+        let Driver { remote, reactor, connections, .. } = self;
+        remote.lose();
+        connections.into_values().for_each(|connection| connection.report(Phase::Ended(Error::lost())));
+        // Parts of the program are dropped, too.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(reactor)));
     }
 }

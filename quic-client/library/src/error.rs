@@ -23,7 +23,7 @@ pub enum ErrorKind {
     Incomplete,
     /// The server does not serve the resource (redirects, and hq-interop, which has no status).
     NotServed,
-    /// The answer is larger than it may be.
+    /// The answer is larger than it may be, or the request's head than the congestion window.
     TooLarge,
     /// The request or the connection was closed by this program.
     Closed,
@@ -48,6 +48,11 @@ impl Error {
     /// Its kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// The client's thread has ended by itself.
+    pub(crate) fn lost() -> Error {
+        Error::new(ErrorKind::Io, "the client's thread has ended, as by a panic of an observer or a strategy")
     }
 
     pub(crate) fn closed() -> Error {

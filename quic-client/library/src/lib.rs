@@ -37,6 +37,9 @@
 //!
 //! A connection holds at most 256 KiB of each direction of a request beside the transport's windows. Linux only: sockets
 //! send and receive in batches, and interfaces come from netlink.
+//!
+//! The header section of a request must fit into the congestion window. A panic of an observer, a strategy or another part
+//! of the program ends all connections of its client with an error. A client can't be used in a child after `fork`.
 
 mod client;
 mod config;

@@ -5,7 +5,7 @@
 //! that, where the receive window bounds it.
 
 use crate::error::Error;
-use crate::notifier::Notifier;
+use crate::notifier::{Notifier, may_wait};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 use std::collections::VecDeque;
@@ -47,7 +47,7 @@ pub struct State {
     datagrams_up: VecDeque<Bytes>,
     datagrams_down: VecDeque<Bytes>,
     /// Tasks that wait for the answer, for space in the buffer of the body, and for a datagram.
-    wakers: [Option<Waker>; 3],
+    wakers: [Vec<Waker>; 3],
     /// The driver has something to do.
     kick: bool,
 }
@@ -188,7 +188,7 @@ impl Pipe {
     pub fn driver<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
-        let wakers = state.wakers.each_mut().map(Option::take);
+        let wakers = state.wakers.each_mut().map(std::mem::take);
         drop(state);
         self.changed.notify_all();
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -213,12 +213,16 @@ impl Pipe {
     }
 
     /// Waits until `ready` gives something.
-    pub fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> T {
+    ///
+    /// # Errors
+    /// Of `ready`, or the calling thread is the one that would have to be waited for.
+    pub fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<Result<T, Error>>) -> Result<T, Error> {
         let mut state = self.lock();
         let result = loop {
             if let Some(result) = ready(&mut state) {
                 break result;
             }
+            may_wait()?;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
         let kick = std::mem::take(&mut state.kick);
@@ -234,7 +238,11 @@ impl Pipe {
         self.act(|state| match ready(state) {
             Some(result) => Poll::Ready(result),
             None => {
-                state.wakers[side as usize] = Some(cx.waker().clone());
+                // Tasks may share a body or its datagrams.
+                let wakers = &mut state.wakers[side as usize];
+                if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    wakers.push(cx.waker().clone());
+                }
                 Poll::Pending
             }
         })

@@ -157,6 +157,12 @@ impl Request {
         }
         let has_body = streams || !self.body.is_empty();
         let counted = !streams && (has_body || self.method == Method::POST || self.method == Method::PUT);
+        if let Some(length) = self.headers.get(http::header::CONTENT_LENGTH).filter(|_| !streams && has_body)
+            && length.to_str().ok().and_then(|text| text.parse().ok()) != Some(self.body.len())
+        {
+            let text = format!("content-length {length:?}: the body has {} bytes", self.body.len());
+            return Err(Error::new(ErrorKind::Usage, text));
+        }
         if counted && !self.headers.contains_key(http::header::CONTENT_LENGTH) {
             headers.push(Header::new(b"content-length", self.body.len().to_string().as_bytes()));
         }

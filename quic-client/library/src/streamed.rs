@@ -68,6 +68,15 @@ impl Streamed {
     }
 }
 
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        // The driver was lost: a part of it that the program chose has panicked.
+        if self.pipe.peek(|state| state.end.is_none()) {
+            self.pipe.driver(|state| state.end = Some(Err(Error::lost())));
+        }
+    }
+}
+
 impl Payload for Streamed {
     fn part(&mut self) -> (&[u8], bool) {
         let part = &mut self.part;

@@ -26,7 +26,7 @@ pub use crate::client::Client;
 /// The URL is not valid, its host has no address, or the connection failed.
 pub async fn connect(client: &Client, url: &str) -> Result<Connection, Error> {
     let connection = connect_early(client, url).await?;
-    poll_fn(|cx| connection.inner.state().poll_up(cx)).await?;
+    connection.established().await?;
     Ok(connection)
 }
 
@@ -55,6 +55,15 @@ impl From<client::Connection> for Connection {
 }
 
 impl Connection {
+    /// Waits for the end of the handshake.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub async fn established(&self) -> Result<(), Error> {
+        let waiter = self.inner.state().waiter();
+        poll_fn(|cx| waiter.poll_up(cx)).await
+    }
+
     /// Sends a request and waits for the header fields of its answer.
     ///
     /// # Errors
@@ -90,7 +99,8 @@ impl Connection {
 
     /// Waits for the end of the connection, and gives the reason.
     pub async fn closed(&self) -> Error {
-        poll_fn(|cx| self.inner.state().poll_end(cx)).await
+        let waiter = self.inner.state().waiter();
+        poll_fn(|cx| waiter.poll_end(cx)).await
     }
 
     /// Closes the connection, with the requests that are under way.

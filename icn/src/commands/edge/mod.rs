@@ -103,7 +103,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let group = Server::open(options.serving.listen, options.serving.tickets()?, || tls::server(&identity))?;
     // A file that can't be read, or should not be here, is reported now, not when the first subscriber comes.
     let trust = trust(options.ca.as_deref(), options.insecure);
-    tls::client(trust.ca)?;
+    tls::client(trust.ca, "--")?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     waiter.add(group.fd(), DOWN).and_then(|()| waiter.add(signals.fd(), SIGNAL)).map_err(Fault::io("epoll"))?;

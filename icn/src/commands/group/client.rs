@@ -189,7 +189,7 @@ impl Client {
     /// # Errors
     /// There is no way to any of them, or the certificates to trust can't be read.
     pub fn connect(servers: Vec<Target>, trust: Trust, now: Instant) -> Result<Client, Fault> {
-        let mut config = config(tls::client(trust.ca)?)?;
+        let mut config = config(tls::client(trust.ca, "--")?)?;
         config.verify_peer(!trust.insecure);
         config.enable_early_data();
         // Without notices of addresses, only silence shows that the path is dead.

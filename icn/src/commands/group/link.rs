@@ -291,7 +291,7 @@ impl Link {
             if alert {
                 let alert = weir_core::connection::alert_name((e.error_code - 0x100) as u8);
                 let ours = self.quic.local_error().is_some();
-                let why = ours.then(|| certificate_fault(self.quic.as_mut())).flatten();
+                let why = ours.then(|| certificate_fault(self.quic.as_mut(), "--")).flatten();
                 let why = why.map_or(String::new(), |why| format!(": its certificate is not accepted, {why}"));
                 return Fault::new(TLS, format!("TLS with {to} failed ({alert}){why}"));
             }

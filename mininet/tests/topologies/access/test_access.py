@@ -46,7 +46,7 @@ def path(name, rtt_ms, **more):
 
 
 def spec(*paths, changes=(), requests=10, interval_ms=0):
-    client = {"requests": requests, "interval_ms": interval_ms}
+    client = {"requests": requests, "interval_ms": interval_ms, "bytes": 1}
     return {"seed": 1, "paths": list(paths), "changes": list(changes), "client": client}
 
 

@@ -135,6 +135,17 @@ def test_regret_counts_the_bytes_at_the_best_paths_own_rate(run):
     assert run(hand_made(), spec)["regret_ms"] == pytest.approx(36 - 3 * 4.0 - 3 * 0.4)  # a is the best three times
 
 
+def test_with_several_sizes_the_best_path_is_that_of_each_task(run):
+    spec = made.spec([made.path("a", 10.0, rate_mbit_s=8.0), made.path("b", 50.0, rate_mbit_s=80.0)], requests=2)
+    lines = [START, made.truth(0, "a", 10, 10), made.truth(0, "b", 50, 50), {"k": "best", "round": 0, "path": "a"}]
+    lines += [{**made.task(0, "a", 15), "bytes": 5_000}, {**made.task(1, "a", 1020), "bytes": 1_000_000}]
+    found = run(lines, spec)
+    assert found["best_path_rate"] == 0.5
+    assert found["regret_ms"] == pytest.approx(0 + 1020 - (50 + 100))
+    assert found["pseudo_regret_ms"] == pytest.approx(1010 - 150)
+    assert found["tctpb_mean_ms_per_kb"] == pytest.approx((15 / 5 + 1.02) / 2)
+
+
 @pytest.mark.parametrize(
     "more", [{"loss_percent": 1.0}, {"loss_up_percent": 1.0}, {"changes": [{"path": "a", "loss_percent": 2.0}]}]
 )

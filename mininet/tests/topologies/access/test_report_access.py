@@ -13,7 +13,7 @@ from page_outline import checked_page, printed
 from weirlab import paths
 from weirlab.run.page import write_html
 from weirlab.run.runner import finish
-from weirlab.run.scenarios import load_scenario
+from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.model import Run
 from weirlab.store.folder import ResultsFolder, summarise
 from weirlab.topologies.registry import topology_of
@@ -57,7 +57,7 @@ def table5(root, seeds=2, requests=120):
 
 def scenario_folder(root, name, seeds=1):
     """A results folder of a scenario of ours, with made-up samples."""
-    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+    scenario = load_scenarios(SCENARIOS / f"{name}.toml")[0]
     folder = ResultsFolder.create(root, scenario, ["./run", "experiment", name], scenario.runs(seeds=seeds))
     for run in scenario.runs(seeds=seeds):
         spec = run.spec

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenario_checks import SHIPPED, TOML_VALUE, check_any_value, check_mistake, problems
 
-from weirlab.run.scenarios import load_scenario
+from weirlab.run.scenarios import load_scenario, load_scenarios
 from weirlab.topologies.access.drive import OPTIONS, client_command, server_command
 from weirlab.topologies.access.report.labels import spec_in_words
 
@@ -59,13 +59,14 @@ def shipped(name):
 
 @pytest.mark.parametrize("path", [path for path in SHIPPED if path.stem.startswith(("pcm-", "window-"))], ids=str)
 def test_shipped_scenarios_are_good_and_named_after_their_files(path):
-    scenario = load_scenario(path)
-    assert scenario.name == path.stem
-    runs = scenario.runs(seeds=1)
-    assert {run.spec["topology"] for run in runs} == {"access"}
-    assert len(scenario.runs()) == 3 * len(runs)
-    for run in runs:
-        assert client_command(run.spec, 7, path.parent).count("--path") == len(run.spec["paths"])
+    scenarios = load_scenarios(path)
+    for scenario in scenarios:
+        assert scenario.name == path.stem or (len(scenarios) > 1 and scenario.name.startswith(f"{path.stem}-"))
+        runs = scenario.runs(seeds=1)
+        assert {run.spec["topology"] for run in runs} == {"access"}
+        assert len(scenario.runs()) == 3 * len(runs)
+        for run in runs:
+            assert client_command(run.spec, 7, path.parent).count("--path") == len(run.spec["paths"])
 
 
 def test_table_five_is_what_the_paper_says():
@@ -184,7 +185,9 @@ def test_lists_and_sweeps_are_crossed(load):
         ('cc = "reno"', 'cc = "renno"', "server.cc: unknown name 'renno'; did you mean reno?"),
         ('cc = "reno"', 'cc_weights = "a.weights"', "server: cc_weights is for pbq and pbq-paper, not cubic"),
         ('cc = "reno"', 'cc = "pbq"\ncc_weights = "a.weights"', "server.cc_weights: 'a.weights' can't be read:"),
-        ("bytes = 5000\n", "", "client.bytes: missing; write bytes = a whole number from 1"),
+        ("bytes = 5000\n", "", "client: needs either bytes or sizes_bytes; write one, as bytes = 5000"),
+        ("bytes = 5000", "sizes_bytes = [5000]", "client.sizes_bytes"),
+        ("bytes = 5000", "bytes = 5000\nsizes_bytes = [1, 2]", "client: needs either bytes or sizes_bytes"),
         ("bytes = 5000", "bytes = 5000.0", "client.bytes: 5000.0 is not valid; write a whole number from 1"),
         ("bytes = 5000", "byts = 5000", "client.byts: unknown key; did you mean bytes?"),
         ("interval_ms = 200", "interval_s = 0.2", "client.interval_s: another unit than ours; write interval_ms"),

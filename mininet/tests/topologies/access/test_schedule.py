@@ -91,6 +91,23 @@ def test_draws_have_the_mean_and_deviation_they_were_given():
     assert statistics.stdev(cut) == pytest.approx(15.1, rel=0.02)  # as in pcm-table5.toml
 
 
+def test_a_lognormal_tail_keeps_mean_and_deviation_and_is_heavy():
+    values = [drawn(45, 20, 15, chance, "lognormal") for chance in chances(1, "wan3", 20_000)]
+    mean, sd = statistics.fmean(values), statistics.stdev(values)
+    assert (mean, sd) == (pytest.approx(45, abs=0.5), pytest.approx(20, rel=0.1))
+    assert min(values) > 15
+    assert statistics.fmean(((value - mean) / sd) ** 4 for value in values) > 6  # 3 of a normal distribution
+    assert drawn(45, 0, 15, 0.9, "lognormal") == 45
+
+
+def test_the_oracle_takes_the_path_that_is_best_for_each_size():
+    near, far = path("wan1", 10, rate_mbit_s=5), path("wan2", 45, rate_mbit_s=80)
+    given = spec(near, far, changes=[{**WORSE, "rtt_ms": 400.0}], requests=9, interval_ms=2000)
+    client = {**given["client"], "sizes_bytes": [5_000, 1_000_000]}
+    taken = [line["path"] for line in Schedule({**given, "client": client}).plan()]
+    assert taken == ["wan1", "wan2"] * 3 + ["wan2"] * 3
+
+
 @given(st.floats(0.01, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1, exclude_min=True, exclude_max=True))
 @example(8.0, 1.0, 0.0, 5.9e-292)
 def test_no_draw_is_outside_its_bounds(mean, sd, least, chance):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
+from weirlab.topologies.access.schedule import sizes_of
 from weirlab.topologies.cache_key import FLOOR_BYTES, FLOOR_S, Keeping, Spec
 
 LINE_BYTES = 300
@@ -28,7 +29,8 @@ class AccessKeeping(Keeping):
 
     def expected_s(self, spec: Spec) -> float:
         client = spec["client"]
-        megabits = client["requests"] * client["bytes"] * 8 / 1e6
+        sizes = sizes_of(client)
+        megabits = client["requests"] * sum(sizes) / len(sizes) * 8 / 1e6
         return FLOOR_S + megabits * SECONDS_PER_MBIT + client["requests"] * SECONDS_PER_TASK
 
     def like(self, spec: Spec) -> tuple:

@@ -27,7 +27,7 @@ from weirlab.lab.programs import (
 )
 from weirlab.scenario.policies import weights_words
 from weirlab.topologies.access.network import Access, access_delays, access_rate
-from weirlab.topologies.access.schedule import Schedule, State
+from weirlab.topologies.access.schedule import Schedule, State, sizes_of
 
 LEAD_S = 2  # between the client's start and round 0: it is connected by then and has probed its paths
 SETTLE_S = 5  # how long the client may take to close after its last task
@@ -59,7 +59,8 @@ OPTIONS = {
 def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
     """weir-client's command line for a spec, its tasks counting from `start_us` of the monotonic clock."""
     client = spec["client"]
-    words = ["weir-client", f"https://{Access.SERVER}:{QUIC_PORT}/bytes/{client['bytes']}", "--flow-label", "0"]
+    words = ["weir-client", f"https://{Access.SERVER}:{QUIC_PORT}", "--flow-label", "0"]
+    words += ["--bytes", ",".join(map(str, sizes_of(client)))]
     words += ["--insecure", *IN_THE_LAB, *NO_ECN, "--quiet", "--json", "--seed", str(spec["seed"])]
     for path in spec["paths"]:
         words += ["--path", path["name"]]
@@ -70,6 +71,8 @@ def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
             continue
         value = client[key]
         words += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
+    if client.get("per_byte"):
+        words.append("--per-byte")
     words += [f"--aggregate={client['aggregate']}"]
     if client["strategy"] == "oracle":
         words += ["--oracle-plan", str(folder / "oracle.jsonl")]

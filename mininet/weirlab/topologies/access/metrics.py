@@ -23,6 +23,7 @@ RUN_METRICS: dict[str, str] = {
     "tct_p50_ms": "the same: median",
     "tct_p95_ms": "the same: 95th percentile",
     "tct_max_ms": "the same: longest",
+    "tctpb_mean_ms_per_kb": "completion time over size, ms per 1000 bytes (Tan Eq. 4): mean over tasks (several sizes)",
     "start_lag_mean_ms": "from when a task was due, n intervals after the start, until it started, held up by those "
     "before it: mean over tasks (runs with an interval)",
     "start_lag_max_ms": "the same: longest",
@@ -119,6 +120,8 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     found |= tct_metrics(tasks.tct_ms[tasks.complete])
     if spec["client"]["interval_ms"]:
         found |= {"start_lag_mean_ms": tasks.lag_ms.mean(), "start_lag_max_ms": tasks.lag_ms.max()}
+    if of_several_sizes(tasks):
+        found["tctpb_mean_ms_per_kb"] = (tasks.tct_ms / (tasks.bytes / 1e3))[tasks.complete].mean()
     found["failed_tasks"] = int(np.count_nonzero(~tasks.complete))
     found["tasks_below_rtt"] = 0
     found["missing_tasks"] = max(0, spec["client"]["requests"] - len(tasks.number))
@@ -169,8 +172,21 @@ def tct_metrics(tct_ms: np.ndarray) -> dict[str, float]:
 
 
 def at_best(tasks: Tasks, truth: Truth) -> np.ndarray:
-    """Whether each task was on a path as good as the best of its round."""
-    return truth.best[tasks.round, tasks.path]
+    """Whether each task was on a path as good as the best of its round; with several sizes, for its size."""
+    if not of_several_sizes(tasks):
+        return truth.best[tasks.round, tasks.path]
+    expected_ms = expected_by_path_ms(tasks, truth)
+    return expected_ms[np.arange(len(tasks.path)), tasks.path] <= expected_ms.min(axis=1) + 1e-9
+
+
+def of_several_sizes(tasks: Tasks) -> bool:
+    """Whether the complete tasks differ in size."""
+    return len(np.unique(tasks.bytes[tasks.complete])) > 1
+
+
+def expected_by_path_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
+    """By task and path: mean RTT and the bytes at the path's rate, ms."""
+    return truth.mean_ms[tasks.round] + tasks.bytes[:, np.newaxis] * 8 / (truth.rate_mbit_s * 1e3)
 
 
 def beyond_rtt_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
@@ -185,13 +201,17 @@ def regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
     The best path's time comes from the lab's settings alone: mean RTT and the bytes at the path's rate. A baseline from
     the run's own tasks would forgive a variant that is slow on the best path too.
     """
-    sending_ms = tasks.bytes[:, np.newaxis] * 8 / (truth.rate_mbit_s * 1e3)
-    expected_ms = np.where(truth.best, truth.mean_ms, np.inf)[tasks.round] + sending_ms
+    expected_ms = expected_by_path_ms(tasks, truth)
+    if not of_several_sizes(tasks):
+        expected_ms = np.where(truth.best[tasks.round], expected_ms, np.inf)
     return np.where(tasks.complete, tasks.tct_ms - expected_ms.min(axis=1), 0.0)
 
 
 def pseudo_regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
-    """Each task's path's mean RTT less the best path's."""
+    """Each task's path's mean RTT less the best path's; with several sizes, with the bytes at the paths' rates."""
+    if of_several_sizes(tasks):
+        expected_ms = expected_by_path_ms(tasks, truth)
+        return expected_ms[np.arange(len(tasks.path)), tasks.path] - expected_ms.min(axis=1)
     best_ms = np.where(truth.best, truth.mean_ms, np.inf).min(axis=1)
     return truth.mean_ms[tasks.round, tasks.path] - best_ms[tasks.round]
 

@@ -53,7 +53,7 @@ def choosing(spec: Mapping[str, Any]) -> bool:
 
 
 # Client settings that are not the choice under study: runs that differ in them are not compared.
-WORK = ("requests", "interval_ms", "bytes", "parallel", "standby")
+WORK = ("requests", "interval_ms", "bytes", "sizes_bytes", "parallel", "standby")
 
 
 def setting(spec: Mapping[str, Any]) -> dict[str, Any]:

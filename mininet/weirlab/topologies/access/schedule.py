@@ -8,6 +8,7 @@ the path's name and the round, so that strategies are compared on the same netwo
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,15 +44,23 @@ class Step:
     paths: dict[str, State]
 
 
-def drawn(mean: float, sd: float, least: float, chance: float) -> float:
-    """The value below which a share `chance` of a normal distribution lies that is cut off at `least` and as far above
-    the mean, so that the mean stays."""
+def drawn(mean: float, sd: float, least: float, chance: float, tail: str | None = None) -> float:
+    """The value below which a share `chance` of a distribution lies: of a normal one that is cut off at `least` and as
+    far above the mean, so that the mean stays; with `tail = "lognormal"` of a lognormal one above `least`."""
     if sd == 0 or mean <= least:
         return mean
+    if tail == "lognormal":
+        variance = math.log1p((sd / (mean - least)) ** 2)
+        return least + (mean - least) * math.exp(math.sqrt(variance) * STANDARD.inv_cdf(chance) - variance / 2)
     below = STANDARD.cdf((least - mean) / sd)
     value = mean + sd * STANDARD.inv_cdf(below + chance * (1 - 2 * below))
     # Eight deviations out, the two functions no longer undo each other.
     return min(max(value, least), 2 * mean - least)
+
+
+def sizes_of(client: dict[str, Any]) -> list[int]:
+    """Sizes of the client's tasks, in turn, in bytes."""
+    return client.get("sizes_bytes") or [client["bytes"]]
 
 
 def chances(seed: int, path: str, rounds: int) -> list[float]:
@@ -68,6 +77,9 @@ class Schedule:
         self.changes: list[dict[str, Any]] = spec["changes"]
         self.interval_us = round(spec["client"]["interval_ms"] * 1000)
         self.rounds = spec["client"]["requests"]
+        self.sizes = sizes_of(spec["client"])
+        # The size by which paths are compared where tasks are paced; of several sizes the mean.
+        self.size_bytes = round(sum(self.sizes) / len(self.sizes)) if self.interval_us else 0
         self.chances = {path["name"]: chances(spec["seed"], path["name"], self.rounds) for path in self.paths}
         self.spans = [self.span(change) for change in self.changes]
         self.steps = list(self.all_steps())
@@ -95,7 +107,9 @@ class Schedule:
                 values.update({key: change[key] for key in CHANGED if key in change})
         mean_ms, by_round = values["rtt_ms"], path["draw"] == "round"
         chance = self.chances[path["name"]][self.round_at(at_us)]
-        rtt_ms = drawn(mean_ms, values["rtt_sd_ms"], values["rtt_min_ms"], chance) if by_round else mean_ms
+        rtt_ms = mean_ms
+        if by_round:
+            rtt_ms = drawn(mean_ms, values["rtt_sd_ms"], values["rtt_min_ms"], chance, path.get("tail"))
         return State(
             rtt_ms=rtt_ms,
             mean_ms=mean_ms,
@@ -130,8 +144,8 @@ class Schedule:
             for name, state in step.paths.items():
                 told = {"rtt_ms": round(state.rtt_ms, 6), "mean_ms": state.mean_ms}
                 lines.append((step.at_us, 1, {"k": "truth", "round": step.round, "path": name, **told}))
-            if best(now) != favourite:
-                favourite = best(now)
+            if best(now, self.size_bytes) != favourite:
+                favourite = best(now, self.size_bytes)
                 lines.append((step.at_us, 2, {"k": "best", "round": step.round, "path": favourite}))
         for change, (start_us, end_us) in zip(self.changes, self.spans, strict=True):
             what = ", ".join(f"{key} = {change[key]}" for key in CHANGED if key in change)
@@ -146,23 +160,39 @@ class Schedule:
         the next on; without an interval there is no telling when a task starts, and the first best path stays."""
         now: dict[str, State] = {}
         plan: dict[int, str] = {}
+        if len(self.sizes) > 1 and self.interval_us:
+            return self.plan_of_sizes()
         for step in self.steps:
             now.update(step.paths)
             if plan and not self.interval_us:
                 break
-            plan[max(0, -(-step.at_us // self.interval_us)) if self.interval_us else 0] = best(now)
+            plan[max(0, -(-step.at_us // self.interval_us)) if self.interval_us else 0] = best(now, self.size_bytes)
         names = list(plan.values())
         changes = [True, *(name != before for before, name in itertools.pairwise(names))]
         return [{"task": task, "path": plan[task]} for task, new in zip(plan, changes, strict=True) if new]
 
+    def plan_of_sizes(self) -> list[dict[str, Any]]:
+        """The oracle's path for each task, by the task's size."""
+        now: dict[str, State] = {}
+        steps = iter(self.steps)
+        step = next(steps, None)
+        plan = []
+        for task in range(self.rounds):
+            while step is not None and step.at_us <= task * self.interval_us:
+                now.update(step.paths)
+                step = next(steps, None)
+            plan.append({"task": task, "path": best(now, self.sizes[task % len(self.sizes)])})
+        return plan
 
-def best(paths: dict[str, State]) -> str:
-    """The path that is up, of the least mean RTT, of these the one that loses least, of these the fastest."""
+
+def best(paths: dict[str, State], size_bytes: int = 0) -> str:
+    """The path that is up, of the least mean RTT with the time of so many bytes at its rate; of these the one that
+    loses least, of these the fastest."""
     return min(
         paths,
         key=lambda name: (
             paths[name].link != "up",
-            paths[name].mean_ms,
+            paths[name].mean_ms + size_bytes * 8e-3 / paths[name].rate_mbit_s,
             paths[name].loss_percent + paths[name].loss_up_percent,
             -paths[name].rate_mbit_s,
         ),

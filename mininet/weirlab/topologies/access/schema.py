@@ -34,6 +34,7 @@ from weirlab.topologies.access.schedule import CHANGED
 # An interface's name: Linux takes 15 bytes; `up`, `lo` and the like would be read by `ip` as words of its own.
 RESERVED_NAMES = ("lo", "up", "down", "dev", "via", "default", "auto", "all")
 InterfaceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=15)]
+Size = Annotated[int, Field(ge=1, le=10**12)]
 WindowBytes = Annotated[int, Field(ge=1024, le=1 << 40)]
 
 
@@ -41,7 +42,8 @@ class Path(Section):
     """One access network. `rtt_ms` is the round trip's propagation, half of it each way.
 
     With `draw = "round"` each round has a delay of its own: normal with `rtt_sd_ms`, cut off at `rtt_min_ms` and as far
-    above the mean, which so stays the mean. With `draw = "packet"` netem draws for each packet and each way, so that
+    above the mean, which so stays the mean; with `tail = "lognormal"` lognormal above `rtt_min_ms`, with the same mean
+    and deviation. With `draw = "packet"` netem draws for each packet and each way, so that
     the round trip has that deviation; packets then overtake each other. `loss_percent` is on the data's way, server to
     client; `loss_up_percent` on the other. `rate_mbit_s` and the drop-tail queue are each way's own.
     """
@@ -52,6 +54,7 @@ class Path(Section):
     rtt_sd_ms: NotNegative = 0.0
     rtt_min_ms: NotNegative = 0.0
     draw: Literal["round", "packet"] = "round"
+    tail: Literal["lognormal"] | None = None
     loss_percent: Percent = 0.0
     loss_up_percent: Percent = 0.0
     queue_limit_packets: QueuePackets = 1000
@@ -64,6 +67,8 @@ class Path(Section):
             raise ValueError(
                 f"rtt_min_ms: {self.rtt_min_ms:g} is not below rtt_ms {self.rtt_ms:g}; write a smaller rtt_min_ms"
             )
+        if self.tail is not None and (self.draw != "round" or not self.rtt_sd_ms):
+            raise ValueError('tail: has no effect here; write rtt_sd_ms and draw = "round", or remove tail')
         return self
 
 
@@ -85,19 +90,22 @@ class Server(Section):
 class Client(Section):
     """`[client]`, and a variant's overrides: one connection of weir-client and its tasks.
 
-    Task n of `requests`, a download of `bytes`, starts no sooner than n times `interval_ms` after the run's start;
-    rounds are counted in these intervals. At most `parallel` tasks run at once. The rest are weir-client's options.
+    Task n of `requests` downloads `bytes`, or each of `sizes_bytes` in turn. It starts no sooner than n times
+    `interval_ms` after the run's start; rounds are counted in these intervals. At most `parallel` tasks run at once.
+    The rest are weir-client's options.
     """
 
     requests: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     interval_ms: NotNegative = 0.0
-    bytes: Annotated[int, Field(ge=1, le=10**12)]
+    bytes: Size | None = None
+    sizes_bytes: Annotated[list[Size], Field(min_length=2, max_length=1000)] | None = None
     parallel: Annotated[int, Field(ge=1, le=10_000)] = 1
     strategy: Literal["weir", "ops", "pps", "epsilon-greedy", "polling", "best-single", "oracle"] = "weir"
     model: Literal["lognormal", "gaussian"] = "lognormal"
     memory_tasks: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     weight_a: Fraction = 0.8
     epsilon: Fraction = 0.05
+    per_byte: Literal[True] | None = None
     explore_c: Literal["adaptive"] | NotNegative = "adaptive"
     standby: Literal["validated", "cold"] = "validated"
     aggregate: Literal["never", "auto", "always"] = "never"
@@ -110,6 +118,8 @@ class Client(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if (self.bytes is None) == (self.sizes_bytes is None):
+            raise ValueError("needs either bytes or sizes_bytes; write one, as bytes = 5000")
         if not self.interval_ms.is_integer():
             raise ValueError(f"interval_ms: {self.interval_ms:g} is not valid; write whole milliseconds")
         for key in ("stream_window_bytes", "conn_window_bytes"):
@@ -201,7 +211,7 @@ class AccessSchema(Schema):
             "duration_s": head.duration_s,
             "warmup_s": 0.0,
             "reference_target_ms": 15.0,
-            "paths": [path.model_dump() for path in paths.values()],
+            "paths": [path.model_dump(exclude_none=True) for path in paths.values()],
             "server": server.model_dump(exclude_none=True),
             "changes": [change.model_dump(exclude_none=True) for change in changes.values()],
         }
@@ -234,4 +244,4 @@ class AccessSchema(Schema):
             checker.problem(
                 "client.interval_ms", f"the last task starts at {last_s:g} s, not before duration_s; write less"
             )
-        return client.model_dump()
+        return client.model_dump(exclude_none=True)

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bulk transfer over quinn, both ends: the client asks for N bytes by eight bytes of its own on a stream and the
-//! server answers with N zeros. One thread each, as weir-client and weir-server have.
+//! A bulk transfer over quinn, both ends: the client asks for N bytes by eight bytes of its own on a stream, or as
+//! HTTP/0.9 has it, and the server answers with N zeros. One thread each, as weir-client and weir-server have.
 
 use clap::{Args, Parser, Subcommand};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Connection, Endpoint, IdleTimeout, ServerConfig, TransportConfig, VarInt};
+use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime};
+use quinn::{TransportConfig, VarInt};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use std::error::Error;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,14 +56,30 @@ struct Settings {
     /// Payload of a datagram, windows and cipher as weir-client has them, instead of quinn's own
     #[arg(long)]
     equal: bool,
+    /// Payload of a datagram in bytes, without MTU discovery, and windows as with --equal
+    #[arg(long, value_name = "BYTES", conflicts_with = "equal")]
+    max_payload: Option<u16>,
 }
 
 impl Settings {
+    /// Fixed payload of datagrams.
+    fn payload(self) -> Option<u16> {
+        self.max_payload.or(self.equal.then_some(1350))
+    }
+
+    fn endpoint(self) -> Outcome<EndpointConfig> {
+        let mut config = EndpointConfig::default();
+        if let Some(payload) = self.max_payload {
+            config.max_udp_payload_size(payload)?;
+        }
+        Ok(config)
+    }
+
     fn transport(self) -> Outcome<Arc<TransportConfig>> {
         let mut t = TransportConfig::default();
         t.max_idle_timeout(Some(IdleTimeout::try_from(Duration::from_secs(3600))?));
-        if self.equal {
-            t.initial_mtu(1350).mtu_discovery_config(None);
+        if let Some(payload) = self.payload() {
+            t.initial_mtu(payload).mtu_discovery_config(None);
             t.stream_receive_window(VarInt::from_u32(16 << 20)).receive_window(VarInt::from_u32(24 << 20));
             t.send_window(24 << 20);
         }
@@ -80,6 +97,7 @@ impl Settings {
 
 const ALPN: &[u8] = b"bench";
 const HQ: &[u8] = b"hq-interop";
+const LONGEST_REQUEST_BYTES: usize = 1 << 12;
 
 /// Trusts any server: the one measured makes its certificate anew at each start.
 #[derive(Debug)]
@@ -127,10 +145,11 @@ async fn serve(listen: SocketAddr, settings: Settings) -> Outcome {
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.into()], key.into())?;
-    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.alpn_protocols = vec![ALPN.to_vec(), HQ.to_vec()];
     let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
     config.transport_config(settings.transport()?);
-    let endpoint = Endpoint::server(config, listen)?;
+    let socket = UdpSocket::bind(listen)?;
+    let endpoint = Endpoint::new(settings.endpoint()?, Some(config), socket, Arc::new(TokioRuntime))?;
     println!("listening {}", endpoint.local_addr()?);
     std::io::stdout().flush()?;
     while let Some(incoming) = endpoint.accept().await {
@@ -143,14 +162,21 @@ async fn serve(listen: SocketAddr, settings: Settings) -> Outcome {
     Ok(())
 }
 
+/// Bytes that a request of either protocol asks for.
+fn wanted(request: &[u8]) -> Option<u64> {
+    if let Ok(count) = request.try_into() {
+        return Some(u64::from_le_bytes(count));
+    }
+    str::from_utf8(request).ok()?.trim_end().strip_prefix("GET /bytes/")?.parse().ok()
+}
+
 async fn answer(incoming: quinn::Incoming) -> Outcome {
     static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
     let connection = incoming.await?;
     // The client's leaving is how each connection ends.
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
-        let mut wanted = [0; 8];
-        recv.read_exact(&mut wanted).await?;
-        let mut left = u64::from_le_bytes(wanted);
+        let request = recv.read_to_end(LONGEST_REQUEST_BYTES).await?;
+        let mut left = wanted(&request).ok_or("a request that is neither")?;
         while left > 0 {
             let part = left.min(ZEROS.len() as u64);
             send.write_all(&ZEROS[..part as usize]).await?;
@@ -171,7 +197,8 @@ async fn connect(peer: SocketAddr, settings: Settings, alpn: &[u8]) -> Outcome<i
     tls.alpn_protocols = vec![alpn.to_vec()];
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     config.transport_config(settings.transport()?);
-    let mut endpoint = Endpoint::client((Ipv4Addr::UNSPECIFIED, 0).into())?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let mut endpoint = Endpoint::new(settings.endpoint()?, None, socket, Arc::new(TokioRuntime))?;
     endpoint.set_default_client_config(config);
     Ok(async move || Ok(endpoint.connect(peer, "localhost")?.await?))
 }

@@ -19,12 +19,26 @@ pub struct Truth {
     loss: f64,
     /// Task time beyond round trips.
     extra: f64,
+    /// Time per kB of a task: the inverse of the path's rate.
+    ms_per_kb: f64,
+    /// The round trip beyond its least time is lognormal, not normal.
+    heavy: bool,
     up: bool,
 }
 
 impl Truth {
+    /// One round trip, from a standard normal number. A lognormal one is at least half of the mean.
+    fn rtt(&self, z: f64) -> f64 {
+        if !self.heavy {
+            return (self.mean + self.sd * z).max(0.1 * self.mean);
+        }
+        let least = 0.5 * self.mean;
+        let variance = (1.0 + (self.sd / (self.mean - least)).powi(2)).ln();
+        least + (self.mean - least) * (variance.sqrt() * z - variance / 2.0).exp()
+    }
+
     fn new(mean: f64, sd: f64) -> Self {
-        Truth { mean, sd, loss: 0.0, extra: 0.5, up: true }
+        Truth { mean, sd, loss: 0.0, extra: 0.5, ms_per_kb: 0.0, heavy: false, up: true }
     }
 }
 
@@ -42,6 +56,10 @@ pub struct World {
     probes: bool,
     /// RTT of a probe against that of a task's packets.
     probe_factor: f64,
+    /// Sizes of the tasks, in turn, in bytes.
+    sizes: Vec<u64>,
+    /// Tasks of more than a flight take the round trips of slow start.
+    slow_start: bool,
 }
 
 /// Packets of a task that can be lost (5 kB and its request).
@@ -56,7 +74,26 @@ impl World {
                 now
             })
             .collect();
-        World { name: name.into(), truth, k: 1.0, think_ms: 0.0, move_ms: 0.0, probes: true, probe_factor: 1.0 }
+        World {
+            name: name.into(),
+            truth,
+            k: 1.0,
+            think_ms: 0.0,
+            move_ms: 0.0,
+            probes: true,
+            probe_factor: 1.0,
+            sizes: vec![5000],
+            slow_start: false,
+        }
+    }
+
+    fn bytes(&self, round: usize) -> u64 {
+        self.sizes[round * 7 % self.sizes.len()]
+    }
+
+    /// Round trips of a task.
+    fn rounds(&self, bytes: u64) -> f64 {
+        self.k + if self.slow_start { (bytes as f64 / 12_000.0).max(1.0).log2().floor() } else { 0.0 }
     }
 
     fn loss_of_task(t: &Truth) -> f64 {
@@ -64,8 +101,12 @@ impl World {
     }
 
     /// Half of the losses cost a round trip (found by later packets), half a PTO of three.
-    fn expected(&self, t: &Truth) -> f64 {
-        self.k * t.mean + t.extra + self.think_ms + Self::loss_of_task(t) * 2.0 * t.mean
+    fn expected(&self, t: &Truth, bytes: u64) -> f64 {
+        self.rounds(bytes) * t.mean
+            + t.extra
+            + t.ms_per_kb * bytes as f64 / 1e3
+            + self.think_ms
+            + Self::loss_of_task(t) * 2.0 * t.mean
     }
 }
 
@@ -104,10 +145,8 @@ pub fn run(world: &World, strategy: StrategyKind, memory: usize, seed: u64) -> O
         let now = start + Duration::from_millis(200 * round as u64);
         let truth = &world.truth[round];
         // RTT, two numbers for the fate of a task and one for a probe's; drawn whether used or not.
-        let drawn: Vec<(f64, f64, f64, f64)> = truth
-            .iter()
-            .map(|t| ((t.mean + t.sd * normal(&mut draw)).max(0.1 * t.mean), draw.f64(), draw.f64(), draw.f64()))
-            .collect();
+        let drawn: Vec<(f64, f64, f64, f64)> =
+            truth.iter().map(|t| (t.rtt(normal(&mut draw)), draw.f64(), draw.f64(), draw.f64())).collect();
         let think = -world.think_ms * (1.0 - draw.f64()).ln();
         for (i, t) in truth.iter().enumerate() {
             if t.up && !usable[i] {
@@ -121,13 +160,14 @@ pub fn run(world: &World, strategy: StrategyKind, memory: usize, seed: u64) -> O
                 chooser.probed(*p, ms(world.probe_factor * drawn[p.0 as usize].0), now);
             }
         }
-        let choice = chooser.choose(round as u64, Some(5000), now, Some(current)).expect("a usable path");
+        let bytes = world.bytes(round);
+        let choice = chooser.choose(round as u64, Some(bytes), now, Some(current)).expect("a usable path");
         let mut path = choice.path;
         let mut switched = path != current;
         let tct_on = |p: PathId| {
             let (t, d) = (&truth[p.0 as usize], &drawn[p.0 as usize]);
             let lost = if d.1 < World::loss_of_task(t) { if d.2 < 0.5 { t.mean } else { 3.0 * t.mean } } else { 0.0 };
-            world.k * d.0 + t.extra + think + lost
+            world.rounds(bytes) * d.0 + t.extra + t.ms_per_kb * bytes as f64 / 1e3 + think + lost
         };
         let mut tct = 0.0;
         let mut stalled = false;
@@ -144,7 +184,7 @@ pub fn run(world: &World, strategy: StrategyKind, memory: usize, seed: u64) -> O
         tct += tct_on(path) + if switched { world.move_ms } else { 0.0 };
         let after = now + ms(tct);
         if !stalled {
-            let sample = TaskSample { path, task: round as u64, tct: ms(tct), bytes: 5000, switched, cold: false };
+            let sample = TaskSample { path, task: round as u64, tct: ms(tct), bytes, switched, cold: false };
             chooser.finished(&sample, after);
         }
         switches += usize::from(switched);
@@ -178,8 +218,10 @@ pub fn run(world: &World, strategy: StrategyKind, memory: usize, seed: u64) -> O
 
 /// The least expected TCT of a round and the paths that have it.
 fn best_of(world: &World, round: usize) -> (f64, Vec<PathId>) {
-    let expected: Vec<f64> =
-        world.truth[round].iter().map(|t| if t.up { world.expected(t) } else { f64::INFINITY }).collect();
+    let expected: Vec<f64> = world.truth[round]
+        .iter()
+        .map(|t| if t.up { world.expected(t, world.bytes(round)) } else { f64::INFINITY })
+        .collect();
     let least = expected.iter().copied().fold(f64::INFINITY, f64::min);
     let best = (0..expected.len()).filter(|i| expected[*i] <= least * 1.000_001).map(|i| PathId(i as u32)).collect();
     (least, best)
@@ -213,6 +255,16 @@ pub fn worlds() -> Vec<World> {
     };
     let handover = |round: usize, now: &mut Vec<Truth>| now[0].up = !(200..600).contains(&round);
     let steady = |_: usize, _: &mut Vec<Truth>| {};
+    // As on a radio network: Wi-Fi loses packets for two seconds (ten tasks), now and then.
+    let walk_out = [Truth::new(33.0, 6.0), Truth::new(65.0, 8.0), Truth::new(90.0, 10.0)];
+    let fade = |round: usize, now: &mut Vec<Truth>| {
+        if round % 200 >= 100 && round % 200 < 110 {
+            now[0].loss = 0.15;
+        }
+    };
+    let heavy = |mean, sd| Truth { heavy: true, ..Truth::new(mean, sd) };
+    let rated = |mean, ms_per_kb| Truth { ms_per_kb, ..Truth::new(mean, 0.05 * mean) };
+    let mixed: Vec<u64> = [5, 20, 5, 100, 5, 50, 1000, 5, 20, 300].map(|kb| kb * 1000).to_vec();
     let mut walk = fastrand::Rng::with_seed(11);
     let mut means = [30.0, 35.0, 40.0];
     let walked: Vec<[f64; 3]> = (0..1000)
@@ -237,6 +289,27 @@ pub fn worlds() -> Vec<World> {
         World::new("random walk", 1000, &[Truth::new(30.0, 2.0); 3], |round, now| {
             now.iter_mut().zip(walked[round]).for_each(|(t, m)| t.mean = m);
         }),
+        World::new("fades of two seconds", 1000, &walk_out, fade),
+        World::new("heavy tails", 1000, &[heavy(30.0, 15.0), heavy(34.0, 6.0), heavy(45.0, 40.0)], steady),
+        World {
+            sizes: mixed.clone(),
+            think_ms: 20.0,
+            ..World::new("mixed sizes, the server thinks 20 ms", 1000, &[rated(10.0, 0.01), rated(45.0, 0.01)], steady)
+        },
+        World {
+            sizes: mixed.clone(),
+            slow_start: true,
+            ..World::new("mixed sizes, slow start", 1000, &[rated(10.0, 1.6), rated(45.0, 0.1)], steady)
+        },
+        World {
+            sizes: mixed,
+            ..World::new(
+                "mixed sizes, near and slow or far and fast",
+                1000,
+                &[rated(10.0, 1.6), rated(45.0, 0.1)],
+                steady,
+            )
+        },
         World::new("two equal paths", 1000, &[Truth::new(30.0, 3.0); 2], steady),
         World::new("standby gets better", 1000, &[Truth::new(30.0, 3.0), Truth::new(60.0, 6.0)], |round, now| {
             if round >= 400 {
@@ -284,7 +357,18 @@ pub fn random_world(seed: u64) -> World {
     let k = f64::from(random.u32(1..3));
     let think_ms = if random.f64() < 0.7 { 0.0 } else { 30.0 * random.f64() };
     let move_ms = if random.bool() { 0.0 } else { 5.0 * random.f64() };
-    World { name: "random".into(), truth, k, think_ms, move_ms, probes: true, probe_factor: 1.0 }
+    let sizes = vec![5000];
+    World {
+        name: "random".into(),
+        truth,
+        k,
+        think_ms,
+        move_ms,
+        probes: true,
+        probe_factor: 1.0,
+        sizes,
+        slow_start: false,
+    }
 }
 
 /// A random world with outages of every path but one, four to eight further steps of a mean, and probes that take half

@@ -86,7 +86,7 @@ impl Chooser {
     pub fn new(config: ChoiceConfig) -> Self {
         let config = config.in_range();
         Chooser {
-            strategy: (config.strategy.make)(&config),
+            strategy: config.make(),
             history: History::new(config.memory_tasks, config.model, config.per_byte),
             random: fastrand::Rng::with_seed(config.seed),
             paths: BTreeMap::new(),
@@ -101,6 +101,11 @@ impl Chooser {
             place.insert(Health { usable: true, ..Health::default() });
             self.strategy.add(path);
         }
+    }
+
+    /// Gives the strategy the name of a path, before [`Chooser::add`].
+    pub fn named(&mut self, path: PathId, name: &str) {
+        self.strategy.named(path, name);
     }
 
     /// Forgets a path and all that was learned of it.

@@ -5,6 +5,7 @@ use super::models::Model;
 use super::path_id::PathId;
 use super::strategy::Strategy;
 use std::fmt;
+use std::sync::Arc;
 
 /// A strategy by its name: one row of [`STRATEGIES`](super::STRATEGIES).
 #[derive(Clone, Copy)]
@@ -31,6 +32,32 @@ impl fmt::Debug for StrategyKind {
     }
 }
 
+/// Function that makes a strategy.
+type Make = dyn Fn(&ChoiceConfig) -> Box<dyn Strategy> + Send + Sync;
+
+/// Maker of a strategy that needs more than the configuration, such as a closure's state.
+#[derive(Clone)]
+pub struct StrategyMaker(Arc<Make>);
+
+impl StrategyMaker {
+    /// Of a closure, which is called once for each connection.
+    pub fn new(make: impl Fn(&ChoiceConfig) -> Box<dyn Strategy> + Send + Sync + 'static) -> StrategyMaker {
+        StrategyMaker(Arc::new(make))
+    }
+}
+
+impl PartialEq for StrategyMaker {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for StrategyMaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StrategyMaker")
+    }
+}
+
 /// C of Tan Eq. 19 and 20.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ExploreC {
@@ -46,6 +73,8 @@ pub enum ExploreC {
 pub struct ChoiceConfig {
     /// Strategy that chooses the path.
     pub strategy: StrategyKind,
+    /// Makes the strategy in place of `strategy.make`. Running transfers stay on their path.
+    pub maker: Option<StrategyMaker>,
     /// Model of the completion times; OPS and PPS use it.
     pub model: Model,
     /// S: how many of the latest tasks are remembered, over all paths. At least one.
@@ -65,6 +94,16 @@ pub struct ChoiceConfig {
 }
 
 impl ChoiceConfig {
+    /// The strategy that this configures.
+    pub(super) fn make(&self) -> Box<dyn Strategy> {
+        self.maker.as_ref().map_or_else(|| (self.strategy.make)(self), |maker| (maker.0)(self))
+    }
+
+    /// Whether running transfers may move between two choices.
+    pub fn moves_running(&self) -> bool {
+        self.maker.is_none() && self.strategy.moves_running
+    }
+
     /// The same with numbers out of their range brought into it; NaN becomes the default.
     pub(super) fn in_range(mut self) -> Self {
         let share = |x: f64, default: f64| if x.is_nan() { default } else { x.clamp(0.0, 1.0) };

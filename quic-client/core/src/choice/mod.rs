@@ -40,7 +40,7 @@ mod strategy;
 mod task;
 
 pub use chooser::{Choice, Chooser, Standing};
-pub use config::{ChoiceConfig, ExploreC, StrategyKind};
+pub use config::{ChoiceConfig, ExploreC, StrategyKind, StrategyMaker};
 pub use history::History;
 pub use models::{Estimate, Model};
 pub use path_id::PathId;

@@ -50,6 +50,12 @@ pub trait Strategy: Debug {
         history.mean_ms(path)
     }
 
+    /// The name that the user gave a path, before [`add`](Strategy::add). A path that returns with another address is
+    /// another path of the same name.
+    fn named(&mut self, path: PathId, name: &str) {
+        let _ = (path, name);
+    }
+
     /// There is a new path.
     fn add(&mut self, path: PathId) {
         let _ = path;

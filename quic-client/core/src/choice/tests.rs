@@ -206,6 +206,48 @@ fn weir_leaves_a_path_that_got_slower_soon_and_forgives_a_spike() {
 }
 
 #[test]
+fn weir_returns_to_a_path_after_a_fade() {
+    // Two seconds in which half of the tasks lose packets. Probes are answered as before.
+    let now = Instant::now();
+    for from in [40, 41, 90, 200] {
+        let mut c = chooser(config("weir"), &[A, B], now);
+        let usual = |task: u64, path| (if path == A { 30.0 } else { 45.0 }) + (task * 7 % 5) as f64;
+        let (mut current, mut taken) = (A, Vec::new());
+        for task in 0..400 {
+            c.probed(A, ms(usual(task, A) - 1.0), now);
+            c.probed(B, ms(usual(task + 1, B) - 1.0), now);
+            let path = c.choose(task, None, now, Some(current)).unwrap().path;
+            let lost = path == A && (from..from + 10).contains(&task) && task % 4 < 2;
+            let (tct, switched) = (ms(usual(task, path) + if lost { 70.0 } else { 0.0 }), path != current);
+            c.finished(&TaskSample { path, task, tct, bytes: 5000, switched, cold: false }, now);
+            current = path;
+            taken.push(path);
+        }
+        let away = taken[from as usize + 10..].iter().filter(|p| **p == B).count();
+        assert!(away <= 12, "{from}: {away} of the tasks after the fade");
+    }
+}
+
+#[test]
+fn weir_takes_a_path_for_each_size() {
+    // A is near and slow, B far and fast.
+    let now = Instant::now();
+    let mut c = chooser(config("weir"), &[A, B], now);
+    let (mut current, mut wrong) = (A, 0);
+    for task in 0..200u64 {
+        c.probed(A, ms(10.0), now);
+        c.probed(B, ms(45.0), now);
+        let bytes = [5_000, 1_000_000, 20_000, 5_000, 300_000][task as usize % 5];
+        let path = c.choose(task, Some(bytes), now, Some(current)).unwrap().path;
+        let tct = ms(if path == A { 10.0 + 1.6e-3 * bytes as f64 } else { 45.0 + 1e-4 * bytes as f64 });
+        c.finished(&TaskSample { path, task, tct, bytes, switched: path != current, cold: false }, now);
+        current = path;
+        wrong += usize::from(task > 20 && path != if bytes < 25_000 { A } else { B });
+    }
+    assert!(wrong <= 20, "{wrong} of 179");
+}
+
+#[test]
 fn weir_asks_for_probes_within_its_budget() {
     let now = Instant::now();
     let mut c = chooser(config("weir"), &[A, B, C], now);
@@ -377,6 +419,7 @@ proptest! {
         let mut chooser =
             Chooser::new(ChoiceConfig {
                 strategy, model, memory_tasks, weight_a, explore_c, epsilon, plan, per_byte, seed: 3,
+                maker: None,
             });
         let mut now = Instant::now();
         let mut usable = BTreeMap::new();

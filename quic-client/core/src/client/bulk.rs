@@ -89,9 +89,7 @@ impl Bulk {
     fn redirect(&mut self, answer: &Answer<'_>) -> Verdict {
         let ended = |why: String| Verdict::End(Outcome::NotServed(why));
         match redirect::target(&self.transfer.authority, &self.transfer.path, answer) {
-            Ok(_) if self.transfer.redirects == 0 => {
-                ended(format!("{}: too many redirects (--location)", self.asked()))
-            }
+            Ok(_) if self.transfer.redirects == 0 => ended(format!("{}: too many redirects", self.asked())),
             Ok(path) => {
                 self.transfer.redirects -= 1;
                 self.transfer.path.clone_from(&path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Equal requests, paced: the load of a measurement.
+//! Paced requests, equal or with sizes in turn: the load of a measurement.
 
 use super::body::{Body, Nowhere};
 use super::bulk::{Action, Bulk, Transfer};
@@ -10,7 +10,7 @@ use quiche::h3::Header;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Equal requests of a session.
+/// Requests of a session, equal but for their sizes.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Label that the requests send the server, if any.
@@ -19,6 +19,8 @@ pub struct Plan {
     pub authority: String,
     /// Path asked for, by each task.
     pub path: String,
+    /// Sizes of the tasks, in turn, in bytes, instead of the path: task n asks for `/bytes/SIZE`. Empty: `path` for all.
+    pub sizes: Vec<u64>,
     /// Action of each task.
     pub action: Action,
     /// Method of a download; `None`: GET, or POST with `data`.
@@ -48,6 +50,7 @@ impl Default for Plan {
             label: None,
             authority: String::new(),
             path: "/".to_owned(),
+            sizes: Vec::new(),
             action: Action::Download,
             method: None,
             headers: Vec::new(),
@@ -69,6 +72,13 @@ impl Plan {
             Action::Download if self.method.as_deref() == Some("HEAD") => None,
             Action::Download => promised_bytes(&self.path),
             Action::Upload(n) => n,
+        }
+    }
+
+    /// Sets the path of a task of this number.
+    fn aim(&mut self, task: u64) {
+        if !self.sizes.is_empty() {
+            self.path = format!("/bytes/{}", self.sizes[task as usize % self.sizes.len()]);
         }
     }
 
@@ -131,7 +141,8 @@ pub struct PlannedTasks {
 
 impl PlannedTasks {
     /// All tasks of a plan. `body` takes the first answer, the others are counted and discarded.
-    pub fn new(plan: Plan, body: Box<dyn Body>) -> Self {
+    pub fn new(mut plan: Plan, body: Box<dyn Body>) -> Self {
+        plan.aim(0);
         PlannedTasks { plan, body: Some(body), begun: 0 }
     }
 }
@@ -151,7 +162,9 @@ impl Tasks for PlannedTasks {
         }
         self.begun += 1;
         let body = self.body.take().unwrap_or_else(|| Box::new(Nowhere));
-        Some(Task { head: self.plan.head(), exchange: Box::new(Bulk::new(self.plan.transfer(), body)) })
+        let task = Task { head: self.plan.head(), exchange: Box::new(Bulk::new(self.plan.transfer(), body)) };
+        self.plan.aim(self.begun);
+        Some(task)
     }
 
     fn next_bytes(&self) -> Option<u64> {
@@ -180,6 +193,18 @@ pub struct Means<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_taken_in_turn() {
+        let plan = Plan { sizes: vec![5, 100], tasks: 3, ..Plan::default() };
+        let mut tasks = PlannedTasks::new(plan, Box::new(Nowhere));
+        for size in [5, 100, 5] {
+            assert_eq!(tasks.next_bytes(), Some(size));
+            let task = tasks.take().expect("three tasks");
+            assert_eq!((task.head.path, task.head.bytes), (format!("/bytes/{size}"), Some(size)));
+        }
+        assert!(tasks.take().is_none());
+    }
 
     #[test]
     fn requests_that_change_something_are_sent_once() {

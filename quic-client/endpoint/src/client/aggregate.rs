@@ -4,6 +4,7 @@
 use super::options::{AggregateUse, Options};
 use super::output::OutputFile;
 use crate::shared::fault::{Fault, USAGE};
+use crate::shared::json::rate_bit_s;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -46,8 +47,7 @@ pub fn paths(
 
 /// The connections' receive windows, whose sum is within the limit of one.
 pub fn share_windows(transport: &mut Transport, connections: usize) {
-    let share = |bytes: u64| (bytes / connections.max(1) as u64).max(1);
-    transport.max_conn_window_bytes = share(transport.max_conn_window_bytes);
+    transport.max_conn_window_bytes = (transport.max_conn_window_bytes / connections.max(1) as u64).max(1);
     transport.conn_window_bytes = transport.conn_window_bytes.min(transport.max_conn_window_bytes);
     transport.max_stream_window_bytes = transport.max_stream_window_bytes.min(transport.max_conn_window_bytes);
     transport.stream_window_bytes = transport.stream_window_bytes.min(transport.max_stream_window_bytes);
@@ -107,17 +107,16 @@ impl AggregateReport {
         let summary = aggregation.download.summary();
         let duration = summary.ended.map_or_else(Default::default, |ended| ended.saturating_duration_since(start));
         let duration_us = duration.as_micros() as u64;
-        let rate = |bytes| super::report::rate_bit_s(bytes, duration_us);
         let part = |(path, bytes): (&String, &u64)| PathPart {
             path: path.clone(),
             bytes: *bytes,
-            goodput_bit_s: rate(*bytes),
+            goodput_bit_s: rate_bit_s(*bytes, duration_us),
         };
         AggregateReport {
             mode: if summary.by_ranges { "ranges" } else { "one-path" },
             bytes: summary.bytes,
             duration_us,
-            goodput_bit_s: rate(summary.bytes),
+            goodput_bit_s: rate_bit_s(summary.bytes, duration_us),
             duplicate_bytes: summary.duplicate_bytes,
             requests: summary.requests,
             paths: aggregation.paths.iter().zip(&summary.by_link).map(part).collect(),

@@ -7,6 +7,7 @@ use quiche::h3::NameValue;
 use std::io::{self, Write};
 use weir_core::client::{Answer, Body, Outcome};
 use weir_core::text::printable_bytes;
+use zstd::stream::{raw, zio};
 
 /// Buffer of a decoder, in bytes.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -47,7 +48,8 @@ enum Decoder {
     Plain(Sink),
     Gzip(MultiGzDecoder<Sink>),
     Brotli(Box<DecompressorWriter<Sink>>),
-    Zstd(zstd::stream::write::Decoder<'static, Sink>),
+    /// `zstd::stream::write::Decoder` has no `finish`, which reports an incomplete frame.
+    Zstd(zio::Writer<Sink, raw::Decoder<'static>>),
 }
 
 impl Decoder {
@@ -57,9 +59,9 @@ impl Decoder {
             b"" | b"identity" => Ok(Decoder::Plain(sink)),
             b"gzip" | b"x-gzip" => Ok(Decoder::Gzip(MultiGzDecoder::new(sink))),
             b"br" => Ok(Decoder::Brotli(Box::new(DecompressorWriter::new(sink, BUFFER_BYTES)))),
-            b"zstd" => zstd::stream::write::Decoder::new(sink).and_then(|mut decoder| {
-                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-                Ok(Decoder::Zstd(decoder))
+            b"zstd" => raw::Decoder::new().and_then(|mut decoder| {
+                decoder.set_parameter(raw::DParameter::WindowLogMax(ZSTD_WINDOW_LOG))?;
+                Ok(Decoder::Zstd(zio::Writer::new(sink, decoder)))
             }),
             _ => return None,
         })
@@ -79,7 +81,7 @@ impl Decoder {
             Decoder::Plain(_) => Ok(()),
             Decoder::Gzip(decoder) => decoder.try_finish(),
             Decoder::Brotli(decoder) => decoder.close(),
-            Decoder::Zstd(decoder) => decoder.flush(),
+            Decoder::Zstd(decoder) => decoder.finish(),
         }
     }
 
@@ -88,7 +90,7 @@ impl Decoder {
             Decoder::Plain(sink) => sink,
             Decoder::Gzip(decoder) => decoder.get_mut(),
             Decoder::Brotli(decoder) => decoder.get_mut(),
-            Decoder::Zstd(decoder) => decoder.get_mut(),
+            Decoder::Zstd(decoder) => decoder.writer_mut(),
         }
     }
 }
@@ -98,12 +100,14 @@ pub struct Decompressed {
     body: Option<Box<dyn Body>>,
     most_bytes: u64,
     decoder: Option<Decoder>,
+    /// A part of the answer has come: an empty body is not compressed.
+    has_part: bool,
 }
 
 impl Decompressed {
     /// Into `body`, `most_bytes` at most.
     pub fn new(body: Box<dyn Body>, most_bytes: Option<u64>) -> Decompressed {
-        Decompressed { body: Some(body), most_bytes: most_bytes.unwrap_or(u64::MAX), decoder: None }
+        Decompressed { body: Some(body), most_bytes: most_bytes.unwrap_or(u64::MAX), decoder: None, has_part: false }
     }
 
     /// The outcome of a step of the decoder.
@@ -134,6 +138,7 @@ impl Body for Decompressed {
     }
 
     fn take(&mut self, part: &[u8]) -> Result<(), Outcome> {
+        self.has_part |= !part.is_empty();
         match (&mut self.decoder, &mut self.body) {
             (Some(decoder), _) => {
                 let step = decoder.writer().write_all(part);
@@ -146,6 +151,7 @@ impl Body for Decompressed {
     }
 
     fn restart(&mut self) -> Result<(), Outcome> {
+        self.has_part = false;
         if let Some(decoder) = &mut self.decoder {
             let nowhere: Box<dyn Body> = Box::new(weir_core::client::Nowhere);
             let mut body = std::mem::replace(&mut decoder.sink().body, nowhere);
@@ -161,7 +167,7 @@ impl Body for Decompressed {
     fn finish(&mut self) -> Result<(), Outcome> {
         match (&mut self.decoder, &mut self.body) {
             (Some(decoder), _) => {
-                let step = decoder.finish();
+                let step = if self.has_part { decoder.finish() } else { Ok(()) };
                 self.checked(step)?;
                 self.decoder.as_mut().map_or(Ok(()), |decoder| decoder.sink().body.finish())
             }
@@ -247,11 +253,20 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    /// "some text, " a thousand times, compressed by brotli.
+    const BROTLI: [u8; 30] = [
+        27, 247, 42, 248, 141, 211, 101, 246, 211, 9, 109, 13, 210, 54, 135, 167, 89, 202, 222, 232, 196, 129, 17, 64,
+        167, 34, 0, 165, 236, 3,
+    ];
+
     #[test]
     fn codings() {
         let plain: Vec<u8> = (0..10_000u32).flat_map(|n| (n % 300).to_be_bytes()).collect();
         assert_eq!(decoded("gzip", &gzip(&plain), None).unwrap(), plain);
         assert_eq!(decoded("zstd", &zstd::encode_all(&plain[..], 3).unwrap(), None).unwrap(), plain);
+        let twice = [zstd::encode_all(&plain[..100], 3).unwrap(), zstd::encode_all(&plain[100..], 3).unwrap()].concat();
+        assert_eq!(decoded("zstd", &twice, None).unwrap(), plain);
+        assert_eq!(decoded("br", &BROTLI, None).unwrap(), b"some text, ".repeat(1000));
         assert_eq!(decoded("identity", &plain, None).unwrap(), plain);
         assert!(matches!(decoded("deflate", &plain, None), Err(Outcome::Incomplete(_))));
     }
@@ -264,7 +279,15 @@ mod tests {
         for coding in ["gzip", "br", "zstd"] {
             assert!(matches!(decoded(coding, b"not compressed at all", None), Err(Outcome::Incomplete(_))), "{coding}");
         }
-        let whole = gzip(b"some text");
-        assert!(matches!(decoded("gzip", &whole[..whole.len() - 9], None), Err(Outcome::Incomplete(_))));
+        let (gzip, zstd) = (gzip(b"some text"), zstd::encode_all(&b"some text"[..], 3).unwrap());
+        for (coding, whole, missing) in [("gzip", &gzip[..], 9), ("br", &BROTLI, 1), ("zstd", &zstd, 1)] {
+            for left in 1..=whole.len() - missing {
+                assert!(
+                    matches!(decoded(coding, &whole[..left], None), Err(Outcome::Incomplete(_))),
+                    "{coding} {left}"
+                );
+            }
+            assert_eq!(decoded(coding, b"", None).unwrap(), b"", "{coding}");
+        }
     }
 }

@@ -89,7 +89,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
     if !paths.is_empty() {
         aggregate::share_windows(&mut transport, paths.len());
     }
-    let mut config = tls::config(options.connection.ca.as_deref(), options.connection.insecure, &transport)?;
+    let mut config = tls::config(options.connection.ca.as_deref(), options.connection.insecure, &transport, "--")?;
     if requested.is_empty() {
         // More would be for paths. quiche also issues no more than it accepts.
         config.set_active_connection_id_limit(1 + SPARE_CIDS as u64);
@@ -170,7 +170,8 @@ fn plan(options: &Options, target: &Target, label: u64, data: Option<Rc<[u8]>>, 
         label: options.flow_label.map(|_| label),
         authority: target.authority.clone(),
         path: target.path.clone(),
-        action: if options.upload { Action::Upload(options.bytes) } else { Action::Download },
+        action: if options.upload { Action::Upload(options.bytes.first().copied()) } else { Action::Download },
+        sizes: if options.upload { Vec::new() } else { options.bytes.clone() },
         tasks: options.requests,
         parallel: options.parallel as usize,
         interval: Duration::from_millis(options.interval_ms),

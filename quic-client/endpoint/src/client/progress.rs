@@ -37,7 +37,7 @@ impl Progress {
         let (measure, total) = match (options.duration_s, tasks) {
             (Some(d), _) => (Measure::Time, Some(d.as_millis() as u64)),
             (None, Some(n)) => (Measure::Tasks, Some(n)),
-            (None, None) => (Measure::Bytes, options.bytes.map(|n| n * flows)),
+            (None, None) => (Measure::Bytes, options.bytes.first().map(|n| n * flows)),
         };
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
         let template = if total.is_some() { "{bar:30} {percent:>3} %  {msg}" } else { "{spinner} {msg}" };

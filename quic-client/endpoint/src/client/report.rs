@@ -4,7 +4,7 @@
 use super::aggregate::AggregateReport;
 use super::options::Options;
 use crate::shared::fault::Fault;
-use crate::shared::json::to_json;
+use crate::shared::json::{rate_bit_s, to_json};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -14,11 +14,6 @@ use weir_core::paths::CidBudget;
 use weir_core::report::samples::{DecisionCounts, EcnReport};
 use weir_core::text::printable;
 use weir_quic::flow::{Aggregation, Context, Flow};
-
-/// Bits per second.
-pub fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
-    (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
-}
 
 /// Tasks of a session.
 #[derive(Serialize)]

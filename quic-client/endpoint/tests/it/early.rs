@@ -65,6 +65,48 @@ fn early_requests_leave_before_the_handshake_is_done() {
     assert!(second.request(Request::post("/").body("x").early()).is_err(), "not a safe method");
 }
 
+/// The server's key of tickets is another one, as after a restart.
+#[test]
+fn refused_early_data_is_sent_again_after_the_handshake() {
+    let identity = Server::start(&[]);
+    let pem = identity.dir.path().join("state/weir-server.pem");
+    let tickets = tempfile::tempdir().unwrap();
+    let client = |server: &H3Server| {
+        let settings = Client::builder().ca(identity.ca()).tickets(FileTickets::new(tickets.path()).unwrap());
+        settings.connect_to(server.addr.to_string()).build().unwrap()
+    };
+    let first = H3Server::start(&pem);
+    let url = format!("https://127.0.0.1:{}/", first.addr.port());
+    let connection = client(&first).connect(&url).unwrap();
+    assert_eq!(connection.request(Request::get("/")).unwrap().status(), 204);
+    connection.close();
+    drop(first);
+    let restarted = H3Server::start(&pem);
+    let connection = client(&restarted).connect_early(&url).unwrap();
+    for request in [Request::get("/").early(), Request::post("/").body("x"), Request::head("/").early()] {
+        assert_eq!(connection.request(request).unwrap().status(), 204);
+    }
+    let status = connection.status();
+    assert!(!status.is_resumed && !status.is_early_data_accepted, "{status:?}");
+    assert_eq!(restarted.early.load(Ordering::Acquire), 0);
+}
+
+#[test]
+fn over_several_paths_a_connection_resumes_without_early_data() {
+    let server = Server::start(&[]);
+    let tickets = tempfile::tempdir().unwrap();
+    for resumed in [false, true] {
+        let settings = Client::builder().ca(server.ca()).path("127.0.0.2").path("127.0.0.3");
+        let client = settings.tickets(FileTickets::new(tickets.path()).unwrap()).build().unwrap();
+        let connection = client.connect_early(&server.url("/")).unwrap();
+        let response = connection.request(Request::get("/bytes/10").early()).unwrap();
+        assert_eq!(response.bytes(10).unwrap().len(), 10);
+        let status = connection.status();
+        assert_eq!((status.is_resumed, status.is_early_data_accepted), (resumed, false));
+        connection.close();
+    }
+}
+
 fn connected() -> (Server, H3Server, Connection) {
     let identity = Server::start(&[]);
     let server = H3Server::start(&identity.dir.path().join("state/weir-server.pem"));

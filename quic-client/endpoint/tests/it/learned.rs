@@ -190,7 +190,11 @@ fn what_does_not_fit_ends_the_program_at_its_start() {
     let (url, short) = ("https://127.0.0.1:1", short.to_str().unwrap());
     let refused = |words: &[&str], code, text: &str| drop(bad(&[&[url], words].concat(), code, text));
     refused(&["--cc", "pbq-paper", "--cc-weights", short], 2, "short: checksum: the first line says ");
-    refused(&["--cc", "pbq", "--cc-weights", WEIGHTS], 2, "profile: 'pbq-paper', expected 'pbq' as --cc says");
+    refused(
+        &["--cc", "pbq", "--cc-weights", WEIGHTS],
+        2,
+        "profile: 'pbq-paper', expected 'pbq', the congestion control's",
+    );
     refused(&["--cc", "cubic", "--cc-weights", WEIGHTS], 2, "--cc cubic uses no weights, expected pbq or pbq-paper");
     refused(&["--cc", "pbq", "--cc-weights", "/nonexistent"], 8, "--cc-weights /nonexistent: No such file");
     refused(&[&PAPER[..], &["--cc-trajectories", WEIGHTS]].concat(), 8, "expected a folder that exists");

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use weir_core::choice::{PathId, Question, Strategy};
 use weir_core::report::events::Event;
 use weir_quic::{Builder, Client, Connection, ErrorKind, Request};
 
@@ -52,6 +53,33 @@ fn many_requests_at_once_over_two_paths() {
     let ended = seen.iter().filter(|e| matches!(e, Event::Task { outcome: "complete", .. })).count();
     assert_eq!(ended, 40);
     assert!(seen.iter().any(|e| matches!(e, Event::Path { event: "validated", .. })), "{seen:?}");
+}
+
+/// Each path in turn, by the numbers of tasks.
+#[derive(Debug)]
+struct Turns(Arc<Mutex<Vec<String>>>);
+
+impl Strategy for Turns {
+    fn choose(&mut self, question: &Question<'_>, _: &mut fastrand::Rng) -> (PathId, &'static str) {
+        (question.usable[question.task as usize % question.usable.len()], "turn")
+    }
+
+    fn named(&mut self, _: PathId, name: &str) {
+        self.0.lock().unwrap().push(name.to_owned());
+    }
+}
+
+#[test]
+fn a_strategy_has_state_of_the_program() {
+    let server = Server::start(&[]);
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::clone(&names);
+    let client = settings(&server).strategy_by(move |_| Box::new(Turns(Arc::clone(&shared)))).build().unwrap();
+    let connection = client.connect(&server.url("/")).unwrap();
+    while connection.status().switches < 3 {
+        connection.request(Request::get("/bytes/100")).unwrap().bytes(100).unwrap();
+    }
+    assert_eq!(*names.lock().unwrap(), ["127.0.0.2", "127.0.0.3"]);
 }
 
 #[test]
@@ -143,6 +171,10 @@ fn what_can_not_connect_has_a_kind() {
     assert_eq!(kind(Client::builder().path("no-such-if"), &server.url("/")), ErrorKind::Paths);
     assert_eq!(kind(Client::builder().path("::1"), &server.url("/")), ErrorKind::Paths);
     assert_eq!(kind(Client::builder().ca("/nonexistent"), &server.url("/")), ErrorKind::Io);
+    // Settings have the names that this program has for them.
+    let text = |builder: Builder| builder.build().and_then(|c| c.connect(&server.url("/"))).err().unwrap().to_string();
+    assert!(text(Client::builder().ca("/nonexistent")).starts_with("ca /nonexistent: "));
+    assert!(text(Client::builder()).ends_with("; ca FILE trusts a certificate, insecure accepts any"));
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_eq!(kind(Client::builder(), &format!("https://{free}/")), ErrorKind::Connect);
 }
@@ -226,6 +258,80 @@ fn a_dropped_future_cancels() {
         }
         let reset = connection.request(Request::get("/bytes/1")).await.unwrap();
         assert_eq!(reset.bytes(1).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_panic_of_an_observer_ends_connections_and_requests() {
+    let server = Server::start(&[]);
+    // The second request's end, while the first one is waited for.
+    let observer = |_: u64, _: std::time::Instant, event: &Event| assert!(!matches!(event, Event::Task { .. }));
+    let client = settings(&server).observer(observer).build().unwrap();
+    let connection = client.connect(&server.url("/")).unwrap();
+    let mut endless = connection.request(Request::get("/bytes/unlimited")).unwrap();
+    let (_body, unanswered) = connection.open(Request::post("/upload")).unwrap();
+    let _ = connection.request(Request::get("/bytes/1"));
+    let failed = std::io::copy(&mut endless, &mut std::io::sink()).unwrap_err();
+    assert!(failed.to_string().contains("panic"), "{failed}");
+    let unfinished = unanswered.wait().and_then(|response| response.bytes(64));
+    assert_eq!(unfinished.unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(connection.request(Request::get("/")).err().unwrap().kind(), ErrorKind::Io);
+    assert_eq!(client.connect(&server.url("/")).err().unwrap().kind(), ErrorKind::Io);
+    connection.close();
+}
+
+#[test]
+fn an_observer_can_not_wait_for_its_own_thread() {
+    let server = Server::start(&[]);
+    let held = Arc::new(Mutex::new(None::<Connection>));
+    let (sender, refused) = std::sync::mpsc::channel();
+    let mine = Arc::clone(&held);
+    let observer = move |_: u64, _: std::time::Instant, event: &Event| {
+        let ended = matches!(event, Event::Task { .. });
+        if let Some(connection) = mine.lock().unwrap().take_if(|_| ended) {
+            sender.send(connection.request(Request::get("/bytes/1")).err()).unwrap();
+            connection.close();
+        }
+    };
+    let connection = settings(&server).observer(observer).build().unwrap().connect(&server.url("/")).unwrap();
+    *held.lock().unwrap() = Some(connection.clone());
+    connection.request(Request::get("/bytes/1")).unwrap().bytes(1).unwrap();
+    assert_eq!(refused.recv().unwrap().unwrap().kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn a_head_beyond_the_congestion_window_fails_alone() {
+    let server = Server::start(&[]);
+    let connection = connect(&server);
+    let large = connection.request(Request::get("/bytes/1").header("x", vec![b'a'; 60_000]));
+    assert_eq!(large.err().unwrap().kind(), ErrorKind::TooLarge);
+    assert_eq!(connection.request(Request::get("/bytes/1")).unwrap().bytes(1).unwrap().len(), 1);
+    let wrong = connection.request(Request::post("/upload").header("content-length", "5").body("four"));
+    assert_eq!(wrong.err().unwrap().kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn tasks_share_a_body() {
+    let server = Server::start(&[]);
+    let client = settings(&server).build().unwrap();
+    run(async {
+        let connection = weir_quic::tokio::connect(&client, &server.url("/")).await.unwrap();
+        let (body, pending) = connection.open(Request::post("/upload")).unwrap();
+        let body = Arc::new(body);
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let body = Arc::clone(&body);
+            tasks.spawn(async move {
+                for _ in 0..100 {
+                    assert!(body.send(vec![0; 20_000]).await.unwrap());
+                }
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        Arc::into_inner(body).unwrap().finish();
+        assert_eq!(pending.wait().await.unwrap().bytes(64).await.unwrap().trim_ascii(), b"16000000");
     });
 }
 

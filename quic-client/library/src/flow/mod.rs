@@ -494,7 +494,7 @@ impl Flow {
             context.waiter.remove(socket.socket.fd()).map_err(Fault::io("epoll"))?;
         }
         if let Some(session) = &mut self.session {
-            tls::explain_certificate(session);
+            tls::explain_certificate(session, context.settings.prefix);
             session.conn.windows = None;
         }
         self.tasks = Box::new(NoTasks);

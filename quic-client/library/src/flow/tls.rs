@@ -11,12 +11,12 @@ use weir_io::fault::Fault;
 use weir_io::tls;
 
 /// Makes quiche's configuration with the certificates to trust: those of the file `ca`, or the system's. With `insecure`
-/// any certificate is accepted.
+/// any certificate is accepted. `prefix` stands before the names of settings in errors.
 ///
 /// # Errors
 /// A file of `ca` that can't be read or has no certificate.
-pub fn config(ca: Option<&Path>, insecure: bool, transport: &Transport) -> Result<quiche::Config, Fault> {
-    let ctx = tls::client(ca)?;
+pub fn config(ca: Option<&Path>, insecure: bool, transport: &Transport, prefix: &str) -> Result<quiche::Config, Fault> {
+    let ctx = tls::client(ca, prefix)?;
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx)
         .map_err(Fault::internal("QUIC library"))?;
     config.verify_peer(!insecure);
@@ -25,12 +25,12 @@ pub fn config(ca: Option<&Path>, insecure: bool, transport: &Transport) -> Resul
 }
 
 /// Adds to a failed handshake's message why the certificate was rejected.
-pub fn explain_certificate(session: &mut Session) {
+pub fn explain_certificate(session: &mut Session, prefix: &str) {
     if !matches!(session.outcome(), Some(Outcome::Tls(_))) || session.conn.quic.local_error().is_none() {
         return;
     }
     let ssl: &mut SslRef = session.conn.quic.as_mut();
-    if let Some(why) = tls::certificate_fault(ssl) {
+    if let Some(why) = tls::certificate_fault(ssl, prefix) {
         session.explain(&format!(", {why}"));
     }
 }

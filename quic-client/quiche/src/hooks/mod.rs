@@ -11,6 +11,7 @@
 mod ecn;
 mod memory;
 mod path_mtu;
+mod received;
 mod recovery;
 mod scone;
 mod timestamps;
@@ -27,6 +28,7 @@ pub use path_mtu::{
     discover_mtu, mtu, mtu_bound, raise_mtu, refuse_size, restart_mtu_search, with_packet_sizes, PacketSizes,
     BASE_MTU_BYTES,
 };
+pub use received::ReceivedNumbers;
 pub(crate) use recovery::*;
 pub(crate) use scone::*;
 pub use scone::{peer_receives_scone, receives_scone, set_scone};

@@ -7,5 +7,6 @@ mod hooks;
 mod memory;
 mod pair;
 mod patches;
+mod received;
 mod timeouts;
 mod timestamps;

@@ -9,6 +9,7 @@ from weirlab.report.labels import Variant, count, plain
 from weirlab.report.model import Check, State
 from weirlab.scenario.policies import WEIGHTS
 from weirlab.store.folder import Summary
+from weirlab.topologies.access.schedule import sizes_of
 
 STRATEGY_OPTIONS = {
     "ops": ("model", "memory_tasks", "weight_a", "explore_c"),
@@ -49,7 +50,7 @@ def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
     requests = count(client["requests"], "download")
     requests += f", one every {client['interval_ms']:g} ms" if client["interval_ms"] else ""
     requests += f", {client['parallel']} at a time" if client["parallel"] > 1 else ""
-    lines += [f"{requests}, on one connection", f"each download: {client['bytes']} bytes"]
+    lines += [f"{requests}, on one connection", f"each download: {', '.join(map(str, sizes_of(client)))} bytes"]
     server = spec.get("server") or {}
     told = [f"{key} {plain(value)}" for key, value in server.items() if key != WEIGHTS]
     told += ["a policy of the scenario's own"] if WEIGHTS in server else []

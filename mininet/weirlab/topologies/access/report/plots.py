@@ -19,6 +19,7 @@ from weirlab.report.plots import PATH_HUES, STAND_INS, STYLE, inside, legend, lo
 from weirlab.topologies.access.metrics import PTO_LEAST_MS, at_best, last_heard, pseudo_regrets_ms, regrets_ms, silence
 from weirlab.topologies.access.peers import choosing
 from weirlab.topologies.access.samples import Samples, Tasks, Truth
+from weirlab.topologies.access.schedule import sizes_of
 
 RUNNING_ROUNDS = 24  # running means; 24 holds whole turns of two, three and four paths
 POINTS = 250  # of a line that only grows; more than the page can show
@@ -83,8 +84,8 @@ def all_plots(variants: Sequence[Variant]) -> Iterable[tuple[str, str, str, str]
     """Each plot that these runs give something for, as name, heading, caption and SVG."""
     client = variants[0].spec["client"]
     several = choosing(variants[0].spec)
-    largest_bytes = max(variant.spec["client"]["bytes"] for variant in variants)
-    largest = [variant for variant in variants if variant.spec["client"]["bytes"] == largest_bytes]
+    largest_bytes = max(max(sizes_of(variant.spec["client"])) for variant in variants)
+    largest = [variant for variant in variants if max(sizes_of(variant.spec["client"])) == largest_bytes]
     drawn: dict[str, tuple[Any, Sequence[Variant]]] = {}
     if several:
         drawn |= {"tct": (tct_by_round, variants), "regret": (regret_by_round, variants)}
@@ -363,8 +364,8 @@ def time_by_size(variants: Sequence[Variant]) -> Figure:
     for variant in variants:
         groups.setdefault(kind(variant.spec), []).append(variant)
     for members in groups.values():
-        members.sort(key=lambda variant: variant.spec["client"]["bytes"])
-        sizes = [v.spec["client"]["bytes"] * v.spec["client"]["requests"] / 1e6 for v in members]
+        members.sort(key=lambda variant: max(sizes_of(variant.spec["client"])))
+        sizes = [max(sizes_of(v.spec["client"])) * v.spec["client"]["requests"] / 1e6 for v in members]
         times = [estimate([run.metrics["transfer_time_mean_s"] for run in v.runs.values()]) for v in members]
         known = [
             (size, time.mean, inside(time)) for size, time in zip(sizes, times, strict=True) if time.mean is not None

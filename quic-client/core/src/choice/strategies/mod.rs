@@ -74,6 +74,7 @@ impl Default for ChoiceConfig {
     fn default() -> Self {
         ChoiceConfig {
             strategy: STRATEGIES[0],
+            maker: None,
             model: Model::Lognormal,
             memory_tasks: 100,
             weight_a: 0.8,

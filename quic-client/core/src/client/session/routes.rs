@@ -50,7 +50,7 @@ impl Routes {
     /// For a connection opened on `first`. `others` are validated when it is up.
     pub fn new(first: PathSpec, others: Vec<PathSpec>, standby: Standby, choice: ChoiceConfig) -> Self {
         let paths = Paths::new(first.clone(), standby);
-        let steered = choice.strategy.moves_running && standby == Standby::Validated;
+        let steered = choice.moves_running() && standby == Standby::Validated;
         let chooser = Chooser::new(choice);
         let (places, tallies) = (BTreeMap::new(), Vec::new());
         let mut routes = Routes {
@@ -81,6 +81,7 @@ impl Routes {
             self.tallies.len() - 1
         });
         self.places.insert(spec.id, place);
+        self.chooser.named(spec.id, &spec.name);
     }
 
     /// The latest path of this name.

@@ -9,6 +9,7 @@ use crate::client::outcome::Outcome;
 use crate::client::request::Request;
 use crate::paths::{PathError, Standby, Switch};
 use crate::report::events::Event;
+use quiche::h3::NameValue;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -52,7 +53,8 @@ impl Session {
                 continue;
             }
             if !self.send_chosen(now, h3.as_deref_mut())? {
-                break;
+                let Some(why) = self.too_large() else { break };
+                self.drop_chosen(&Outcome::TooLarge(why), now);
             }
         }
         self.due = self.next_due(tasks);
@@ -71,6 +73,21 @@ impl Session {
                 Some(format!("{authority}: the server does not support extended CONNECT of {protocol} (RFC 9220)"))
             }
         }
+    }
+
+    /// Why the head that waits is never sent: quiche sends a head as a whole, within the congestion window, and that does
+    /// not grow while nothing is in flight.
+    fn too_large(&self) -> Option<String> {
+        /// Bytes of other streams and of framing that may be waiting, too.
+        const OTHER_BYTES: u64 = 1500;
+        let waits = self.conn.established.is_some() && self.chosen.as_ref().is_some_and(|chosen| !chosen.waiting);
+        let head = &self.pending.as_ref().filter(|_| waits)?.head;
+        let fields: usize = head.headers.iter().map(|field| field.name().len() + field.value().len()).sum();
+        let bytes = (head.path.len() + fields) as u64;
+        let state = quiche::hooks::congestion_state(&self.conn.quic)?;
+        let fits = state.in_flight_bytes > 0 || bytes + OTHER_BYTES <= state.window_bytes;
+        let (authority, window) = (&self.config.authority, state.window_bytes);
+        (!fits).then(|| format!("{authority}: a request head of {bytes} bytes: the congestion window has {window}"))
     }
 
     /// Sends the request of the task that is due. False if it has to wait.

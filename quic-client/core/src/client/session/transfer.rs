@@ -205,14 +205,14 @@ impl Session {
         for id in streams {
             let bytes = self.running.get(&id).map_or(0, |task| task.request.bytes);
             let asked = self.asked(id);
-            let text = format!("{asked}: no progress for {limit_s} s (--read-timeout) after {bytes} bytes");
+            let text = format!("{asked}: no progress for {limit_s} s, the read timeout, after {bytes} bytes");
             self.task_over(id, Outcome::Timeout(text), now);
         }
         if self.unsent_until().is_some_and(|t| t <= now)
             && let Some(task) = &self.pending
         {
             let asked = self.named(&task.head);
-            let text = format!("{asked}: the server allowed no request for {limit_s} s (--read-timeout)");
+            let text = format!("{asked}: the server allowed no request for {limit_s} s, the read timeout");
             self.drop_chosen(&Outcome::Timeout(text), now);
         }
     }

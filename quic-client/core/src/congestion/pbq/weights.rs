@@ -280,7 +280,8 @@ impl Weights {
 
     fn check(document: Document, sha256: String, profile: Profile) -> Result<Weights, WeightsError> {
         if document.profile != profile.name() {
-            let text = format!("profile: '{}', expected '{}' as --cc says", document.profile, profile.name());
+            let text =
+                format!("profile: '{}', expected '{}', the congestion control's", document.profile, profile.name());
             return Err(value(text));
         }
         if profile == Profile::Paper {

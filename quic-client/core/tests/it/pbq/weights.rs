@@ -82,7 +82,7 @@ fn a_file_that_was_not_written_so_is_refused() {
     assert_eq!(refused(&vec![b'x'; MOST_BYTES + 1]), WeightsError::TooLarge(MOST_BYTES + 1));
     assert!(matches!(refused(&sealed_weights(b"{")), WeightsError::Syntax(_)));
     let text = refused(OWN).to_string();
-    assert_eq!(text, "profile: 'pbq', expected 'pbq-paper' as --cc says");
+    assert_eq!(text, "profile: 'pbq', expected 'pbq-paper', the congestion control's");
 }
 
 #[test]

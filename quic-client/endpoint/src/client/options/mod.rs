@@ -68,9 +68,10 @@ pub struct Options {
     /// Stop this many seconds after the start
     #[arg(long, value_parser = seconds, value_name = "SECONDS", help_heading = "Transfers")]
     pub duration_s: Option<Duration>,
-    /// Size of each transfer
-    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()), help_heading = "Transfers")]
-    pub bytes: Option<u64>,
+    /// Size of each transfer; of downloads also several sizes with commas between them, taken in turn
+    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()), value_delimiter = ',',
+          help_heading = "Transfers")]
+    pub bytes: Vec<u64>,
     /// Send instead of receive
     #[arg(long, help_heading = "Transfers")]
     pub upload: bool,
@@ -181,8 +182,12 @@ impl Options {
     /// # Errors
     /// The first contradiction.
     pub fn check(&self) -> Result<(), Fault> {
-        if self.upload && self.bytes.is_none() && self.duration_s.is_none() {
+        if self.upload && self.bytes.is_empty() && self.duration_s.is_none() {
             return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
+        }
+        if self.upload && self.bytes.len() > 1 {
+            let text = format!("--upload with {} sizes in --bytes: expected one size", self.bytes.len());
+            return Err(Fault::new(USAGE, text));
         }
         self.connection.check()?;
         if let (AggregateUse::Always, Some(why)) = (self.aggregate, self.not_aggregated()) {

@@ -165,6 +165,7 @@ impl PathChoiceOptions {
         let config = ChoiceConfig {
             // clap lets no other name through.
             strategy: StrategyKind::named(&self.strategy).unwrap_or(STRATEGIES[0]),
+            maker: None,
             model: match self.model {
                 ModelName::Lognormal => Model::Lognormal,
                 ModelName::Gaussian => Model::Gaussian,

@@ -17,13 +17,13 @@ pub fn target(text: &str, options: &Options, families: &Families) -> Result<Targ
 
 fn path(url: &Url, typed: &str, options: &Options) -> Result<String, String> {
     let bare = url.path() == "/" && url.query().is_none();
-    Ok(match (bare, options.upload, options.bytes, options.duration_s) {
+    Ok(match (bare, options.upload, options.bytes.first(), options.duration_s) {
         (false, false, Some(_), _) => return Err("has a path, which --bytes would contradict".to_owned()),
         (false, ..) => url[url::Position::BeforePath..].to_owned(),
         (true, true, ..) => "/upload".to_owned(),
         (true, false, Some(n), _) => format!("/bytes/{n}"),
         (true, false, None, Some(_)) => "/bytes/unlimited".to_owned(),
-        // With the slash typed out it is a path: the root of a server other than ours.
+        // A typed slash is a path: the root of other servers.
         (true, false, None, None) if typed.ends_with('/') => "/".to_owned(),
         (true, false, None, None) => return Err("has no path and neither --bytes nor --duration-s is given".to_owned()),
     })

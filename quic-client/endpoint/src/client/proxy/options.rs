@@ -22,8 +22,10 @@ use weir_quic::{Builder, Client};
 /// file or socket error; 9 --path names something that can't be used.
 #[derive(Debug, Parser)]
 #[command(name = "weir-client proxy", bin_name = "weir-client proxy", after_help = EXAMPLES)]
-#[command(mut_arg("conn_window", |arg| arg.default_value("64MiB")))]
-#[command(mut_arg("max_conn_window", |arg| arg.default_value("64MiB")))]
+// Programs that pause a download must not stop the others: weir-server's hundred tunnels fit into the connection's window.
+#[command(mut_arg("max_stream_window", |arg| arg.default_value("2MiB")))]
+#[command(mut_arg("conn_window", |arg| arg.default_value("256MiB")))]
+#[command(mut_arg("max_conn_window", |arg| arg.default_value("256MiB")))]
 #[command(mut_args(|arg| { let hide = WITHOUT_EFFECT.contains(&arg.get_id().as_str()); arg.hide(hide) }))]
 pub struct ProxyOptions {
     /// Address and port for local programs. Off loopback, --auth is required

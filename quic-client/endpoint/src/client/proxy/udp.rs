@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
+use weir_core::backoff::{Backoff, Schedule};
 
 /// Destinations of one program at once; a further one takes the place of the one that was idle for longest.
 const MOST_DESTINATIONS: usize = 64;
@@ -28,12 +29,39 @@ const MOST_WAITING: usize = 256;
 const MOST_EARLY: usize = 16;
 /// Largest datagram of a program, with its header.
 const MOST_BYTES: usize = 1 << 16;
+/// Waits before a tunnel is opened again: it was refused, its target answered by ICMP, or the relay was lost.
+const WAITS: Schedule = Schedule { first: Duration::from_millis(250), cap: Duration::from_secs(5) };
+
+/// Datagrams for the program, with their senders.
+type ToProgram = mpsc::Sender<(Destination, Bytes)>;
 
 /// A destination's tunnel.
 struct Flow {
     to_relay: mpsc::Sender<Bytes>,
     task: AbortHandle,
     last: Instant,
+    begun: Instant,
+    backoff: Backoff,
+    /// The tunnel has ended, and may be opened again then.
+    again_at: Option<Instant>,
+}
+
+impl Flow {
+    /// Opens a tunnel.
+    fn new(shared: &Rc<Shared>, to: &Destination, to_program: &ToProgram, backoff: Backoff) -> Flow {
+        let (to_relay, datagrams) = mpsc::channel(MOST_EARLY);
+        let task = tokio::task::spawn_local(tunnel(Rc::clone(shared), to.clone(), datagrams, to_program.clone()));
+        let now = Instant::now();
+        Flow { to_relay, task: task.abort_handle(), last: now, begun: now, backoff, again_at: None }
+    }
+
+    /// Whether the tunnel has ended, and the wait after it.
+    fn is_due_again(&mut self) -> bool {
+        let now = Instant::now();
+        let Flow { backoff, begun, .. } = self;
+        let wait = || now + backoff.wait(begun.elapsed(), fastrand::f64());
+        self.task.is_finished() && *self.again_at.get_or_insert_with(wait) <= now
+    }
 }
 
 impl Drop for Flow {
@@ -59,7 +87,8 @@ async fn relay(
     let client = stream.peer_addr()?.ip();
     let socket = UdpSocket::bind((stream.local_addr()?.ip(), 0)).await?;
     let bound = socket.local_addr()?;
-    let bound = Destination { host: Host::Address(bound.ip()), port: bound.port() };
+    // A socket for both families has IPv4 addresses inside IPv6 ones, which a program of IPv4 can't use.
+    let bound = Destination { host: Host::Address(bound.ip().to_canonical()), port: bound.port() };
     stream.write_all(&socks::answer(code::SUCCEEDED, &bound)).await?;
 
     // Only this program: its address is that of its connection, its port the first one that sends.
@@ -111,7 +140,7 @@ fn pass(
     flows: &mut BTreeMap<Destination, Flow>,
     to: Destination,
     payload: &[u8],
-    to_program: &mpsc::Sender<(Destination, Bytes)>,
+    to_program: &ToProgram,
 ) {
     if !flows.contains_key(&to) {
         if flows.len() >= MOST_DESTINATIONS
@@ -119,12 +148,14 @@ fn pass(
         {
             flows.remove(&oldest);
         }
-        let (to_relay, datagrams) = mpsc::channel(MOST_EARLY);
-        let task = tokio::task::spawn_local(tunnel(Rc::clone(shared), to.clone(), datagrams, to_program.clone()));
-        flows.insert(to.clone(), Flow { to_relay, task: task.abort_handle(), last: Instant::now() });
+        let backoff = Backoff::new(WAITS);
+        flows.insert(to.clone(), Flow::new(shared, &to, to_program, backoff));
     }
     if let Some(flow) = flows.get_mut(&to) {
-        // Where the tunnel was refused, its datagrams are dropped until it is idle for long enough.
+        if flow.is_due_again() {
+            *flow = Flow::new(shared, &to, to_program, flow.backoff.clone());
+        }
+        // Datagrams that come before that are dropped.
         flow.last = Instant::now();
         let mut whole = BytesMut::with_capacity(1 + payload.len());
         // Context 0: the payload of UDP (RFC 9298 5).
@@ -135,12 +166,7 @@ fn pass(
 }
 
 /// One destination's tunnel.
-async fn tunnel(
-    shared: Rc<Shared>,
-    to: Destination,
-    mut datagrams: mpsc::Receiver<Bytes>,
-    to_program: mpsc::Sender<(Destination, Bytes)>,
-) {
+async fn tunnel(shared: Rc<Shared>, to: Destination, mut datagrams: mpsc::Receiver<Bytes>, to_program: ToProgram) {
     let opened = async {
         let (writer, pending) = shared.relay.open_udp(&to).await?;
         // A relay may drop datagrams that come before its socket is ready, so they wait for the answer.

@@ -58,6 +58,9 @@ pub fn rule(text: &str) -> Result<Rule, String> {
         )
     };
     let net = |text: &str| text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+    // 10.1.2.3/8 may mean less, and addresses of IPv4 inside IPv6 are judged as IPv4.
+    let is_clear = |net: &IpNet| net.trunc() == *net && net.addr().to_canonical() == net.addr();
+    let net = |text: &str| net(text).filter(is_clear);
     let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0 && !text.starts_with('+')).ok_or_else(bad);
     if let Some(net) = net(text) {
         return Ok(Rule { target: Target::Net(net), port: None });
@@ -78,10 +81,16 @@ pub fn rule(text: &str) -> Result<Rule, String> {
     let target = match Host::parse(host) {
         _ if host == "public" => Target::Public,
         _ if net(host).is_some() => Target::Net(net(host).ok_or_else(bad)?),
-        Ok(Host::Domain(name)) => Target::Name(without_dot(&name).to_owned()),
+        Ok(Host::Domain(name)) if is_name(without_dot(&name)) => Target::Name(without_dot(&name).to_owned()),
         _ => return Err(bad()),
     };
     Ok(Rule { target, port })
+}
+
+// No pattern such as *.example.org, which would match nothing.
+fn is_name(name: &str) -> bool {
+    let in_names = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+    name.split('.').all(|label| !label.is_empty() && label.bytes().all(in_names))
 }
 
 fn without_dot(name: &str) -> &str {
@@ -237,6 +246,9 @@ mod tests {
             ["", ":1", "x:", "x:0", "x:65536", "x:+1", "10.0.0.0/33", "[::1", "[::1]1", "[10.0.0.1]:1", "a b", "x/8"]
         {
             assert!(rule(bad).is_err(), "{bad}");
+        }
+        for unclear in ["*", "*.example.org", "a..b", "10.1.2.3/8", "[2001:db8::1/32]:22", "::ffff:10.0.0.1"] {
+            assert!(rule(unclear).is_err(), "{unclear}");
         }
     }
 

@@ -30,7 +30,11 @@
 //! distinguished from a change by a cumulative sum of log likelihood ratios (Page 1954) against the path's own rate of
 //! outliers, so that a lossy path needs more of them in a row than a clean one. Probes locate a change: R has changed
 //! if probes show it, D if tasks do and probes don't. The share of doubts that turned out to be changes is learned; an
-//! unresolved doubt adds to the path's expected time in proportion to that.
+//! unresolved doubt adds to the path's expected time in proportion to that. A rise of D that only tasks show may be a
+//! fade, which ends unseen: the path is tried again after 1, 2, 4 and more tasks, and one task as before takes the rise
+//! back.
+//!
+//! D is proportional to a task's size: paths are compared for the size of the task to come.
 //!
 //! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Tan Eq. 18 adds a
 //! variance; a deviation has the unit of the mean, so the meaning of `b` doesn't depend on the scale. The cost of a
@@ -116,7 +120,6 @@ struct Outlook {
 pub struct Weir {
     a: f64,
     memory: f64,
-    per_byte: bool,
     tracks: BTreeMap<PathId, Track>,
     round: u64,
     current: Option<PathId>,
@@ -143,7 +146,6 @@ impl Weir {
         Weir {
             a: config.weight_a,
             memory,
-            per_byte: config.per_byte,
             tracks: BTreeMap::new(),
             round: 0,
             current: None,
@@ -159,9 +161,9 @@ impl Weir {
         }
     }
 
-    /// Share of D in a task of this size: 1, unless times are normalised by byte.
+    /// Share of D in a task of this size: the most of D is the time that a task's bytes take at the path's rate.
     fn share_of_d(&self, bytes: Option<u64>) -> f64 {
-        match self.unit_bytes.filter(|_| self.per_byte) {
+        match self.unit_bytes {
             Some(unit) => (bytes.map_or(self.bytes.mean, |b| b as f64) / unit).clamp(1e-6, 1e6),
             None => 1.0,
         }
@@ -209,7 +211,7 @@ impl Weir {
         let sd = |excess: f64| (v + excess * excess * scatter).sqrt().min(MS.1);
         let slow = share * d + excess;
         let luck = LUCK_SD * (share * share * d_sd * d_sd + excess * excess * scatter / n).sqrt();
-        let lucky_slow = slow.min((slow - luck).max(0.0));
+        let lucky_slow = slow.min((slow - luck.max(share * t.rise_of_d())).max(0.0));
         let lucky_excess = if slow > 0.0 { excess * (lucky_slow / slow).max(0.0) } else { excess };
         Some(Outlook {
             mean: (self.k * t.r + doubt + slow).clamp(MS.0, MS.1),
@@ -420,6 +422,7 @@ impl Strategy for Weir {
             t.p[1][1] = t.p[1][1].max(shown);
         }
         t.largest = t.largest.max(share);
+        t.restore(y, [k, share]);
         let z = t.update(y, [k, share], true, round);
         if let Some(shown) = shown {
             t.p[1][1] = t.p[1][1].max(FIRST_LARGE_SD * FIRST_LARGE_SD * shown);

@@ -70,6 +70,8 @@ pub(super) struct Track {
     pub down: Evidence,
     pub measured: u64,
     changed: Option<Change>,
+    /// Sum of the rises of D that tasks alone showed: of a fade, or of queues in the path. Probes do not show its end.
+    rise: f64,
     /// Mean time of outlier tasks above the expected, and how many tasks were.
     pub excess: Shrunk,
     pub outliers: Shrunk,
@@ -102,6 +104,7 @@ impl Track {
             down: Evidence::default(),
             measured: 0,
             changed: None,
+            rise: 0.0,
             excess: Shrunk::new(0.0, 10.0, memory.max(20.0)),
             outliers: Shrunk::new(0.02, 20.0, memory.max(40.0)),
             doubt: None,
@@ -187,6 +190,24 @@ impl Track {
         z
     }
 
+    /// The part of D that may be over.
+    pub fn rise_of_d(&self) -> f64 {
+        self.rise.min(self.d).max(0.0)
+    }
+
+    /// Takes the rise of D back if a task took as long as before it.
+    pub fn restore(&mut self, y: f64, h: [f64; 2]) {
+        let sd = self.v_task.mean.max((0.005 * y).powi(2) + 1e-6).sqrt();
+        let expected = h[0] * self.r + h[1] * self.d;
+        let rise = self.rise_of_d();
+        let before = expected - h[1] * rise;
+        if rise > 0.0 && (y - before).abs() < USUAL_SD * sd && (y - before).abs() < (y - expected).abs() {
+            self.d -= rise;
+            self.rise = 0.0;
+            self.calm();
+        }
+    }
+
     /// Moves the state by an innovation whose variance is `s`.
     fn step(&mut self, p: [[f64; 2]; 2], h: [f64; 2], innovation: f64, s: f64) {
         let ph = [p[0][0] * h[0] + p[0][1] * h[1], p[1][0] * h[0] + p[1][1] * h[1]];
@@ -254,11 +275,18 @@ impl Track {
             }
         }
         let v = variance.mean.max(1e-6) / latest.len() as f64;
+        let before = h[0] * self.r + h[1] * self.d;
         let known = h[0] * (p[0][0] * h[0] + p[0][1] * h[1]) + h[1] * (p[1][0] * h[0] + p[1][1] * h[1]);
         self.step(p, h, shift, known.max(0.0) + v);
         if of_d {
             // On a lossy path it may have been chance: one task as before takes it back.
             self.p[1][1] = self.p[1][1].max((0.5 * shift / h[1].max(1e-6)).powi(2)).min(VAR_MAX);
+        }
+        if upwards && of_d {
+            // Where it is R's, probes will show it.
+            self.rise += (h[0] * self.r + h[1] * self.d - before).max(0.0) / h[1];
+        } else if !upwards {
+            self.rise = 0.0;
         }
         self.vain = 0;
         self.changed = Some(Change { at: self.measured, upwards, by_probes, taken });
