@@ -37,6 +37,8 @@ const SILENCE_FRESH: Duration = Duration::from_secs(2);
 const REFUSED: u32 = 4;
 /// The rate of a path over which nothing came, in bytes/s: so that a time can be divided by it.
 const NOTHING: f64 = 1.0;
+/// Limit of a task's estimated time on a path, in times of the whole run: the rate of a short interval says no more.
+const LONGEST: u32 = 4;
 /// Rates are measured over intervals of two round trips, of one in a trial, and no shorter than this.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
 /// Limit of extensions of a trial whose rate still grows.
@@ -224,11 +226,13 @@ impl Steer {
         Some(back)
     }
 
-    /// Time of a task of this size on each path that was measured in this run.
-    pub fn estimates(&self, bytes: u64) -> Vec<(PathId, Duration)> {
-        let measured = self.run.iter().flat_map(|r| &r.measured);
-        let took = |rate: &f64| Duration::try_from_secs_f64(bytes as f64 / rate).ok();
-        measured.filter_map(|(path, rate)| Some((*path, took(rate)?))).collect()
+    /// Time of a task of this size on each path that was measured in this run, at most [`LONGEST`] times the run's. A
+    /// path over which nothing came for an interval was silent for no longer than that.
+    pub fn estimates(&self, bytes: u64, now: Instant) -> Vec<(PathId, Duration)> {
+        let Some(run) = &self.run else { return Vec::new() };
+        let longest = now.saturating_duration_since(run.begun).saturating_mul(LONGEST);
+        let took = |rate: &f64| Duration::try_from_secs_f64(bytes as f64 / rate).map_or(longest, |t| t.min(longest));
+        run.measured.iter().map(|(path, rate)| (*path, took(rate))).collect()
     }
 
     /// Rate of each path in this run, in bit/s.
@@ -400,6 +404,21 @@ mod tests {
         assert_eq!(steer.stuck(), Some(PathId(0)));
         steer.moved(PathId(1), PathId(0), now);
         assert_eq!((steer.stuck(), steer.off), (None, true));
+    }
+
+    #[test]
+    fn a_silent_interval_makes_no_estimate_of_days() {
+        let now = Instant::now();
+        let mut steer = Steer::default();
+        steer.begin(now);
+        steer.run.as_mut().unwrap().measured.extend([
+            (PathId(0), NOTHING),
+            (PathId(1), 1e6),
+            (PathId(2), f64::MIN_POSITIVE),
+        ]);
+        let estimates = steer.estimates(1_000_000, now + 500 * MS);
+        assert_eq!(estimates.iter().map(|(_, took)| took.as_millis()).collect::<Vec<_>>(), [2000, 1000, 2000]);
+        assert!(Steer::default().estimates(1, now).is_empty());
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Session {
             } else if complete && chosen.steered {
                 // It was on several paths: each gets a sample with the time that the whole task would have taken there.
                 let at_once = self.running.len() as u64 + 1;
-                for (path, took) in routes.steer.estimates(bytes.saturating_mul(at_once)) {
+                for (path, took) in routes.steer.estimates(bytes.saturating_mul(at_once), now) {
                     let tct = took + routes.paths.rtt(path).unwrap_or_default();
                     let sample = TaskSample { path, task, tct, bytes, switched: false, cold: false };
                     routes.chooser.finished(&sample, now);
