@@ -37,6 +37,8 @@ def values(annotation: Any, draw: random.Random) -> list[Any]:
     """The ends of what a field may be, and two places between."""
     if get_origin(annotation) is Annotated:
         kind, info = get_args(annotation)
+        if get_origin(kind) is list:
+            return [values(get_args(kind)[0], draw)]
         bounds = {type(each).__name__: getattr(each, type(each).__name__.lower()) for each in info.metadata}
         if kind in (int, float) and bounds:
             least = bounds.get("Ge", bounds.get("Gt"))
@@ -272,9 +274,9 @@ def toml(table):
 
 def test_our_client_takes_every_word_that_passes_the_check(tmp_path):
     client, tried = program("weir-client"), 0
-    for table in extremes(access.Client, 30, {"bytes": 5000, "interval_ms": 0.0}) + [
-        {"bytes": 1, "interval_ms": each} for each in (1.0, 20.0, 86_000_000.0, 0.5)
-    ]:
+    more = [{"bytes": 1, "interval_ms": each} for each in (1.0, 20.0, 86_000_000.0, 0.5)]
+    more.append({"sizes_bytes": [1, 5_000, 10**12], "per_byte": True})
+    for table in [*extremes(access.Client, 30, {"bytes": 5000, "interval_ms": 0.0}), *more]:
         path = tmp_path / "small.toml"
         path.write_text(
             ACCESS.format(client=toml({**table, "requests": min(table.get("requests", 1), 1000)}), server="")
