@@ -63,7 +63,7 @@ pub struct PathChoiceOptions {
     #[arg(long, default_value = "adaptive", value_parser = explore_c, value_name = "C", requires = "paths",
           help_heading = "Paths")]
     explore_c: ExploreC,
-    /// Learn from completion time per byte instead of completion time, for answers of different sizes
+    /// Learn from completion time per byte instead of completion time (no effect on weir, which weighs sizes)
     #[arg(long, requires = "paths", help_heading = "Paths")]
     per_byte: bool,
     /// Paths for --strategy oracle: JSON lines {"task": N, "path": "NAME"}; from request N on that path is taken
