@@ -24,6 +24,7 @@ NORMALISED = {
     "in_flight_share": (0.5, 2.0),
     "window_inverse": (0.0, 5.0),
     "surplus_share": (0.0, 5.0),
+    "ce_share": (0.0, 10.0),
 }
 # The same in plain units and with fixed scales, for a window of 20 packets, 2 Mbit/s and 30 to 100 ms: an ablation.
 PLAIN = {
@@ -32,6 +33,10 @@ PLAIN = {
     "rate_bytes_s": (125_000.0, 8e-6),
     "rtt_mean_s": (0.06, 20.0),
 }
+PBQ_INPUTS = (
+    "window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "rtt_last_ratio", "loss_share", "queued_packets",
+    "in_flight_share", "window_inverse", "surplus_share",
+)  # fmt: skip
 PAPER_INPUTS = ("window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "loss_share")
 
 
@@ -130,7 +135,7 @@ PROFILES = {
             "growth": "unless-dry", "noise_correlation": 0.98,
             "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5},
         },
-        inputs=tuple(NORMALISED),
+        inputs=PBQ_INPUTS,
         reward=SharedReward(),
         ppo=Ppo(
             discount=0.99, decay=0.97, learning_rate=1e-4, critic_learning_rate=1e-3, epochs=5, minibatch_steps=1024,
