@@ -17,8 +17,8 @@ COMMON = "common"  # of the held-out kinds
 
 @cache
 def load() -> dict[str, Any]:
-    """To read only: `paper`, `training`, `test` with the ranges of each test by its name, and `held_out` with the whole table of each
-    kind."""
+    """To read only: `paper`, `training`, `test` with the ranges of each test by its name, and `held_out` with the whole
+    table of each kind."""
     found = tomllib.loads(files("weirtrain").joinpath("ranges.toml").read_text("utf-8"))
     common = found["held_out"].pop(COMMON)
     return found | {"held_out": {kind: common | own for kind, own in found["held_out"].items()}}
