@@ -8,11 +8,13 @@ import pytest
 from weirlab.run.scenarios import load_scenario
 from weirtrain import ranges
 from weirtrain.episodes import UDP, held_out, plan
+from weirtrain.profiles import PROFILES
 from weirtrain.scenario_file import files
 
 POLICY = "policy of a test\n"
 FOUND = ranges.load()
 EPISODES = [plan("pbq", 1, number) for number in range(500)]
+PBQ = PROFILES["pbq"]
 RANGES = ("rate_mbit_s", "rtt_ms", "buffer_bdp", "loss_percent", "flows")
 
 
@@ -81,7 +83,7 @@ def test_the_training_has_all_that_pbq_is_to_learn():
 
 def test_one_training_reaches_200_mbit_s_with_a_flow_alone():
     """The guard's limits come of the greatest rates that flows had."""
-    ones = [plan("pbq", 1, number) for number in range(30 * 48)]
+    ones = [plan("pbq", 1, number) for number in range(PBQ.updates * PBQ.episodes)]
     assert any(one.rate_mbit_s > 200 and one.flows == 1 and not one.rivals and not one.rates for one in ones)
 
 

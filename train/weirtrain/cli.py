@@ -30,7 +30,7 @@ the byte on one machine, however many labs run at once and however often the tra
 PyTorch is installed by this command alone: 3 GB are fetched once, and 6 GB kept in build/venv-train."""
 EPILOG = """\
 examples:
-  ./run train pbq                     our profile, over random links; within two hours on two cores
+  ./run train pbq                     our profile, over random links; about an hour on two cores
   ./run train pbq --paper --seed 3    the paper's: the link of its Table 2 alone
   ./run train pbq --updates 2         a short try
   ./run train pbq --resume            go on after Ctrl-C, a full disk or a crash: the end is the same to the byte
@@ -46,7 +46,7 @@ examples:
 PBQ = """\
 Trains a policy. In the folder of a training:
   PROFILE.weights   the policy: weir-server --cc PROFILE --cc-weights FILE runs it. Of pbq, the one that was best
-                    without noise in episodes that are not learnt from, tried after each 10 updates and before the
+                    without noise in episodes that are not learnt from, tried after each 8 updates and before the
                     first; of pbq-paper, the last one
   curves.csv        a line for each update: reward, throughput, RTT, loss, entropy, KL divergence, value loss
   validation.csv    a line for each such trial; update 0 is the rule that the training begins with

@@ -44,7 +44,8 @@ def rates(kind: str, mean: float, duration_s: float, seed: int) -> Rates:
         found = made(random.Random(f"{kind} {seed}"), duration_s)
     factor = mean / max(mean_mbit_s(found, duration_s), 1e-3)
     scaled = [(round(at_s, 3), _taken(rate * factor)) for at_s, rate in found]
-    return tuple(first for first, then in pairwise([*scaled, (math.inf, 0.0)]) if first[0] < then[0])
+    apart = [first for first, then in pairwise([*scaled, (math.inf, 0.0)]) if first[0] < then[0]]
+    return tuple(then for first, then in pairwise([(0.0, -1.0), *apart]) if first[1] != then[1])
 
 
 def text(found: Rates) -> str:

@@ -141,13 +141,13 @@ PROFILES = {
             discount=0.99, decay=0.97, learning_rate=1e-4, critic_learning_rate=1e-3, epochs=5, minibatch_steps=1024,
             reward_scale=0.01, critic_first_updates=3, each_episode_alike=True,
         ),
-        updates=30,
+        updates=24,
         episodes=48,
         # With noise drawn anew each time, a deviation of 0.2 made windows jump and fill queues: the policy learnt to
         # stay below that, and left the link half empty without noise. The best deviation for correlated noise is open.
         log_deviation=-1.9,
         guard={"after": 20, "back_after": 20},
         start=Start(packets=3.0, share=0.01, gain=0.5, crowded_ratio=2.0, crowded_share=0.4),
-        validation=Validation(every=10, episodes=48),
+        validation=Validation(every=8, episodes=48),
     ),
 }  # fmt: skip
