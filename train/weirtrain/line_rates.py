@@ -48,9 +48,10 @@ def rates(kind: str, mean: float, duration_s: float, seed: int) -> Rates:
     return tuple(then for first, then in pairwise([(0.0, -1.0), *apart]) if first[1] != then[1])
 
 
-def text(found: Rates) -> str:
-    """CSV for `rate_file`."""
-    return "time_s,rate_mbit_s\n" + "".join(f"{at_s:.3f},{rate:.3f}\n" for at_s, rate in found)
+def text(found: Rates, duration_s: float) -> str:
+    """CSV for `rate_file`. The last row is the run's end: the lab starts a shorter file over."""
+    whole = (*found, (duration_s, found[-1][1]))
+    return "time_s,rate_mbit_s\n" + "".join(f"{at_s:.3f},{rate:.3f}\n" for at_s, rate in whole)
 
 
 def _taken(rate: float) -> float:

@@ -18,7 +18,7 @@ def files(episode: Episode, profile: str, weights: bytes, others: dict[str, Any]
     """Files of a run's folder, by name."""
     found = {POLICY: weights, SCENARIO: scenario(episode, profile, others).encode()}
     if episode.rates:
-        found[RATES] = line_rates.text(episode.rates).encode()
+        found[RATES] = line_rates.text(episode.rates, episode.duration_s).encode()
     return found
 
 
