@@ -38,6 +38,7 @@ def test_figures_by_hand():
     assert found["loss_percent"] == 0
     assert found["jain"] == pytest.approx(0.9)
     assert found["reward"] < 0
+    assert found["reward"] == pytest.approx(sum(value for name, value in found.items() if name.startswith("term_")))
 
 
 def test_one_flow_has_no_index_of_fairness():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 
@@ -29,13 +29,14 @@ Judged = Mapping[str, Sequence[Figures]]  # of one policy, by kind, in the order
 
 
 def figures(episode: Episode, flows: Sequence[Trajectory], reward: SharedReward) -> Figures:
-    """Figures of an episode: `reward` is the mean over the intervals from each flow's first decision on; the others are
-    of the time from `judged_from_s` on. `jain` is over the time in which all flows are under way, None for one flow.
-    Raises TrajectoryError where no flow has such an interval."""
+    """Figures of an episode: `reward`, and its weighed terms, are means over the intervals from each flow's first
+    decision on; the others are of the time from `judged_from_s` on. `jain` is over the time in which all flows are
+    under way, None for one flow. Raises TrajectoryError where no flow has such an interval."""
+    names = [one.name for one in fields(reward)]
     worth, parts = [], []
     for number, (flow, terms) in enumerate(zip(flows, terms_of(flows, episode), strict=True)):
         decided = np.cumsum(flow.by_policy) > 0
-        worth.append(terms.total(reward)[decided])
+        worth.append(np.stack([getattr(reward, name) * getattr(terms, name) for name in names])[:, decided])
         later = flow.numbers["t_us"] * 1e-6 > episode.judged_from_s
         seconds = flow.numbers["interval_us"] * 1e-6
         ratios = flow.numbers["rtt_mean_us"] * 1e-6 / episode.rtt_of_s(number)
@@ -44,14 +45,16 @@ def figures(episode: Episode, flows: Sequence[Trajectory], reward: SharedReward)
             seconds,
         ])[:, later])  # fmt: skip
     acked, lost, fair, late, seconds = np.concatenate(parts, axis=1).sum(axis=1).tolist()
-    if not seconds or not any(len(one) for one in worth):
+    weighed = np.concatenate(worth, axis=1)
+    if not seconds or not weighed.size:
         raise TrajectoryError(f"{episode.kind} episode {episode.number}: no decision to judge by")
     return {
-        "reward": float(np.concatenate(worth).mean()),
+        "reward": float(weighed.sum(axis=0).mean()),
         "share": acked / fair,
         "rtt_ratio": late / seconds,
         "loss_percent": 100 * lost / max(acked + lost, 1),
         "jain": jain(flows, episode.judged_from_s),
+        **{f"term_{name}": float(values.mean()) for name, values in zip(names, weighed, strict=True)},
     }
 
 
