@@ -24,6 +24,13 @@ def test_one_policy_has_a_page_without_verdicts():
     assert compare.verdicts({"rule": judged(*BASE)}) == []
 
 
+def test_files_have_short_names_if_these_differ():
+    assert compare.names(["rule", "a/x.weights", "b/y.weights"]) == {
+        "rule": "rule", "x.weights": "a/x.weights", "y.weights": "b/y.weights",
+    }  # fmt: skip
+    assert list(compare.names(["a/x.weights", "b/x.weights"])) == ["a/x.weights", "b/x.weights"]
+
+
 def test_a_rule_may_have_other_numbers():
     assert compare.rule("rule") == {}
     assert compare.rule("rule.weights") is None

@@ -96,6 +96,12 @@ def test_delay_is_beside_the_paths_own_round_trip():
     assert [last(flows, far, n)["queue"] for n in (0, 1)] == pytest.approx([-1, 0], abs=1e-3)
 
 
+def test_a_flow_counts_as_unfair_once_it_decides():
+    begins = flow(*[rate(100_000, by="startup")] * 5, *[rate(100_000)] * 5)
+    found = terms_of([steady(900_000), begins], EPISODE)[0].fairness
+    assert (found < 0).tolist() == [False] * 6 + [True] * 4
+
+
 def test_random_loss_is_not_the_flows_fault():
     lossy = replace(EPISODE, flows=1, loss_percent=10.0)
     assert last([steady(900_000, lost_bytes=10_000)], lossy)["loss"] == pytest.approx(0)

@@ -173,7 +173,7 @@ def kept(path: Path, find: Callable[[], Any]) -> Any:
 
 def compare_(args: argparse.Namespace) -> int:
     folder = folder_of(args, "compare")
-    policies = {word: policy_of(word) for word in args.policies}
+    policies = {name: policy_of(word) for name, word in compare.names(args.policies).items()}
     kinds = args.only or list(ranges.load()["held_out"])
     command = " ".join(["./run train compare", *args.policies, f"--episodes {args.episodes}",
                         *(f"--only {kind}" for kind in args.only or [])])  # fmt: skip

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from weirlab.metrics.estimate import Estimate
@@ -34,6 +35,12 @@ def rule(word: str) -> dict[str, Any] | None:
     if kind != RULE:
         return None
     return changes(rest.split(",") if colon else [], word)
+
+
+def names(words: Sequence[str]) -> dict[str, str]:
+    """Words for policies by short names: a file's last part, where no other has the same."""
+    last = [Path(word).name for word in words]
+    return {name if last.count(name) == 1 else word: word for name, word in zip(last, words, strict=True)}
 
 
 def changes(parts: list[str], word: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ flows:
               PACKETS_EACH packets of each flow take: no queue is shorter
     share     beside others: band(s), s = sum x / (C n / (n + m)). band: 0 from 1 to MOST_SHARE, LEANING log2 s from
               LEAST_SHARE to 1; outside these the distance in powers of two
-    fairness  mean over the flows of log2(x / mean x): their part of the mean of log2 of their shares (Kelly et al.
-              1998), which is 0 for equal rates alone
+    fairness  mean over the flows, each from its first decision on, of log2(x / mean x): their part of the mean of log2
+              of their shares (Kelly et al. 1998), which is 0 for equal rates alone
     loss      -(share of bytes lost, less the link's random loss)
 
 Use, share and fairness are the same for all flows; queue and loss are of the flow itself. A ratio below FLOOR counts as
@@ -124,6 +124,7 @@ def _terms(number: int, flows: Sequence[Trajectory], episode: Episode, link: Lin
     own, rivals = there.sum(axis=0), link.rivals_at(end_s - interval_s / 2)
     rtt_s = episode.rtt_of_s(number)
     capacity = np.maximum(link.capacity(end_s - window_s - rtt_s, end_s - rtt_s), 1.0)
+    decided = np.stack([decided_at(one, end_s) for one in flows])
     total = np.where(there, rates, 0.0).sum(axis=0)
     alone = rivals == 0
     late = excess(flow.numbers["rtt_mean_us"] * 1e-6, number, own, episode)
@@ -131,7 +132,7 @@ def _terms(number: int, flows: Sequence[Trajectory], episode: Episode, link: Lin
         use=np.where(alone, use(total / capacity), 0.0),
         queue=np.where(alone, queue(late), 0.0),
         share=np.where(alone, 0.0, band(total / capacity * (own + rivals) / own)),
-        fairness=fairness(rates, there),
+        fairness=fairness(rates, there & decided),
         loss=episode.loss_percent / 100 - loss_shares(flow),
         fair_bytes_s=capacity / (own + rivals),
     )
@@ -143,6 +144,14 @@ def _under_way(one: Trajectory, flow: Trajectory, end_s: np.ndarray) -> np.ndarr
     if one is flow or not len(times_s):
         return np.full(len(end_s), one is flow)
     return (end_s >= times_s[0]) & (end_s <= times_s[-1])
+
+
+def decided_at(one: Trajectory, end_s: np.ndarray) -> np.ndarray:
+    """Whether a flow's first decision by the policy was before these times: until then it is in its startup."""
+    first = np.flatnonzero(one.by_policy)
+    if not len(first):
+        return np.full(len(end_s), False)
+    return end_s > one.numbers["t_us"][first[0]] * 1e-6
 
 
 def _delivered(one: Trajectory, end_s: np.ndarray, window_s: np.ndarray) -> np.ndarray:
