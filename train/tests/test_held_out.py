@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirtrain import judging, weights
-from weirtrain.episodes import Episode, Rival, held_out
+from weirtrain.episodes import PACKET_BYTES, PAYLOAD_BYTES, Episode, Rival, held_out
 from weirtrain.held_out import BETTER, UNDECIDED, WORSE, as_document, figures, overall, rows
 from weirtrain.rollout import Rollout
 from weirtrain.settings import SharedReward
 from weirtrain.trajectory import TrajectoryError, read
 
-EPISODE = Episode(3, 1, None, 8.0, 40.0, 50, 0.0, 2, 9, "fifo", kind="steady")
+MBIT_S = 8 * PACKET_BYTES / PAYLOAD_BYTES
+EPISODE = Episode(3, 1, None, MBIT_S, 40.0, 50, 0.0, 2, 9, "fifo", kind="steady")
 POLICY = weights.write({}, [], 0.0)
 
 

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirtrain import shared_reward
-from weirtrain.episodes import Episode, Rival
+from weirtrain.episodes import PACKET_BYTES, PAYLOAD_BYTES, Episode, Rival
 from weirtrain.settings import SharedReward
 from weirtrain.shared_reward import FACTS, facts, of_flows, of_one, terms_of
 from weirtrain.trajectory import read
 
-# 1 MB/s at 40 ms for two flows; five packets of each of two take 14.54 ms.
-EPISODE = Episode(0, 1, 1, 8.0, 40.0, 50, 0.0, 2, 20, "fifo")
+# 1 MB/s of UDP payload at 40 ms for two flows; five packets of each of two take 14.54 ms.
+MBIT_S = 8 * PACKET_BYTES / PAYLOAD_BYTES
+EPISODE = Episode(0, 1, 1, MBIT_S, 40.0, 50, 0.0, 2, 20, "fifo")
 REWARD = SharedReward(use=1, queue=1, share=1, fairness=1, loss=1)
 BESIDE = replace(EPISODE, flows=1, rivals=(Rival("cubic", 1, 0, 20),))
 
@@ -62,7 +63,7 @@ def test_a_flow_that_is_alone_has_the_link():
 
 
 def test_use_is_of_the_capacity_when_the_bytes_left_the_queue():
-    varying = replace(EPISODE, flows=1, rates=((0.0, 8.0), (0.5, 4.0)))
+    varying = replace(EPISODE, flows=1, rates=((0.0, MBIT_S), (0.5, MBIT_S / 2)))
     found = terms_of([flow(*[rate(1_000_000)] * 5, *[rate(500_000)] * 10)], varying)[0]
     assert found.use[-1] == pytest.approx(0, abs=1e-9)
     # The window of the eighth interval is 0.3 to 0.8 s; a round trip earlier the first rate held for 0.24 s of it.
@@ -90,10 +91,10 @@ def test_delay_is_beside_the_paths_own_round_trip():
     # The least that the flow itself measured does not count.
     for least in (40_000, 60_000):
         flows = [steady(500_000, **late, rtt_least_us=least), steady(500_000)]
-        assert last(flows)["queue"] == pytest.approx(-1, abs=1e-3)
+        assert last(flows)["queue"] == pytest.approx(-1, abs=0.01)
     far = replace(EPISODE, extra_rtt_ms=54.54)
     flows = [steady(500_000, **late), steady(500_000, **late)]
-    assert [last(flows, far, n)["queue"] for n in (0, 1)] == pytest.approx([-1, 0], abs=1e-3)
+    assert [last(flows, far, n)["queue"] for n in (0, 1)] == pytest.approx([-1, 0], abs=0.01)
 
 
 def test_a_flow_counts_as_unfair_once_it_decides():

@@ -12,7 +12,8 @@ from weirtrain import draws, line_rates, ranges
 from weirtrain.line_rates import Rates
 from weirtrain.ranges import drawn
 
-PACKET_BYTES = 1454  # on the wire: UDP payload of 1412 bytes
+PACKET_BYTES = 1454  # on the wire
+PAYLOAD_BYTES = 1412  # of UDP in it: what senders count
 # Senders draw noise by a number of so many bits plus their own; JSON keeps whole numbers up to 2^53.
 EXPLORE_BITS = 48
 NO_SEED = -1  # seeds of trainings count from 0

@@ -3,10 +3,10 @@
 
 The trainer knows the link: rates are beside its capacity at that time, delays beside the path's own round trip, and
 not beside the greatest rate and the least round trip that were measured, which a policy could change. Five terms, each
-0 where its goal is met and below 0 elsewhere; `settings.SharedReward` has their weights. In an interval of a flow, with
-x the delivery rates of the policy's n flows under way, each over the last WINDOW_S, C the link's capacity in the same
-time but a round trip earlier, when these bytes left the queue (UDP that others send is taken off), and m competing TCP
-flows:
+0 where its goal is met and below 0 elsewhere; `settings.SharedReward` has their weights. In an interval of a flow, x are
+the delivery rates of the policy's n flows under way, each over the last WINDOW_S. C is the link's capacity for UDP
+payload in the same time but a round trip earlier, when these bytes left the queue; UDP of others is taken off. m is the
+number of competing TCP flows.
 
     use       alone (m = 0): log2(min(sum x / C, 1))
     queue     alone: -log2(1 + d), d the round trip's excess over the path's own, by that and the time that
@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from weirtrain.episodes import PACKET_BYTES, Episode
+from weirtrain.episodes import PACKET_BYTES, PAYLOAD_BYTES, Episode
 from weirtrain.link import Link
 from weirtrain.rewards import loss_shares
 from weirtrain.settings import SharedReward
@@ -123,7 +123,8 @@ def _terms(number: int, flows: Sequence[Trajectory], episode: Episode, link: Lin
     rates = np.stack([_delivered(one, end_s, window_s) for one in flows])
     own, rivals = there.sum(axis=0), link.rivals_at(end_s - interval_s / 2)
     rtt_s = episode.rtt_of_s(number)
-    capacity = np.maximum(link.capacity(end_s - window_s - rtt_s, end_s - rtt_s), 1.0)
+    capacity = link.capacity(end_s - window_s - rtt_s, end_s - rtt_s) * PAYLOAD_BYTES / PACKET_BYTES
+    capacity = np.maximum(capacity, 1.0)
     decided = np.stack([decided_at(one, end_s) for one in flows])
     total = np.where(there, rates, 0.0).sum(axis=0)
     alone = rivals == 0
