@@ -71,6 +71,12 @@ def test_use_is_of_the_capacity_when_the_bytes_left_the_queue():
     assert last([steady(250_000)], replace(EPISODE, flows=1))["use"] == pytest.approx(-2)
 
 
+def test_nothing_is_missed_while_the_line_is_out():
+    out = replace(EPISODE, flows=1, rates=((0.0, MBIT_S), (0.5, 0.0)))
+    found = terms_of([flow(*[rate(1_000_000)] * 6, *[rate(0)] * 14)], out)[0]
+    assert found.use[12:].tolist() == [0] * 8
+
+
 def test_beside_others_the_share_counts_and_the_queue_does_not():
     late = {"rtt_mean_us": 200_000}
     for bytes_s, worth in ((500_000, 0), (750_000, 0), (250_000, -0.25), (125_000, -1.25), (1_000_000, np.log2(0.75))):

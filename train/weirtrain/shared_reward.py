@@ -3,10 +3,10 @@
 
 The trainer knows the link: rates are beside its capacity at that time, delays beside the path's own round trip, and
 not beside the greatest rate and the least round trip that were measured, which a policy could change. Five terms, each
-0 where its goal is met and below 0 elsewhere; `settings.SharedReward` has their weights. In an interval of a flow, x are
-the delivery rates of the policy's n flows under way, each over the last WINDOW_S. C is the link's capacity for UDP
+0 where its goal is met and below 0 elsewhere; `settings.SharedReward` has their weights. In an interval of a flow, x
+are the delivery rates of the policy's n flows under way, each over the last WINDOW_S. C is the link's capacity for UDP
 payload in the same time but a round trip earlier, when these bytes left the queue; UDP of others is taken off. m is the
-number of competing TCP flows.
+number of competing TCP flows. Where the link let no packet through in that time, use and share are 0.
 
     use       alone (m = 0): log2(min(sum x / C, 1))
     queue     alone: -log2(1 + d), d the round trip's excess over the path's own, by that and the time that
@@ -124,15 +124,16 @@ def _terms(number: int, flows: Sequence[Trajectory], episode: Episode, link: Lin
     own, rivals = there.sum(axis=0), link.rivals_at(end_s - interval_s / 2)
     rtt_s = episode.rtt_of_s(number)
     capacity = link.capacity(end_s - window_s - rtt_s, end_s - rtt_s) * PAYLOAD_BYTES / PACKET_BYTES
+    out = capacity * window_s < PAYLOAD_BYTES
     capacity = np.maximum(capacity, 1.0)
     decided = np.stack([decided_at(one, end_s) for one in flows])
     total = np.where(there, rates, 0.0).sum(axis=0)
     alone = rivals == 0
     late = excess(flow.numbers["rtt_mean_us"] * 1e-6, number, own, episode)
     return Terms(
-        use=np.where(alone, use(total / capacity), 0.0),
+        use=np.where(alone & ~out, use(total / capacity), 0.0),
         queue=np.where(alone, queue(late), 0.0),
-        share=np.where(alone, 0.0, band(total / capacity * (own + rivals) / own)),
+        share=np.where(alone | out, 0.0, band(total / capacity * (own + rivals) / own)),
         fairness=fairness(rates, there & decided),
         loss=episode.loss_percent / 100 - loss_shares(flow),
         fair_bytes_s=capacity / (own + rivals),
