@@ -25,6 +25,7 @@ from weirtrain.trajectory import Trajectory, TrajectoryError
 # this much more, so that the ranges are of links and not of queues.
 MOST_OVER_RTT = 1.05
 LEAST_STEPS = 2
+MOST_SHARE = 4.0  # in figures
 ADVANTAGES = 4  # their place in a Batch
 SCORES = ("score", "share", "rtt_mean_ms", "loss_percent")  # reward, rate over the fair share, RTT, bytes lost
 
@@ -51,6 +52,11 @@ def alike(advantages_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         own = advantages_[numbers == number]
         found[numbers == number] = own / (np.sqrt(np.mean(own * own)) + 1e-8)
     return found
+
+
+def shares(one: Trajectory, fair_bytes_s: np.ndarray) -> np.ndarray:
+    """Delivery rates over the fair ones [steps]; where a line that varies is out, at most MOST_SHARE."""
+    return np.minimum(rewards.rates_bytes_s(one) / fair_bytes_s, MOST_SHARE)
 
 
 def generator(seed: int, *what: str | int) -> torch.Generator:
@@ -127,7 +133,7 @@ class Learner:
             seen = np.concatenate([one.state, told, *carried], axis=1)
             values = self.policy.values(torch.from_numpy(seen.astype(np.float32))).double().numpy()
             facts = np.stack([
-                worth, rewards.rates_bytes_s(one) * 8e-6, rewards.rates_bytes_s(one) / fair,
+                worth, rewards.rates_bytes_s(one) * 8e-6, shares(one, fair),
                 one.numbers["rtt_mean_us"] * 1e-3, rewards.loss_shares(one) * 100,
             ])  # fmt: skip
             for stretch in stretches(one):
@@ -161,7 +167,7 @@ class Learner:
         found = []
         for episode, flows in read_all(rollouts, sha256):
             parts = [
-                np.stack([worth, rewards.rates_bytes_s(one) / fair, one.numbers["rtt_mean_us"] * 1e-3,
+                np.stack([worth, shares(one, fair), one.numbers["rtt_mean_us"] * 1e-3,
                           rewards.loss_shares(one) * 100])[:, one.by_policy]
                 for _, one, worth, _, fair, _ in self.judged([(episode, flows)])
             ]  # fmt: skip
