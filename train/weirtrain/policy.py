@@ -51,6 +51,7 @@ class Before:
     there: Tensor
 
 
+RULE_UNITS = 2  # hidden units that begin_with sets, the first ones
 # tanh of this times a surplus of half a window is still nearly a line.
 STEEPNESS = 2.0
 # tanh of this times what a ratio of round trips is above another: from almost nothing to almost all within one.
@@ -95,11 +96,19 @@ class Policy(nn.Module):
         first.weight[1, ratio.at] = CROWDED_STEEPNESS / ratio.scale
         first.bias[1] = CROWDED_STEEPNESS * (ratio.shift - start.crowded_ratio)
         for layer in middle:  # hands on what these two say
-            layer.weight[:2] = torch.eye(2, layer.in_features)
+            layer.weight[:RULE_UNITS] = torch.eye(RULE_UNITS, layer.in_features)
         slope = start.gain * math.log2(math.e) / action_bound
         last.weight[0, 0] = slope / STEEPNESS
         last.weight[0, 1] = slope * start.crowded_share / 2
         last.bias[0] += slope * start.crowded_share / 2
+
+    @torch.no_grad()
+    def without_random_units(self) -> None:
+        """Leaves the rule of `begin_with` alone in the actor."""
+        first, *middle, last = (layer for layer in self.actor if isinstance(layer, nn.Linear))
+        for layer in (first, *middle):
+            layer.weight[RULE_UNITS:] = 0
+        last.weight[:, RULE_UNITS:] = 0
 
     def log_probabilities(self, states: Tensor, drawn: Tensor, before: Before | None = None) -> Tensor:
         """Natural logarithm of the normal density of actions drawn, before their cut, given those before [steps]."""
