@@ -45,7 +45,7 @@ def test_the_table_of_this_clone_is_valid_and_has_our_server():
         (ROW + 'argv = ["{host}"]\n', r"server 1: argv: \{host\} is unknown; there are \{address\}, .*\{port\}"),
         (ROW + 'controls = ["bbr"]\n', r"server 1: controls = .*: write \{ NAME = \[arguments\] \}"),
         (ROW + 'controls = { bbr = "--bbr" }\n', r"server 1: controls = .*: write \{ NAME = \[arguments\] \}"),
-        (ROW + 'controls = { BBR = [] }\n', "server 1: control 'BBR': write lower-case letters"),
+        (ROW + "controls = { BBR = [] }\n", "server 1: control 'BBR': write lower-case letters"),
         (ROW + 'controls = { bbr = ["{loss}"] }\n', r"server 1: argv: \{loss\} is unknown"),
         (ROW + 'bursts = "/{bytes}/{every}"\n', r"bursts: \{every\} is unknown; there are \{bytes\}, \{every_ms\}"),
         (ROW + 'endless = "/{bytes}"\n', r"endless: \{bytes\} is unknown; there are none"),

@@ -28,8 +28,6 @@ ALPNS = ("h3", "hq-interop")
 TEXTS = ("name", "program", "alpn", "path", "endless", "bursts", "built_by", "note")
 LISTS = ("argv", "samples", "sources")
 KEYS = (*TEXTS, *LISTS, "controls", "labels", "version")
-FILE_BYTES = 1 << 36
-"""Size of the file in the place of an endless download, where a server has only files: more than any run carries."""
 PAYLOAD_BYTES = 1412
 """UDP payload by default: IPv4 packets of 1440 bytes."""
 PLACES = frozenset({"address", "port", "cert", "key", "root", "folder", "clone", "payload", "samples"})
@@ -108,9 +106,9 @@ class Server:
         """Path of a download of so many bytes."""
         return self.path.replace("{bytes}", str(size_bytes))
 
-    def endless_path(self) -> str:
-        """Path of a download that no run ends."""
-        return self.endless or self.url_path(FILE_BYTES)
+    def endless_path(self, most_bytes: int) -> str:
+        """Path of a download that does not end, or of a file of so many bytes where the server has only files."""
+        return self.endless or self.url_path(most_bytes)
 
     def bursts_path(self, size_bytes: int, every_ms: int) -> str:
         """Path of a download of so many bytes again and again. Raises ServersError if the server has none."""

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weirlab.lab.quic_servers import Server, ServersError, server
+from weirlab.scenario.model import Run
 
 if TYPE_CHECKING:
     from weirlab.scenario.checker import Checker
@@ -26,7 +28,12 @@ def row_of(checker: Checker, stack: str, cc: str, key: str) -> dict[str, Any] | 
         return None
 
 
-def servers_of(spec: dict[str, Any]) -> list[Server]:
+def setup_steps(runs: Iterable[Run]) -> list[str]:
+    """Steps of setup/install.sh that build the runs' servers of other stacks."""
+    return sorted({server.built_by for run in runs for server in servers_of(run.spec) if server.built_by})
+
+
+def servers_of(spec: Mapping[str, Any]) -> list[Server]:
     """Servers of other stacks in a run, each program once."""
-    rows = [Server.of_spec(flow[SERVER]) for flow in spec["flows"] if SERVER in flow]
+    rows = [Server.of_spec(flow[SERVER]) for flow in spec.get("flows", ()) if SERVER in flow]
     return list({row.program: row for row in rows}.values())

@@ -5,6 +5,7 @@
     folder = "cc"                        # where the scenarios stand, beside this file
     seeds = 3
     peers = ["pbq", "cubic"]             # the controls of a group that names none
+    quick = ["table3-loss-1"]            # patterns of `--only`: the short selection
 
     [controls.pbq]                       # what the flows under test become
     stack = "quiche"                     # weir-server's; tcp, the kernel's; or a row of mininet/peers/servers.toml
@@ -101,6 +102,7 @@ class ControlsSuite(Section):
     folder: Name
     seeds: SeedCount = 3
     peers: list[str] = Field(min_length=1)
+    quick: list[str] = Field(default_factory=list)
     controls: dict[Name, Any] = Field(min_length=1)
     groups: list[Any] = Field(min_length=1)
 
@@ -147,7 +149,7 @@ def load_controls(path: Path, chosen: Sequence[str] | None = None, own: Sequence
     stacks = {name: controls[name].stack for name in variants}
     ours = tuple(name for name in variants if controls[name].ours)
     facts = Controls(stacks, ours, built.queues, built.seeds)
-    return Plan(path, CONTROLS, head.title, head.description, variants, made, controls=facts)
+    return Plan(path, CONTROLS, head.title, head.description, variants, made, controls=facts, quick=tuple(head.quick))
 
 
 def _check_names(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from weirlab.lab.arrivals import arrivals
 from weirlab.lab.net import LabNet, LabNode, NetError, in_namespace
 from weirlab.lab.programs import ECN, IN_THE_LAB, NO_ECN, QUIC_PORT, SAMPLE_MS, Programs
-from weirlab.lab.quic_servers import FILE_BYTES, Certificate, Server, ServersError, certificate
+from weirlab.lab.quic_servers import Certificate, Server, ServersError, certificate
 from weirlab.scenario.congestion import LEARNED
 from weirlab.scenario.policies import weights_words
 from weirlab.scenario.stacks import SERVER
@@ -116,7 +117,7 @@ class QuicPrograms(Programs):
             if flow in flows and flow["kind"] == "quic-short":
                 sizes |= {server.url_path(size): size for *_, size in self.short_plan(group, flow)}
             elif flow in flows:
-                sizes[server.endless_path()] = FILE_BYTES
+                sizes[self.endless_path(server, flow)] = most_bytes(self.spec)
         for path, size in sizes.items():
             file = root / path.lstrip("/")
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +128,8 @@ class QuicPrograms(Programs):
         """Raises NetError if a server of another stack has ended."""
         for log, server, process in self.others:
             if (status := process.poll()) is not None:
-                raise NetError(f"{server.name} ended early, with {status}; its log ends with: {self.log_end(log)}")
+                how = "killed, perhaps for want of memory" if status == -signal.SIGKILL else f"status {status}"
+                raise NetError(f"{server.name} ended early ({how}); its log ends with: {self.log_end(log)}")
 
     def log_end(self, log: str) -> str:
         text = (self.out / log).read_text(errors="replace").strip()
@@ -159,12 +161,11 @@ class QuicPrograms(Programs):
         super().stop()
         shutil.rmtree(self.out / "root", ignore_errors=True)
 
-    @staticmethod
-    def endless_path(server: Server, flow: dict) -> str:
+    def endless_path(self, server: Server, flow: dict) -> str:
         """Path of a long flow's download."""
         if "burst_bytes" in flow:
             return server.bursts_path(flow["burst_bytes"], flow["burst_every_ms"])
-        return server.endless_path()
+        return server.endless_path(most_bytes(self.spec))
 
     @staticmethod
     def suffix(number: int) -> str:
@@ -270,6 +271,14 @@ def listening(node: LabNode, port: int) -> bool:
     with in_namespace(node.namespace):
         tables = [Path(f"/proc/thread-self/net/{table}").read_text() for table in ("udp", "udp6")]
     return any(f":{port:04X} " in table for table in tables)
+
+
+def most_bytes(spec: dict) -> int:
+    """Size of a file that no run of the spec carries whole."""
+    link = spec["link"]["bottleneck"]
+    rates = [link["rate_mbit_s"], *(rate for _, rate in link.get("rates", ()))]
+    rates += [change["rate_mbit_s"] for change in spec["changes"] if "rate_mbit_s" in change]
+    return round(max(rates) * 1e6 / 8 * spec["duration_s"]) + (1 << 20)
 
 
 def server_of(flow: dict) -> Server:
