@@ -67,7 +67,9 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          "the suite, of weir-server, tcp-NAME for the kernel, STACK-NAME for a row of "
                          "mininet/peers/servers.toml, NAME=FILE for a policy")  # fmt: skip
     stack_options(command)
-    command.add_argument("--all", action="store_true", help="envelope: in all scenarios of the matrix")
+    command.add_argument("--all", action="store_true",
+                         help="envelope: in all scenarios of the matrix; cc: all controls in all scenarios and all "
+                         "seeds, not only two hours of them")  # fmt: skip
 
 
 def stack_options(command: argparse.ArgumentParser) -> None:

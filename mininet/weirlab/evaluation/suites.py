@@ -94,10 +94,10 @@ def load_suite(
     if not given.is_file():
         raise ScenarioError([f"{given}: no such file; give a suite, as mininet/evaluation/matrix.toml"])
     raw = _raw(given)
-    if everything and "matrix" not in raw:
+    if everything and "matrix" not in raw and "controls" not in raw:
         raise ScenarioError([f"--all: {given.stem} has no part to run alone; leave it out"])
     if "controls" in raw:
-        return load_controls(given, controls, own)
+        return load_controls(given, controls, own, everything)
     if own:
         raise ScenarioError([f"--stack: {given.stem} compares no congestion controls; write --suite cc"])
     if controls:

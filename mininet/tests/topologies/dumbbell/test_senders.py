@@ -14,9 +14,9 @@ from weirlab.lab.kernels import LabError
 from weirlab.metrics.samples import SamplesError
 from weirlab.scenario.errors import ScenarioError
 from weirlab.topologies.dumbbell.drive import Drive
-from weirlab.topologies.dumbbell.quic_programs import burst_words
 from weirlab.topologies.dumbbell.fairness import BAND, convergence_s, jain_index
 from weirlab.topologies.dumbbell.metrics import compute
+from weirlab.topologies.dumbbell.quic_programs import burst_words
 from weirlab.topologies.dumbbell.senders import COURSE_S, METRICS
 from weirlab.topologies.dumbbell.topology import Dumbbell
 
@@ -301,7 +301,7 @@ def test_mistakes_in_flows_are_named(load, old, new, said):
 def test_a_server_that_is_not_built_is_named(load, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda: tmp_path)
     spec = load(FLOWS).runs()[0].spec
-    with pytest.raises(LabError, match="noq: build/bin/noq-server is missing; setup/install.sh peers builds it"):
+    with pytest.raises(LabError, match=r"noq-server is missing; setup/install\.sh peers builds it"):
         Dumbbell().environment(spec)
     assert Dumbbell().environment({**spec, "flows": spec["flows"][1:]}) == {}
 

@@ -6,6 +6,7 @@
     seeds = 3
     peers = ["pbq", "cubic"]             # the controls of a group that names none
     quick = ["table3-loss-1"]            # patterns of `--only`: the short selection
+    rest = ["*-auto/tcp-*"]              # SCENARIO/CONTROL that only `--all` or the control's name in `--variants` runs
 
     [controls.pbq]                       # what the flows under test become
     stack = "quiche"                     # weir-server's; tcp, the kernel's; or a row of mininet/peers/servers.toml
@@ -21,6 +22,7 @@
     peers = "all"                        # or names, in place of those above
     seeds = 3
     more_seeds = { pbq = 10 }            # of single controls
+    all_seeds = { pbq = 10 }             # the same, with `--all`
 
 A scenario is an ordinary one with `compares = "senders"`, whose variants are queues. Over the queue `fifo` it keeps
 its name, over another it is NAME-QUEUE. Its flows are under test unless they say `neighbour = true`: these alone get
@@ -33,6 +35,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -92,6 +95,7 @@ class ControlsGroup(Section):
     peers: Annotated[list[str], Field(min_length=1)] | Literal["all"] | None = None
     seeds: SeedCount | None = None
     more_seeds: dict[str, SeedCount] = Field(default_factory=dict)
+    all_seeds: dict[str, SeedCount] = Field(default_factory=dict)
 
 
 class ControlsSuite(Section):
@@ -103,14 +107,18 @@ class ControlsSuite(Section):
     seeds: SeedCount = 3
     peers: list[str] = Field(min_length=1)
     quick: list[str] = Field(default_factory=list)
+    rest: list[str] = Field(default_factory=list)
     controls: dict[Name, Any] = Field(min_length=1)
     groups: list[Any] = Field(min_length=1)
 
 
-def load_controls(path: Path, chosen: Sequence[str] | None = None, own: Sequence[OwnStack] = ()) -> Plan:
+def load_controls(
+    path: Path, chosen: Sequence[str] | None = None, own: Sequence[OwnStack] = (), everything: bool = False
+) -> Plan:
     """Read a suite of congestion controls. `chosen` are the controls to run in place of the groups' own: names of the
     suite, of the kernel as tcp-NAME, of other stacks as STACK-NAME, of our server as NAME, and NAME=FILE for a policy's
-    weights; "all" are the suite's. Those of `own` come to each group. Raises ScenarioError with all mistakes."""
+    weights; "all" are the suite's. Those of `own` come to each group. Without `everything` the suite's `rest` and
+    `all_seeds` are left out. Raises ScenarioError with all mistakes."""
     text = read_text(path)
     checker = Checker(path, text)
     head = head_of(checker, ControlsSuite, parsed(path, text))
@@ -134,7 +142,7 @@ def load_controls(path: Path, chosen: Sequence[str] | None = None, own: Sequence
         for one in own
         for label, cc in one.controls.items()
     }
-    built = _Builder(checker, path, head, controls, asked, own)
+    built = _Builder(checker, path, head, controls, asked, own, everything)
     made = tuple(built.group(group) for group in groups)
     if not checker.problems:
         names = [s.name for group in made for s in group.scenarios]
@@ -162,7 +170,7 @@ def _check_names(
         if name not in head.controls:
             checker.problem("peers", f"no control {name!r}; {nearest(name, list(head.controls))}")
     for number, group in enumerate(groups):
-        for name in [*(group.peers or [] if group.peers != ALL else []), *group.more_seeds]:
+        for name in [*(group.peers or [] if group.peers != ALL else []), *group.more_seeds, *group.all_seeds]:
             if name not in head.controls:
                 checker.problem(f"groups.{number}", f"no control {name!r}; {nearest(name, list(head.controls))}")
         if [other.name for other in groups].count(group.name) > 1:
@@ -240,8 +248,10 @@ class _Builder:
         controls: Mapping[str, ControlSection],
         asked: Sequence[str] | None,
         own: Sequence[OwnStack] = (),
+        everything: bool = False,
     ) -> None:
         self.checker, self.head, self.controls, self.asked = checker, head, controls, asked
+        self.everything = everything
         self.own = {label: one for one in own for label in one.controls}
         self.rows: dict[str, dict[str, Any] | None] = {}  # of other stacks, by control
         self.folder = path.parent / head.folder
@@ -258,7 +268,8 @@ class _Builder:
         peers = self.head.peers if section.peers is None else section.peers
         names = [*(self.asked or (list(self.head.controls) if peers == ALL else list(peers))), *self.own]
         least = section.seeds or self.head.seeds
-        own = {name: max(section.more_seeds.get(name, least), least) for name in names}
+        more = section.more_seeds | (section.all_seeds if self.everything else {})
+        own = {name: max(more.get(name, least), least) for name in names}
         self.seeds[section.name] = own
         scenarios = []
         for stem in section.scenarios:
@@ -296,14 +307,24 @@ class _Builder:
         for queue, spec in scenario.cases.items():
             name = scenario.name if queue == FIFO else f"{scenario.name}-{queue}"
             cases = {
-                label: made for label in names if (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
+                label: made
+                for label in names
+                if self.is_run(name, label) and (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
             }
+            if not cases:
+                continue
             self.queues[name] = queue
             title = scenario.title if queue == FIFO else f"{scenario.title}, under {queue}"
             places = {label: self.checker.place(f"controls.{label}")[0] for label in cases}
             yield replace(
                 scenario, name=name, title=title, seeds=seeds, cases=cases, paper={}, places=places
             )  # fmt: skip
+
+    def is_run(self, name: str, label: str) -> bool:
+        """Whether a control runs in a scenario: always where it was named, or all are wanted."""
+        if self.everything or self.asked is not None or label in self.own:
+            return True
+        return not any(fnmatchcase(f"{name}/{label}", pattern) for pattern in self.head.rest)
 
     def spec(self, spec: Mapping[str, Any], label: str, where: str, name: str) -> dict[str, Any] | None:
         """One case: the queue's spec with the control in the flows under test."""
