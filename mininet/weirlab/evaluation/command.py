@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weirlab.evaluation.cc.own_stack import ARGV, own_stacks
+from weirlab.evaluation.cc.own_stack import ARGV, check_places, own_stacks
 from weirlab.evaluation.plan import Plan
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
@@ -94,7 +94,8 @@ def stack_options(command: argparse.ArgumentParser) -> None:
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
     own = own_stacks(args.stack, args.stack_argv, args.stack_alpn, args.stack_path)
-    plan = load_suite(args.suite, args.all, args.variants, own)
+    check_places(own)
+    plan = load_suite(args.suite, args.all, args.variants, own, args.tables is not None)
     wanted = plan.chosen(quick_patterns(args, plan), seeds_of(args))
     if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
         raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])

@@ -81,10 +81,14 @@ class EnvelopeSection(Section):
 
 
 def load_suite(
-    name: str, everything: bool = False, controls: Sequence[str] | None = None, own: Sequence[OwnStack] = ()
+    name: str,
+    everything: bool = False,
+    controls: Sequence[str] | None = None,
+    own: Sequence[OwnStack] = (),
+    tables: bool = False,
 ) -> Plan:
-    """The suite of that name, or of a file whose path ends in .toml; `controls` and `own` are for `load_controls`.
-    Raises ScenarioError with all mistakes."""
+    """The suite of that name, or of a file whose path ends in .toml; `controls` and `own` are for `load_controls`. With
+    `tables` it has all runs that tables of it may have. Raises ScenarioError with all mistakes."""
     given = Path(name)
     if given.suffix != ".toml":
         given = paths.evaluation() / f"{name}.toml"
@@ -97,7 +101,7 @@ def load_suite(
     if everything and "matrix" not in raw and "controls" not in raw:
         raise ScenarioError([f"--all: {given.stem} has no part to run alone; leave it out"])
     if "controls" in raw:
-        return load_controls(given, controls, own, everything)
+        return load_controls(given, controls, own, everything or tables)
     if own:
         raise ScenarioError([f"--stack: {given.stem} compares no congestion controls; write --suite cc"])
     if controls:
