@@ -47,14 +47,16 @@ PAPER = {f"table3-loss-{loss}" for loss in ("0", "0_5", "1", "2_5", "5", "7_5", 
 }
 UPLOADS = {f"upload-loss-{loss}" for loss in ("0", "2_5")}
 OF_OUR_CLIENT = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno"]
-EVERYWHERE = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno", "tcp-cubic", "tcp-bbr"]
+WITH_BURSTS = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno", "tcp-cubic", "tcp-bbr", "noq-bbr3", "quinn-bbr",
+               "s2n-quic-bbr"]  # fmt: skip
+EVERYWHERE = [*WITH_BURSTS, "quic-go-reno", "tquic-bbr3"]
 TEN_SEEDS = {"pbq", "bbr2_gcongestion", "cubic"}
 OWN_WEIGHTS = paths.clone() / "quic-client/core/weights/pbq.weights"
 
 
 @pytest.fixture(scope="module")
 def plan():
-    return load_suite("cc")
+    return load_suite("cc", everything=True)
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +152,14 @@ def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan):
         name.removesuffix("-auto") for name in beyond if name.endswith("-auto")
     }
     for name, scenario in beyond.items():
-        assert list(scenario.cases) == EVERYWHERE
+        assert list(scenario.cases) == (WITH_BURSTS if name.startswith("limited") else EVERYWHERE)
         assert scenario.duration_s <= 30
         aqm = scenario.cases["pbq"]["aqm"]
         assert plan.controls.queues[name] == ("auto" if name.endswith("-auto") else "fifo")
         assert (aqm["qdisc"], bool(aqm.get("tune"))) == (("weir", True) if name.endswith("-auto") else ("pfifo", False))
     assert all(run.seed <= 3 for run in plan.runs() if run.scenario in beyond)
     papers_link = len(PAPER) * len(plan.controls.stacks) + len(UPLOADS) * len(OF_OUR_CLIENT)
-    assert len(plan.runs(1)) == papers_link + len(beyond) * len(EVERYWHERE)
+    assert len(plan.runs(1)) == papers_link + sum(len(scenario.cases) for scenario in beyond.values())
 
 
 def test_uploads_are_the_papers_link_with_the_clients_as_senders(plan):
@@ -241,7 +243,9 @@ def test_built_in_policies_are_part_of_the_runs_that_use_them(plan):
         ('peers = ["cubic", "tcp-reno"]', 'peers = ["cubik"]', "mine.toml:4: peers: no control 'cubik'; did you mean"),
         ("{ cubic = 2 }", "{ pie = 2 }", "mine.toml:15: groups.0: no control 'pie'"),
         ('cc = "reno"', 'cc = "renno"', "mine.toml:10: controls.tcp-reno.cc: unknown name 'renno'; did you mean reno?"),
-        ('stack = "tcp"', 'stack = "udp"', "mine.toml:9: controls.tcp-reno.stack: unknown name 'udp'"),
+        ('stack = "tcp"', 'stack = "udp"', "mine.toml:9: controls.tcp-reno.stack: no stack 'udp'; write one of quiche"),
+        ('stack = "tcp"', 'stack = "quin"', "controls.tcp-reno.stack: no stack 'quin'; did you mean quinn?"),
+        ('stack = "tcp"', 'stack = "quinn"', "tcp-reno.stack: quinn has no congestion control reno; there are"),
         ('title = "All"', "", "mine.toml:15: groups.0.title: missing"),
         ("seeds = 1", "sedes = 1", "mine.toml:3: sedes: unknown key; did you mean seeds?"),
         ('cc = "cubic"', 'cc = "cubic"\ncc_weights = "x"', "cubic.cc_weights: for pbq and pbq-paper, not cubic"),

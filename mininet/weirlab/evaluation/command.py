@@ -12,8 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from weirlab.evaluation.cc.own_stack import ARGV, check_places, own_stacks
+from weirlab.evaluation.plan import Plan
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
+from weirlab.lab.quic_servers import ALPNS
 from weirlab.run.cluster import run_all
 from weirlab.run.costs import Costs
 from weirlab.run.kernel import check_kernel
@@ -23,6 +26,7 @@ from weirlab.run.running import take_cached
 from weirlab.run.series import cache_folder, cache_option, name_of, ray_option, words_of
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run
+from weirlab.scenario.stacks import servers_of, setup_steps
 from weirlab.store.cache import Cache
 from weirlab.store.documents import dumps
 from weirlab.store.folder import FAILED, VALID
@@ -60,23 +64,54 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          "a suite's TOML file")  # fmt: skip
     command.add_argument("--variants", nargs="+", metavar="NAME",
                          help="cc: these congestion controls in place of the suite's ('all': those, too): names of "
-                         "the suite, of weir-server, tcp-NAME for the kernel, NAME=FILE for a policy")  # fmt: skip
-    command.add_argument("--all", action="store_true", help="envelope: in all scenarios of the matrix")
+                         "the suite, of weir-server, tcp-NAME for the kernel, STACK-NAME for a row of "
+                         "mininet/peers/servers.toml, NAME=FILE for a policy")  # fmt: skip
+    stack_options(command)
+    command.add_argument("--all", action="store_true",
+                         help="envelope: in all scenarios of the matrix; cc: all controls in all scenarios and all "
+                         "seeds, not only two hours of them")  # fmt: skip
+
+
+def stack_options(command: argparse.ArgumentParser) -> None:
+    """The options for a server of the reader's own."""
+    command.add_argument("--stack", action="append", default=[], metavar="PROGRAM",
+                         help="cc: this QUIC server, too, in each group: a program, started with --stack-argv, or a "
+                         "file in .toml with a row as in mininet/peers/servers.toml (can be repeated)")  # fmt: skip
+    command.add_argument("--stack-argv", metavar="TEXT",
+                         help="its arguments, with {address} {port} {cert} {key} {root} {payload} for the lab to fill "
+                         f"in (default: '{ARGV}')")  # fmt: skip
+    command.add_argument("--stack-alpn", choices=ALPNS, help="its application protocol (default: h3)")
+    command.add_argument(
+        "--stack-path",
+        metavar="PATH",
+        help="path of its download of {bytes}; {root} has such a file (default: /bytes/{bytes})",
+    )
+    command.add_argument(
+        "--quick", action="store_true", help="cc: only the suite's short selection, one seed: ten minutes on two cores"
+    )
 
 
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
-    plan = load_suite(args.suite, args.all, args.variants)
-    wanted = plan.chosen(args.only, seeds_of(args))
+    own = own_stacks(args.stack, args.stack_argv, args.stack_alpn, args.stack_path)
+    check_places(own)
+    plan = load_suite(args.suite, args.all, args.variants, own, args.tables is not None)
+    wanted = plan.chosen(quick_patterns(args, plan), seeds_of(args))
     if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
         raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
     if args.check:
+        print(*setup_steps(wanted))
         return 0
     if args.tables:
         from weirlab.evaluation.report import of_tables
 
         of_tables(plan, args.tables, args.out)
         return 0
+    wanted, absent = with_programs(wanted)
+    for line in absent:
+        print(f"evaluate: left out: {line}", file=sys.stderr)
+    if not wanted:
+        raise ScenarioError(["no run is left: their servers are missing"])
     state = State(Cache(cache_folder(args.cache)), Keys(), wanted, plan=plan)
     if args.list:
         return list_runs(state)
@@ -93,6 +128,31 @@ def main_evaluate(args: argparse.Namespace) -> int:
     return 1 if state.failed else 0
 
 
+def with_programs(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """The runs whose servers of other stacks are here, and a line for each control of the others."""
+    absent: dict[str, str] = {}
+    found = []
+    for run in runs:
+        reason = next((reason for server in servers_of(run.spec) if (reason := server.missing())), "")
+        if reason:
+            absent[run.variant] = reason
+        else:
+            found.append(run)
+    return found, [f"{variant}: {reason}" for variant, reason in absent.items()]
+
+
+def quick_patterns(args: argparse.Namespace, plan: Plan) -> list[str] | None:
+    """The patterns of `--only`, or of the suite's short selection. Raises ScenarioError where it has none."""
+    given: list[str] | None = args.only
+    if not args.quick:
+        return given
+    if not plan.quick:
+        raise ScenarioError([f"--quick: {args.suite} has no short selection; write --only"])
+    if given or args.seeds or args.seeds_from:
+        raise ScenarioError(["--quick: has its own scenarios and seed; leave out --only, --seeds, --seeds-from"])
+    return list(plan.quick)
+
+
 def run_missing(state: State, missing: Sequence[Run], costs: Costs, args: argparse.Namespace) -> None:
     """Run what the cache has not, telling how far it is."""
 
@@ -104,6 +164,8 @@ def run_missing(state: State, missing: Sequence[Run], costs: Costs, args: argpar
 
 def seeds_of(args: argparse.Namespace) -> range | None:
     """The seeds that the options ask for; None: those of the scenarios. Raises ScenarioError."""
+    if args.quick:
+        return range(1, 2)
     if args.seeds_from is not None and args.seeds is None:
         raise ScenarioError([f"--seeds-from {args.seeds_from}: give --seeds, too"])
     first = args.seeds_from or 1
