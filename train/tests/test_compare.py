@@ -35,8 +35,8 @@ def test_a_rule_may_have_other_numbers():
     assert compare.rule("rule") == {}
     assert compare.rule("rule.weights") is None
     assert compare.rule("rule:packets=5,share=0.03") == {"start.packets": 5.0, "start.share": 0.03}
-    changed = PROFILES["pbq"].changed(compare.rule("rule:crowded_share=0"))
-    assert changed.start.crowded_share == 0
+    changed = PROFILES["pbq"].changed(compare.rule("rule:gain=0.25"))
+    assert changed.start.gain == 0.25
     assert changed.start.packets == PROFILES["pbq"].start.packets
 
 
@@ -47,7 +47,7 @@ def test_a_rule_that_cannot_be_is_refused_with_what_would_be_right(word, capsys)
     with pytest.raises(SystemExit) as ended:
         cli.main(["compare", word])
     assert ended.value.code == 2
-    assert "packets, share, gain, crowded_ratio, crowded_share" in capsys.readouterr().err
+    assert "packets, share, gain" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["rule", "packet=3"], ["compare", "rule", "--only", "narrow"]])
@@ -55,7 +55,7 @@ def test_a_wrong_number_or_kind_is_refused_with_those_that_there_are(words, caps
     with pytest.raises(SystemExit) as ended:
         cli.main(words)
     assert ended.value.code == 2
-    assert {"rule": "crowded_ratio", "compare": "beside-cubic"}[words[0]] in capsys.readouterr().err
+    assert {"rule": "gain", "compare": "beside-cubic"}[words[0]] in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path, capsys):

@@ -145,17 +145,15 @@ def test_a_policy_begins_with_its_rule():
     profile = PROFILES["pbq"]
     learner = Learner.begin(profile, 1)
     start, bound = profile.start, profile.document["action_bound"]
-    for packets, surplus, ratio in [(20, 0.0, 1.0), (20, 0.3, 1.0), (100, 0.05, 1.1), (50, 0.4, 3.0), (50, 0.2, 2.0)]:
+    for packets, surplus in [(20, 0.0), (20, 0.3), (100, 0.05), (50, 0.4), (50, 0.2)]:
         state = torch.zeros(1, profile.width)
         for name, quantity in {
             "window_inverse": 1 / packets,
             "surplus_share": surplus,
-            "rtt_mean_ratio": ratio,
         }.items():
             at, shift, scale = profile.place(name)
             state[0, at] = (quantity - shift) * scale
-        crowded = start.crowded_share * {1.0: 0.0, 1.1: 0.0, 2.0: 0.5, 3.0: 1.0}[ratio]
-        wanted = start.gain * np.log2(np.e) * (start.packets / packets + start.share + crowded - surplus)
+        wanted = start.gain * np.log2(np.e) * (start.packets / packets + start.share - surplus)
         assert bound * learner.policy.means(state).item() == pytest.approx(wanted, abs=0.03)
 
 

@@ -83,7 +83,7 @@ class Learner:
             profile.facts, profile.noise_correlation,
         )  # fmt: skip
         if profile.start is not None:
-            names = ("window_inverse", "surplus_share", "rtt_mean_ratio")
+            names = ("window_inverse", "surplus_share")
             places = (Place(*profile.place(name)) for name in names)
             policy.begin_with(profile.start, *places, profile.document["action_bound"])
         return cls(profile, seed, policy, optimiser(policy, profile.ppo))

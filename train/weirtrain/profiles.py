@@ -34,8 +34,8 @@ PLAIN = {
     "rtt_mean_s": (0.06, 20.0),
 }
 PBQ_INPUTS = (
-    "window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "rtt_last_ratio", "loss_share", "queued_packets",
-    "in_flight_share", "window_inverse", "surplus_share",
+    "window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "loss_share", "ce_share", "in_flight_share",
+    "window_inverse", "surplus_share",
 )  # fmt: skip
 PAPER_INPUTS = ("window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "loss_share")
 
@@ -130,10 +130,10 @@ PROFILES = {
     "pbq": Profile(
         name="pbq",
         document={
-            "interval_ms": 100, "interval_least_rtts": 1, "history": 4, "memory_intervals": 100, "output": "tanh",
+            "interval_ms": 50, "interval_least_rtts": 1, "history": 4, "memory_intervals": 200, "output": "tanh",
             "action_bound": 0.5, "window_packets": [2, 20000], "pacing": "window", "start": "after-startup",
             "growth": "unless-dry", "noise_correlation": 0.98,
-            "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5},
+            "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5}, "competing": True, "ramp": True,
         },
         inputs=PBQ_INPUTS,
         reward=SharedReward(),
@@ -147,7 +147,7 @@ PROFILES = {
         # stay below that, and left the link half empty without noise. The best deviation for correlated noise is open.
         log_deviation=-1.9,
         guard={"after": 20, "back_after": 20},
-        start=Start(packets=3.0, share=0.01, gain=0.5, crowded_ratio=2.0, crowded_share=0.4),
+        start=Start(packets=3.0, share=0.0, gain=0.5),
         validation=Validation(every=8, episodes=48),
     ),
 }  # fmt: skip

@@ -69,12 +69,8 @@ class Validation:
 @dataclass(frozen=True)
 class Start:
     """Actions of a policy before it has learnt: towards a window of the path's content without a queue, and `packets`
-    and `share` of itself more, by `gain` of the way in an interval (FAST TCP, Wei et al. 2006). Where round trips are
-    `crowded_ratio` times the least one or longer, others keep a queue: there the share grows, by half of
-    `crowded_share` at that ratio and by all of it far above."""
+    and `share` of itself more, by `gain` of the way in an interval (FAST TCP, Wei et al. 2006)."""
 
     packets: float
     share: float
     gain: float
-    crowded_ratio: float
-    crowded_share: float
