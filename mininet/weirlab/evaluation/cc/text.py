@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weirlab.evaluation.cc.analysis import (
+    ALONE_RTT,
+    ALONE_THROUGHPUT,
     COMPLETION,
     COMPLETION_P95,
     CONVERGENCE,
@@ -53,6 +55,8 @@ FIGURES = (
     (CONVERGENCE, "even after, s", 1),
     (NEIGHBOUR, "neighbours, Mbit/s", 3),
     (NEIGHBOUR_SHARE, "neighbours' share", 3),
+    (ALONE_THROUGHPUT, "throughput alone again, Mbit/s", 3),
+    (ALONE_RTT, "mean RTT alone again, ms", 1),
     (COMPLETION, "transfer time, median, s", 3),
     (COMPLETION_P95, "transfer time, 95th percentile, s", 3),
     (OUTSIDE, "decisions outside, %", 1),
