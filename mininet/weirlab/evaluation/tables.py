@@ -33,9 +33,9 @@ COLUMNS = (
     "loss_percent", "drops_aqm_packets",
     "drops_limit_packets", "drops_qdisc_packets", "link_lost_packets", "marks_packets", "rx_packets",
     "settled_share", "step_*_settling_s", "step_*_overshoot_ms", "fct_*", "spectral_peak_*", "decisions_count",
-    "throughput_mbit_s", "wire_mbit_s", "jain_after_10s_index", "jain_*_s_index", "convergence_s", "neighbour_*", "alone_*",
-    "completion_*", "decisions_outside_percent", "delay_outside_percent", "capacity_*", "goodput_of_capacity_percent",
-    "return_*", "voice_*", "game_*", "ping_*",
+    "throughput_mbit_s", "wire_mbit_s", "jain_after_10s_index", "jain_*_s_index", "convergence_s", "neighbour_*",
+    "alone_*", "completion_*", "decisions_outside_percent", "delay_outside_percent", "capacity_*",
+    "goodput_of_capacity_percent", "return_*", "voice_*", "game_*", "ping_*",
 )  # fmt: skip
 HEAD = ("scenario", "variant", "seed")
 CURVES_HEAD = ("scenario", "variant", "setting", "seed")  # of a suite that runs a variant at several settings

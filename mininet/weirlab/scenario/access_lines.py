@@ -11,9 +11,9 @@ The orders of magnitude are those of publications; the numbers are ours, and no 
   around 14 Mbit/s; within it the rate swings by 12 % with a correlation time of 1 s. At half of the changes the line is
   out for 50 to 150 ms.
 - wifi: a station of IEEE 802.11n, one stream of 20 MHz. Its rate adaptation moves by one of the standard's eight rates
-  (MCS 0 to 7) about three times a second, more often up than down, and drops to the lowest ones every 6 s on average, when
-  somebody walks through the path. Two other stations, each idle for 4 s and sending for 1 s on average, take equal
-  shares of the air. All rates are scaled so that the mean of WIFI_SECONDS is WIFI_MBIT_S.
+  (MCS 0 to 7) three times a second on average, more often up than down, and drops to the two lowest ones every 6 s on
+  average, as the signal fades. Two other stations, idle for 4 s and sending for 1 s on average, take equal shares of
+  the air. All rates are scaled so that the mean of WIFI_SECONDS is WIFI_MBIT_S.
 """
 
 from __future__ import annotations

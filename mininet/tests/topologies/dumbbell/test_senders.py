@@ -104,7 +104,7 @@ def test_figures_done_by_hand(run):
 
 
 def test_alone_again_after_the_last_neighbour_has_stopped(run):
-    """The neighbour stops at 10 s, so from 15 s on both flows under test count with their 400 kB/s."""
+    """The competing flow stops at 10 s, so from 15 s on both flows under test count with their 400 kB/s."""
     assert run(lines())["alone_rtt_mean_ms"] is None
     flows = [*SPEC["flows"][:2], flow("udp", neighbour=True, stop_s=10.0)]
     found = run(lines(), {**SPEC, "flows": flows})

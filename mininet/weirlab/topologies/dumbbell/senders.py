@@ -26,7 +26,7 @@ from weirlab.topologies.dumbbell.samples import RECEIVER, RESPONSIVE, FlowEnd, P
 from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PACED_KINDS, SHORT_KINDS
 
 SETTLED_AFTER_S = 10.0
-ALONE_AFTER_S = 5.0  # since the last neighbour has stopped
+ALONE_AFTER_S = 5.0  # since the last competing flow has stopped
 OUTSIDE = "decisions_outside_percent"
 # Jain's index over time: its times, in s from the last start, and the figure's name.
 COURSE_S: dict[str, tuple[float, float]] = {
@@ -44,7 +44,7 @@ METRICS: dict[str, str] = {
     "convergence_s": "from the last start until each flow stays within 20 % of their mean for 5 s, in bins of 1 s",
     "neighbour_mbit_s": "application bytes that the neighbours delivered, over the time after warm-up",
     "neighbour_share": "their share of all application bytes delivered, 0 to 1",
-    "alone_rtt_mean_ms": f"rtt_mean_ms from {ALONE_AFTER_S:g} s after the last neighbour has stopped until the end",
+    "alone_rtt_mean_ms": f"rtt_mean_ms from {ALONE_AFTER_S:g} s after the last competing flow has stopped until the end",
     "alone_throughput_mbit_s": "throughput_mbit_s in that time",
     OUTSIDE: decisions.METRICS[OUTSIDE],
     "completion_p50_s": "time from opening a short transfer under test to its last byte: median; see fct_*",
@@ -160,8 +160,7 @@ def _fairness(longs: list[Long], spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _alone(longs: list[Long], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """RTT and throughput of the flows under test some time after all neighbours have stopped; nothing where one goes on
-    or none was there."""
+    """RTT and throughput of the flows under test after all competing flows have stopped; empty without such a time."""
     stops_s = [flow["stop_s"] for flow in spec["flows"] if flow.get("neighbour")]
     first_s, end_s = max(stops_s, default=math.inf) + ALONE_AFTER_S, spec["duration_s"]
     if end_s - first_s < BIN_S:
