@@ -31,7 +31,7 @@ from weirlab.evaluation.cc.text import (
     order_rows,
     wish_rows,
 )
-from weirlab.evaluation.command import json_document, report
+from weirlab.evaluation.command import chosen_of, json_document, report
 from weirlab.evaluation.report import is_whole
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
@@ -54,6 +54,11 @@ OWN_WEIGHTS = paths.clone() / "quic-client/core/weights/pbq.weights"
 
 @pytest.fixture(scope="module")
 def plan():
+    return load_suite("cc", everything=True)
+
+
+@pytest.fixture(scope="module")
+def core():
     return load_suite("cc")
 
 
@@ -144,20 +149,43 @@ def test_the_paper_has_every_control_and_ten_seeds_for_three(plan):
     ]
 
 
-def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan):
+def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan, core):
     beyond = {s.name: s for group in plan.groups for s in group.scenarios if s.name not in PAPER | UPLOADS}
     assert {name for name in beyond if not name.endswith("-auto")} == {
         name.removesuffix("-auto") for name in beyond if name.endswith("-auto")
     }
+    heart = {s.name for group in core.groups for s in group.scenarios}
     for name, scenario in beyond.items():
-        assert list(scenario.cases) == EVERYWHERE
+        assert list(scenario.cases) == (list(plan.controls.stacks) if name in heart else EVERYWHERE)
         assert scenario.duration_s <= 60
         aqm = scenario.cases["pbq"]["aqm"]
         assert plan.controls.queues[name] == ("auto" if name.endswith("-auto") else "fifo")
         assert (aqm["qdisc"], bool(aqm.get("tune"))) == (("weir", True) if name.endswith("-auto") else ("pfifo", False))
     assert all(run.seed <= 3 for run in plan.runs() if run.scenario in beyond)
     papers_link = len(PAPER) * len(plan.controls.stacks) + len(UPLOADS) * len(OF_OUR_CLIENT)
-    assert len(plan.runs(1)) == papers_link + len(beyond) * len(EVERYWHERE)
+    assert len(plan.runs(1)) == papers_link + sum(len(scenario.cases) for scenario in beyond.values())
+
+
+def test_the_core_has_every_group_and_each_control_in_its_groups(plan, core):
+    """Without --all: each control meets each kind of scenario, by the seeds of the others."""
+    assert [group.name for group in core.groups] == [group.name for group in plan.groups]
+    for group in core.groups:
+        controls = {name for scenario in group.scenarios for name in scenario.cases}
+        assert controls == set(OF_OUR_CLIENT if group.name == "upload" else plan.controls.stacks)
+    every = {(run.scenario, run.variant, run.seed) for run in plan.runs()}
+    assert {(run.scenario, run.variant, run.seed) for run in core.runs()} < every
+    assert {run.seed for run in core.runs()} == {1, 2, 3}
+    assert any(scenario.name.endswith("-auto") for group in core.groups for scenario in group.scenarios)
+
+
+def test_only_outside_of_the_core_takes_the_whole_suite():
+    def chosen(*words):
+        return chosen_of(cli.parser().parse_args(["evaluate", "--suite", "cc", *words]))
+
+    losses = {f"table3-loss-{loss}" for loss in ("0", "2_5", "10")}
+    assert {run.scenario for run in chosen("--only", "loss/pbq")[1]} == losses
+    assert {run.seed for run in chosen("--only", "table3-loss-5/pbq")[1]} == set(range(1, 11))
+    assert len(chosen()[0].runs()) < len(chosen("--all")[0].runs()) == len(chosen("--from", "x")[0].runs())
 
 
 def test_uploads_are_the_papers_link_with_the_clients_as_senders(plan):
@@ -245,6 +273,7 @@ def test_built_in_policies_are_part_of_the_runs_that_use_them(plan):
         ('title = "All"', "", "mine.toml:15: groups.0.title: missing"),
         ("seeds = 1", "sedes = 1", "mine.toml:3: sedes: unknown key; did you mean seeds?"),
         ('cc = "cubic"', 'cc = "cubic"\ncc_weights = "x"', "cubic.cc_weights: for pbq and pbq-paper, not cubic"),
+        ('title = "All"', 'title = "All"\ncore = ["tony"]', "core: no scenario 'tony'; did you mean tiny"),
         ('name = "all"', 'name = "all"\npeers = ["pbq"]', None),
     ],
 )  # fmt: skip

@@ -80,8 +80,8 @@ class EnvelopeSection(Section):
 
 
 def load_suite(name: str, everything: bool = False, controls: Sequence[str] | None = None) -> Plan:
-    """The suite of that name, or of a file whose path ends in .toml; `controls` are for `load_controls`. Raises
-    ScenarioError with all mistakes."""
+    """The suite of that name, or of a file whose path ends in .toml; `controls` are for `load_controls`. `everything`:
+    all scenarios of a suite that runs a part of them by default. Raises ScenarioError with all mistakes."""
     given = Path(name)
     if given.suffix != ".toml":
         given = paths.evaluation() / f"{name}.toml"
@@ -91,10 +91,10 @@ def load_suite(name: str, everything: bool = False, controls: Sequence[str] | No
     if not given.is_file():
         raise ScenarioError([f"{given}: no such file; give a suite, as mininet/evaluation/matrix.toml"])
     raw = _raw(given)
-    if everything and "matrix" not in raw:
+    if everything and "matrix" not in raw and "controls" not in raw:
         raise ScenarioError([f"--all: {given.stem} has no part to run alone; leave it out"])
     if "controls" in raw:
-        return load_controls(given, controls)
+        return load_controls(given, controls, everything)
     if controls:
         raise ScenarioError([f"--variants: {given.stem} compares no congestion controls; write --only '*/NAME'"])
     if "matrix" not in raw:

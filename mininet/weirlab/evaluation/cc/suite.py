@@ -19,7 +19,10 @@
     scenarios = ["table3-loss"]          # files in the folder, each with all its cells
     peers = "all"                        # or names, in place of those above
     seeds = 3
-    more_seeds = { pbq = 10 }            # of single controls
+    more_seeds = { pbq = 10 }            # of single controls; with `core` under --all alone
+    core = ["table3-loss-2_5"]           # patterns of the scenarios that are run without --all; none: all are
+
+In a core scenario all controls of the suite are run that have such flows, unless its group names `peers`.
 
 A scenario is an ordinary one with `compares = "senders"`, whose variants are queues. Over the queue `fifo` it keeps
 its name, over another it is NAME-QUEUE. Its flows are under test unless they say `neighbour = true`: these alone get
@@ -32,6 +35,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -87,6 +91,10 @@ class ControlsGroup(Section):
     peers: Annotated[list[str], Field(min_length=1)] | Literal["all"] | None = None
     seeds: SeedCount | None = None
     more_seeds: dict[str, SeedCount] = Field(default_factory=dict)
+    core: list[str] = Field(default_factory=list)
+
+    def is_core(self, scenario: str) -> bool:
+        return not self.core or any(fnmatchcase(scenario, pattern) for pattern in self.core)
 
 
 class ControlsSuite(Section):
@@ -101,10 +109,11 @@ class ControlsSuite(Section):
     groups: list[Any] = Field(min_length=1)
 
 
-def load_controls(path: Path, chosen: Sequence[str] | None = None) -> Plan:
+def load_controls(path: Path, chosen: Sequence[str] | None = None, everything: bool = True) -> Plan:
     """Read a suite of congestion controls. `chosen` are the controls to run in place of the groups' own: names of the
     suite, of the kernel as tcp-NAME, of our server as NAME, and NAME=FILE for a policy's weights; "all" are the
-    suite's. Raises ScenarioError with all mistakes."""
+    suite's. Without `everything` the core scenarios alone. Raises ScenarioError with all
+    mistakes."""
     text = read_text(path)
     checker = Checker(path, text)
     head = head_of(checker, ControlsSuite, parsed(path, text))
@@ -120,8 +129,8 @@ def load_controls(path: Path, chosen: Sequence[str] | None = None) -> Plan:
     if chosen:
         asked, more = _asked(chosen, list(controls))
         controls = {**controls, **more}
-    built = _Builder(checker, path, head, controls, asked)
-    made = tuple(built.group(group) for group in groups)
+    built = _Builder(checker, path, head, controls, asked, everything)
+    made = tuple(found for group in groups if (found := built.group(group)).scenarios or checker.problems)
     if not checker.problems:
         names = [s.name for group in made for s in group.scenarios]
         for name in sorted({name for name in names if names.count(name) > 1}):
@@ -219,8 +228,9 @@ class _Builder:
         head: ControlsSuite,
         controls: Mapping[str, ControlSection],
         asked: Sequence[str] | None,
+        everything: bool,
     ) -> None:
-        self.checker, self.head, self.controls, self.asked = checker, head, controls, asked
+        self.checker, self.head, self.controls, self.asked, self.everything = checker, head, controls, asked, everything
         self.folder = path.parent / head.folder
         self.there = {
             file.stem
@@ -235,9 +245,11 @@ class _Builder:
         peers = self.head.peers if section.peers is None else section.peers
         names = self.asked or (list(self.head.controls) if peers == ALL else list(peers))
         least = section.seeds or self.head.seeds
-        own = {name: max(section.more_seeds.get(name, least), least) for name in names}
+        more = section.more_seeds if self.everything or not section.core else {}
+        own = {name: max(more.get(name, least), least) for name in dict.fromkeys((*names, *self.head.controls))}
         self.seeds[section.name] = own
-        scenarios = []
+        scenarios: list[Scenario] = []
+        known: set[str] = set()
         for stem in section.scenarios:
             if stem not in self.there:
                 self.checker.problem(
@@ -250,17 +262,21 @@ class _Builder:
                 for problem in error.problems:
                     self.checker.problems[problem] = 0
                 continue
-            scenarios += [
-                made
-                for scenario in found
-                for made in self.over_queues(scenario, stem, names, seeds_of(max(own.values())))
-            ]
+            for scenario in found:
+                for made in self.over_queues(scenario, stem, section, names, seeds_of(max(own.values()))):
+                    known.add(made.name)
+                    if self.everything or section.is_core(made.name):
+                        scenarios.append(made)
+        for pattern in section.core:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                self.checker.problem("groups", f"core: no scenario {pattern!r}; {nearest(pattern, sorted(known))}")
         return Group(section.name, section.title, section.description, tuple(scenarios))
 
     def over_queues(
-        self, scenario: Scenario, stem: str, names: Sequence[str], seeds: tuple[int, ...]
+        self, scenario: Scenario, stem: str, section: ControlsGroup, names: Sequence[str], seeds: tuple[int, ...]
     ) -> Iterator[Scenario]:
-        """The scenario over each of its queues, with these controls as its variants."""
+        """The scenario over each of its queues, with these controls as its variants; in the core with all that have
+        such flows."""
         if scenario.topology != DUMBBELL or any(
             spec.get("compares") != SENDERS for spec in scenario.cases.values()
         ):  # fmt: skip
@@ -272,8 +288,10 @@ class _Builder:
             self.checker.problem(f"groups.{stem}", f"{stem}.toml: {scenario.name!r} must begin with the file's name")
         for queue, spec in scenario.cases.items():
             name = scenario.name if queue == FIFO else f"{scenario.name}-{queue}"
+            every = self.asked is None and section.peers is None and bool(section.core) and section.is_core(name)
+            chosen = [c for c in self.controls if self.has_flows(spec, c)] if every else names
             cases = {
-                label: made for label in names if (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
+                label: made for label in chosen if (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
             }
             self.queues[name] = queue
             title = scenario.title if queue == FIFO else f"{scenario.title}, under {queue}"
@@ -281,6 +299,11 @@ class _Builder:
             yield replace(
                 scenario, name=name, title=title, seeds=seeds, cases=cases, paper={}, places=places
             )  # fmt: skip
+
+    def has_flows(self, spec: Mapping[str, Any], label: str) -> bool:
+        """Whether a control's stack has the kinds of flows that this scenario tests."""
+        shapes = {SHAPES.get(flow["kind"], "") for flow in spec["flows"] if not flow.get("neighbour")}
+        return shapes <= set(STACKS[self.controls[label].stack])
 
     def spec(self, spec: Mapping[str, Any], label: str, where: str, name: str) -> dict[str, Any] | None:
         """One case: the queue's spec with the control in the flows under test."""

@@ -44,7 +44,7 @@ METRICS: dict[str, str] = {
     "convergence_s": "from the last start until each flow stays within 20 % of their mean for 5 s, in bins of 1 s",
     "neighbour_mbit_s": "application bytes that the neighbours delivered, over the time after warm-up",
     "neighbour_share": "their share of all application bytes delivered, 0 to 1",
-    "alone_rtt_mean_ms": f"rtt_mean_ms from {ALONE_AFTER_S:g} s after the last competing flow has stopped until the end",
+    "alone_rtt_mean_ms": f"rtt_mean_ms from {ALONE_AFTER_S:g} s after the last competing flow has stopped",
     "alone_throughput_mbit_s": "throughput_mbit_s in that time",
     OUTSIDE: decisions.METRICS[OUTSIDE],
     "completion_p50_s": "time from opening a short transfer under test to its last byte: median; see fct_*",
