@@ -499,7 +499,8 @@ def test_the_report_has_each_claim_and_every_scenario(bench):
 @pytest.mark.pictures
 def test_the_page_is_whole_and_needs_nothing_else(bench):
     made = suite_report(bench).files()
-    assert set(made) == {"cc.html", "cc.png", "report.md"}
+    pages = {f"controls/{name}.md" for name in bench.controls.stacks}
+    assert set(made) == {"cc.html", "cc.png", "report.md", "ranking.csv"} | pages
     page = made["cc.html"]
     page_outline.whole(page)
     assert 'id="fairness-title"' in page
@@ -545,11 +546,13 @@ def test_part_of_a_suite_has_a_report_that_can_be_made_again(tiny, tmp_path, cap
     out = tmp_path / "out"
     words = ["evaluate", "--suite", str(tiny), "--variants", "pbq", "cubic"]
     report(state, cli.parser().parse_args([*words, "--out", str(out)]))
-    assert sorted(path.name for path in out.iterdir()) == ["all.csv", "cc.html", "cc.png", "made.json", "report.md"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "all.csv", "cc.html", "cc.png", "controls", "made.json", "ranking.csv", "report.md"
+    ]  # fmt: skip
     assert "runs of the congestion controls are missing: " in (out / "report.md").read_text()
     assert str(out / "cc.html") in capsys.readouterr().out
     assert cli.main([*words, "--from", str(out), "--out", str(tmp_path / "again")]) == 0
-    for name in ("report.md", "cc.html", "cc.png"):
+    for name in ("report.md", "cc.html", "cc.png", "ranking.csv", "controls/pbq.md"):
         assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes()
 
 

@@ -36,6 +36,7 @@ from weirlab.report.model import Block, Bullets, Paragraph, Prose
 from weirlab.scenario.model import Run
 from weirlab.store import atomic, provenance
 from weirlab.store.documents import dumps, read_json
+from weirlab.topologies.dumbbell.samples import RESPONSIVE
 
 MADE = "made.json"  # version and commit with which the tables of a folder were measured
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
@@ -158,20 +159,42 @@ def footer(made: str) -> str:
 def write(out: Path, files: Mapping[str, str | bytes], found: SuiteReport, said: TextIO, made: str) -> None:
     """Write a report and other files, or none, and print the paths of its text and page. `made` is the content of MADE.
     Raises OSError."""
-    out.mkdir(parents=True, exist_ok=True)
     rendered = found.files(footer(made))
     content = {**files, **rendered} | ({MADE: made} if made else {})
+    for folder in {(out / name).parent for name in content}:
+        folder.mkdir(parents=True, exist_ok=True)
     atomic.write_all({out / name: text for name, text in content.items()})
     print(*(out / name for name in rendered if name == TEXT or name.endswith(".html")), sep="\n", file=said)
 
 
 def about(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Title, description and paper of each scenario, from its file."""
+    """Title, description, source and paper of each scenario, from its file, and the fair share of the flows under test
+    beside competing ones."""
     return {
-        scenario.name: {"title": scenario.title, "description": scenario.description, "paper": scenario.paper}
+        scenario.name: {
+            "title": scenario.title,
+            "description": scenario.description,
+            "source": scenario.source,
+            "paper": scenario.paper,
+            "fair_mbit_s": fair_mbit_s(next(iter(scenario.cases.values()))),
+        }
         for group in plan.groups
         for scenario in group.scenarios
     }
+
+
+def fair_mbit_s(spec: Mapping[str, Any]) -> float | None:
+    """Share of the link that the flows under test have if each flow has the same, beside responsive flows that go on
+    all the time; None without such ones, and where flows under test are short."""
+    flows = spec["flows"]
+    others = [flow for flow in flows if flow.get("neighbour") and flow["kind"] in RESPONSIVE]
+    tested = [flow for flow in flows if not flow.get("neighbour")]
+    steady = all(flow["start_s"] <= spec["warmup_s"] and flow["stop_s"] >= spec["duration_s"] for flow in others)
+    if not others or not steady or any(flow["kind"] not in RESPONSIVE for flow in tested):
+        return None
+    count = sum(flow["count"] for flow in tested)
+    rate: float = spec["link"]["bottleneck"]["rate_mbit_s"]
+    return rate * count / (count + sum(flow["count"] for flow in others))
 
 
 def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dict[str, Any]]]]:

@@ -108,6 +108,12 @@ def title_of(bench: Bench, group: str) -> str:
     return bench.titles.get(group, group)
 
 
+def about(scenario: ScenarioResult) -> str:
+    """A scenario's description with the publication that it follows."""
+    words, source = (" ".join(scenario.about.get(key, "").split()) for key in ("description", "source"))
+    return f"{words} Source: {source}." if source else words
+
+
 CHOICE_HEADS = (
     "for", "queue", "of our server's", "of all stacks", "most throughput", "least delay, with enough throughput",
 )  # fmt: skip
