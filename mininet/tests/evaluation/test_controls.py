@@ -557,7 +557,8 @@ def test_part_of_a_suite_has_a_report_that_can_be_made_again(tiny, tmp_path, cap
 
 
 def test_a_small_suite_runs_in_the_lab(tiny, exact):
-    """From nothing to the page, with a control of each stack and our own; then again from the cache."""
+    """From nothing to the page, with a control of each stack and our own; then again from the cache, and without it to
+    compare digests."""
     folder = tiny.parent
     words = [sys.executable, "-m", "weirlab.cli", "evaluate", "--suite", str(tiny), "--variants", "all", "--json"]
     words += ["--only", "tiny/*/1", "tiny-pie/pbq", "--cache", str(folder / "cache"), "--out", str(folder / "out")]
@@ -575,3 +576,19 @@ def test_a_small_suite_runs_in_the_lab(tiny, exact):
     again = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert " at a time" not in again.stderr
+    published = folder / "out" / "digests.csv"
+    assert len(published.read_text().splitlines()) == 1 + len(runs)
+    verify = [
+        *words[: words.index("--json")],
+        "--verify",
+        "1",
+        "--only",
+        "tiny/cubic",
+        "--cache",
+        str(folder / "cache"),
+    ]
+    verify += ["--from", str(published.parent)]
+    repeated = subprocess.run(verify, capture_output=True, text=True, check=False, env=environment)
+    assert repeated.returncode == 0, repeated.stdout + repeated.stderr
+    published.write_text(re.sub(r"^tiny,cubic,1,....", "tiny,cubic,1,0000", published.read_text(), flags=re.MULTILINE))
+    assert subprocess.run(verify, capture_output=True, check=False, env=environment).returncode == 1

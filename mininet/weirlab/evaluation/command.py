@@ -66,14 +66,28 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          help="envelope: in all scenarios of the matrix; cc: all scenarios, queues and seeds, not the "
                          "core alone, which takes two hours on two cores")  # fmt: skip
 
+    command.add_argument("--verify", type=positive, nargs="?", const=20, metavar="N",
+                         help="cc: repeat N (20) of the published runs without the cache and compare their digests; of "
+                         "docs/results/cc, or of the folder that --from gives")  # fmt: skip
+    command.add_argument("--verify-seed", type=positive, default=1, metavar="SEED",
+                         help="draws the sample of --verify (default: 1)")  # fmt: skip
+
 
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
     plan, wanted = chosen_of(args)
-    if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
+    if args.verify and (args.json or args.list):
+        raise ScenarioError(["--verify: runs a sample and compares; leave out --json, --list"])
+    if args.tables and not args.verify and (args.only or args.seeds or args.ray or args.json or args.list):
         raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
     if args.check:
         return 0
+    if args.verify:
+        from weirlab.evaluation.report import docs
+        from weirlab.evaluation.verify import verify
+
+        check_kernel(wanted)
+        return verify(plan, wanted, args.tables or docs(plan), args)
     if args.tables:
         from weirlab.evaluation.report import of_tables
 
@@ -100,10 +114,10 @@ def chosen_of(args: argparse.Namespace) -> tuple[Plan, list[Run]]:
     names something outside of its core, and for a report of tables. Raises ScenarioError."""
     plan = load_suite(args.suite, args.all, args.variants)
     seeds = seeds_of(args)
-    if args.all or plan.controls is None or not (args.only or args.tables):
+    if args.all or plan.controls is None or not (args.only or args.tables or args.verify):
         return plan, plan.chosen(args.only, seeds)
     everything = load_suite(args.suite, True, args.variants)
-    if args.tables:
+    if args.tables or args.verify:
         return everything, everything.chosen(args.only, seeds)
     try:
         return plan, plan.chosen(args.only, seeds)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from weirlab import paths
+from weirlab.evaluation import digests
 from weirlab.evaluation import tables as csv_files
 from weirlab.evaluation.cc import analysis as controls
 from weirlab.evaluation.cc import page as controls_page
@@ -30,11 +31,12 @@ from weirlab.evaluation.plan import CONTROLS, ENVELOPE, Plan
 from weirlab.evaluation.shared.pages import TEXT, SuiteReport
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
+from weirlab.evaluation.verify import made
 from weirlab.lab.kernels import LAB_KERNEL
 from weirlab.metrics.samples import SamplesError
 from weirlab.report.model import Block, Bullets, Paragraph, Prose
 from weirlab.scenario.model import Run
-from weirlab.store import atomic, provenance
+from weirlab.store import atomic, installation, provenance
 from weirlab.store.documents import dumps, read_json
 from weirlab.topologies.dumbbell.samples import RESPONSIVE
 
@@ -93,12 +95,25 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
     files: dict[str, str | bytes] = {**tables}
     if plan.suite in OTHERS:
         found = OTHERS[plan.suite](plan, ordered, notes)
+        files |= digests_of(state, there) if plan.suite == CONTROLS else {}
     else:
         over_time = matrix_courses.pictures(courses(state, there))
         found = page.suite_report(matrix.analyse(ordered, about(plan)), list(over_time), notes)
         files |= {f"{name}-over-time.png": picture for name, picture in over_time.items()}
     write(out, files, found, said, dumps({"weir": provenance.weir()}))
     return True
+
+
+def digests_of(state: State, there: Sequence[Done]) -> dict[str, str]:
+    """The files of digests and of the installation; none for runs that are not in the cache."""
+    found = [one for done in there if (one := made(state, done.run)) is not None]
+    if not found:
+        return {}
+    facts = installation.facts()
+    return {
+        digests.FILE: digests.text_of(found),
+        installation.FILE: dumps({"name": installation.name_of(facts), "facts": facts}),
+    }
 
 
 def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
