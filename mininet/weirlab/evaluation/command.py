@@ -50,6 +50,9 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          help="print one JSON document: `runs`, each with group, scenario, variant, setting (the "
                          "discipline's own parameter, its value and unit), seed, metrics and the checks it failed, "
                          "`failed` and `missing`")  # fmt: skip
+    command.add_argument("--parquet", type=Path, metavar="FILE",
+                         help="write all runs of the report as one table, too: a row a run, with scenario, queue, "
+                         "control, stack, seed and every figure")  # fmt: skip
     command.add_argument("--from", dest="tables", type=Path, metavar="FOLDER",
                          help="run nothing and read no cache: make the report again from the CSV files of that folder "
                          "(docs/results/evaluation), into results/evaluation/ or --out")  # fmt: skip
@@ -91,7 +94,7 @@ def main_evaluate(args: argparse.Namespace) -> int:
     if args.tables:
         from weirlab.evaluation.report import of_tables
 
-        of_tables(plan, args.tables, args.out)
+        of_tables(plan, args.tables, args.out, args.parquet)
         return 0
     state = State(Cache(cache_folder(args.cache)), Keys(), wanted, plan=plan)
     if args.list:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from weirlab import paths
-from weirlab.evaluation import digests
+from weirlab.evaluation import digests, parquet
 from weirlab.evaluation import tables as csv_files
 from weirlab.evaluation.cc import analysis as controls
 from weirlab.evaluation.cc import page as controls_page
@@ -92,6 +92,8 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         last = args.seeds_from + args.seeds - 1
         notes.append(Paragraph(f"Seeds {args.seeds_from} to {last}, not the {plan.suite}'s own."))
     ordered = csv_files.in_order(rows, plan)
+    if args.parquet:
+        parquet.write(args.parquet, ordered, plan)
     files: dict[str, str | bytes] = {**tables}
     if plan.suite in OTHERS:
         found = OTHERS[plan.suite](plan, ordered, notes)
@@ -116,14 +118,17 @@ def digests_of(state: State, there: Sequence[Done]) -> dict[str, str]:
     }
 
 
-def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
-    """Write text, page and picture again from the small tables in a folder, with pictures over time where it has them.
+def of_tables(plan: Plan, folder: Path, out: Path | None, table: Path | None = None) -> None:
+    """Write text, page and picture again from the small tables in a folder, with pictures over time where it has them,
+    and all runs as one Parquet file `table`.
 
     Raises ResultsError.
     """
     batches = csv_files.batches_in(folder, plan)
     rows = [row for batch in batches for row in batch.rows]
     notes = missing_notes(plan, rows)
+    if table:
+        parquet.write(table, rows, plan)
     out = out or partial(plan)
     if plan.suite in OTHERS:
         write(out, {}, OTHERS[plan.suite](plan, rows, notes), sys.stdout, made_of(folder))
