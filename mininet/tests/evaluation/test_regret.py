@@ -16,7 +16,7 @@ from weirlab.evaluation.cc import control_page
 from weirlab.evaluation.cc.analysis import analyse
 from weirlab.evaluation.cc.ranking_section import section
 from weirlab.evaluation.cc.regret import POWER, bootstrap, csv_of, ranking, ranks, regrets, regrets_of
-from weirlab.evaluation.report import about, fair_mbit_s
+from weirlab.evaluation.report import about
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.suites import load_suite
 from weirlab.report import markdown
@@ -119,13 +119,12 @@ def test_one_control_has_no_ranking(plan):
 
 def test_beside_competing_flows_no_more_than_the_fair_share_counts(plan):
     """A control that takes all of the link has the throughput regret of one that takes its share."""
-    spec = next(run.spec for run in plan.runs(1) if run.scenario == "friendly-cubic-1")
-    assert fair_mbit_s(spec) == 5
-    specs = {run.scenario: run.spec for run in plan.runs(1)}
-    assert fair_mbit_s(specs["beside-one"]) == pytest.approx(12.8)
-    assert fair_mbit_s(specs["leaving"]) is None  # the competing flow leaves
-    assert fair_mbit_s(specs["short-beside"]) is None
-    assert fair_mbit_s(specs["fairness-4"]) is None
+    found = about(plan)
+    assert found["friendly-cubic-1"]["fair_mbit_s"] == 5
+    assert found["beside-one"]["fair_mbit_s"] == pytest.approx(12.8)
+    assert found["leaving"]["fair_mbit_s"] is None  # the competing flow leaves
+    assert found["short-beside"]["fair_mbit_s"] is None
+    assert found["fairness-4"]["fair_mbit_s"] is None
     rows = [
         RunRow("friendly-cubic-1", "friendliness", name, 1, {"wire_mbit_s": wire, "rtt_mean_ms": 50.0})
         for name, wire in (("pbq", 2.5), ("cubic", 5.0), ("tcp-bbr", 10.0))

@@ -29,6 +29,7 @@ from weirlab.evaluation.matrix import courses as matrix_courses
 from weirlab.evaluation.matrix import page
 from weirlab.evaluation.plan import CONTROLS, ENVELOPE, Plan
 from weirlab.evaluation.shared.pages import TEXT, SuiteReport
+from weirlab.evaluation.shared.path_facts import path_facts
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
 from weirlab.evaluation.verify import made
@@ -38,7 +39,6 @@ from weirlab.report.model import Block, Bullets, Paragraph, Prose
 from weirlab.scenario.model import Run
 from weirlab.store import atomic, installation, provenance
 from weirlab.store.documents import dumps, read_json
-from weirlab.topologies.dumbbell.samples import RESPONSIVE
 
 MADE = "made.json"  # version and commit with which the tables of a folder were measured
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
@@ -188,33 +188,18 @@ def write(out: Path, files: Mapping[str, str | bytes], found: SuiteReport, said:
 
 
 def about(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Title, description, source and paper of each scenario, from its file, and the fair share of the flows under test
-    beside competing ones."""
+    """Title, description, source and paper of each scenario, from its file, with facts of its path (`path_facts`)."""
     return {
         scenario.name: {
             "title": scenario.title,
             "description": scenario.description,
             "source": scenario.source,
             "paper": scenario.paper,
-            "fair_mbit_s": fair_mbit_s(next(iter(scenario.cases.values()))),
+            **path_facts(next(iter(scenario.cases.values()))),
         }
         for group in plan.groups
         for scenario in group.scenarios
     }
-
-
-def fair_mbit_s(spec: Mapping[str, Any]) -> float | None:
-    """Share of the link that the flows under test have if each flow has the same, beside responsive flows that go on
-    all the time; None without such ones, and where flows under test are short."""
-    flows = spec["flows"]
-    others = [flow for flow in flows if flow.get("neighbour") and flow["kind"] in RESPONSIVE]
-    tested = [flow for flow in flows if not flow.get("neighbour")]
-    steady = all(flow["start_s"] <= spec["warmup_s"] and flow["stop_s"] >= spec["duration_s"] for flow in others)
-    if not others or not steady or any(flow["kind"] not in RESPONSIVE for flow in tested):
-        return None
-    count = sum(flow["count"] for flow in tested)
-    rate: float = spec["link"]["bottleneck"]["rate_mbit_s"]
-    return rate * count / (count + sum(flow["count"] for flow in others))
 
 
 def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dict[str, Any]]]]:

@@ -130,7 +130,7 @@ def load_controls(path: Path, chosen: Sequence[str] | None = None, everything: b
         asked, more = _asked(chosen, list(controls))
         controls = {**controls, **more}
     built = _Builder(checker, path, head, controls, asked, everything)
-    made = tuple(found for group in groups if (found := built.group(group)).scenarios or checker.problems)
+    made = tuple(one for group in groups if (one := built.group(group)).scenarios or checker.problems)
     if not checker.problems:
         names = [s.name for group in made for s in group.scenarios]
         for name in sorted({name for name in names if names.count(name) > 1}):

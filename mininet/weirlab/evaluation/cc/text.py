@@ -198,8 +198,8 @@ def _best(values: dict[str, float], words: dict[str, str] | None = None) -> str:
 
 CLAIM_WORDS = (
     "A figure is reached in a case where the whole of its 95 % interval is on the right side of the limit, missed "
-    "where none of it is, and not shown to be either where the limit is inside. Fronts are as defined above; "
-    "their figure is how far behind others."
+    "where none of it is, and not shown to be either where the limit is inside. Fronts are as defined above. The "
+    "figure of a throughput is that over the named control's."
 )
 
 # The paper gives its results as figures without numbers; these orderings are in its text (sections 4.4 and 4.5).
