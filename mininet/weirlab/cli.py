@@ -23,6 +23,7 @@ from weirlab.run.series import cache_folder, cache_option, ray_option
 from weirlab.run.together import together
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
+from weirlab.scenario.stacks import setup_steps
 from weirlab.store.folder import Summary
 
 BENCH_HELP = {
@@ -242,6 +243,7 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
     with contextlib.suppress(LabError) if args.check else contextlib.nullcontext():  # it will be built
         check_kernel(run for _, runs in chosen for run in runs)
     if args.check:
+        print(*setup_steps(run for _, runs in chosen for run in runs))
         return 0
 
     summaries: list[Summary] = []

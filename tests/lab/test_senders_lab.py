@@ -99,10 +99,10 @@ kind = "quic-download"
 count = 2
 [variants.noq-bbr3]
 qdisc = "pfifo"
-sender = { cc = "noq-bbr3" }
+sender = { stack = "noq", cc = "bbr3" }
 [variants.noq-cubic]
 qdisc = "pfifo"
-sender = { cc = "noq-cubic" }
+sender = { stack = "noq", cc = "cubic" }
 """
 )
 

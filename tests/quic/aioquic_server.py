@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server on aioquic for the tests: GET /bytes/N and POST /upload over HTTP/3 and over hq-interop.
+"""A server on aioquic for the tests and the lab: GET /bytes/N and POST /upload over HTTP/3 and over hq-interop. Over
+hq-interop also GET /bytes/unlimited.
 
-Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioquic's public interface is used.
+Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioquic's public interface is used, except
+for the room in a stream's buffer.
 """
 
 import argparse
@@ -21,6 +23,10 @@ from aioquic_parts import serve_until_signal
 
 HQ_NOT_FOUND = 0x404
 MAX_BYTES = 1 << 28
+UNLIMITED = "/bytes/unlimited"
+BUFFERED_BYTES = 1 << 20
+"""Unacknowledged and waiting bytes of an endless stream, more than a window in the lab."""
+PART_BYTES = 1 << 16
 
 
 def size(path: str) -> int | None:
@@ -67,6 +73,20 @@ class Answers(QuicConnectionProtocol):
         super().__init__(*args, **kwargs)
         self.http: H3Connection | PlainStreams | None = None
         self.uploads: dict[int, int] = {}
+        self.endless: set[int] = set()
+
+    def datagram_received(self, data: bytes, addr: tuple) -> None:
+        super().datagram_received(data, addr)
+        if self.endless:
+            self.fill()
+
+    def fill(self) -> None:
+        """Give endless streams as much as their buffers take."""
+        for stream in self.endless & self._quic._streams.keys():
+            sender = self._quic._streams[stream].sender
+            while sender._buffer_stop - sender._buffer_start < BUFFERED_BYTES:
+                self._quic.send_stream_data(stream, bytes(PART_BYTES))
+        self.transmit()
 
     def quic_event_received(self, event: QuicEvent) -> None:
         if isinstance(event, ProtocolNegotiated):
@@ -84,6 +104,9 @@ class Answers(QuicConnectionProtocol):
             path = headers.get(b":path", b"").decode("ascii", "replace").partition("?")[0]
             if method == "POST" and path == "/upload":
                 self.uploads[stream] = 0
+            elif method == "GET" and path == UNLIMITED and isinstance(self.http, PlainStreams):
+                self.endless.add(stream)
+                self.fill()
             elif method == "GET" and (n := size(path)) is not None:
                 self.send(stream, 200, bytes(n))
             elif isinstance(self.http, PlainStreams):
@@ -109,9 +132,13 @@ async def main() -> None:
     parser.add_argument("--key", required=True)
     parser.add_argument("--qlog", type=Path, help="write a qlog of all connections here at the end")
     parser.add_argument("--retry", action="store_true", help="validate addresses before the handshake")
+    parser.add_argument("--cc", default="reno", choices=["cubic", "reno"], help="congestion control")
+    parser.add_argument("--max-payload", type=int, default=1200, help="UDP payload of all packets (default: 1200)")
     args = parser.parse_args()
 
     configuration = QuicConfiguration(is_client=False, alpn_protocols=[*H3_ALPN, *H0_ALPN], idle_timeout=30.0)
+    configuration.congestion_control_algorithm = args.cc
+    configuration.max_datagram_size = args.max_payload
     configuration.load_cert_chain(args.cert, args.key)
     if args.qlog:
         configuration.quic_logger = QuicLogger()

@@ -6,7 +6,7 @@ import ssl
 import pytest
 
 from weirlab.lab import quic_servers
-from weirlab.lab.quic_servers import ServersError
+from weirlab.lab.quic_servers import Server, ServersError
 
 ROW = '[[server]]\nname = "one"\nprogram = "{program}"\n'
 
@@ -26,10 +26,9 @@ def test_the_table_of_this_clone_is_valid_and_has_our_server():
     assert servers[0].name == "weir-server"
     assert {server.alpn for server in servers} == {"h3", "hq-interop"}
     for server in servers:
-        places = " ".join(server.argv) + server.path
-        for place in ("{address}", "{port}", "{cert}", "{key}", "{root}", "{folder}", "{clone}", "{bytes}"):
-            places = places.replace(place, "")
-        assert "{" not in places, server
+        for control in server.controls:
+            assert Server.of_spec(server.spec(control)).argv == (*server.argv, *server.controls[control])
+    assert {"quiche", "tcp"}.isdisjoint(server.name for server in servers)  # other stacks of the suite
 
 
 @pytest.mark.parametrize(
@@ -43,6 +42,15 @@ def test_the_table_of_this_clone_is_valid_and_has_our_server():
         (ROW + "port = 3\n", "server 1: unknown key port; known: alpn, argv"),
         (ROW + 'alpn = "h2"\n', "server 1: alpn = 'h2': write h3 or hq-interop"),
         (ROW + 'argv = "-p 1"\n', "server 1: argv = '-p 1': write a list of texts"),
+        (ROW + 'argv = ["{host}"]\n', r"server 1: argv: \{host\} is unknown; there are \{address\}, .*\{port\}"),
+        (ROW + 'controls = ["bbr"]\n', r"server 1: controls = .*: write \{ NAME = \[arguments\] \}"),
+        (ROW + 'controls = { bbr = "--bbr" }\n', r"server 1: controls = .*: write \{ NAME = \[arguments\] \}"),
+        (ROW + "controls = { BBR = [] }\n", "server 1: control 'BBR': write lower-case letters"),
+        (ROW + 'controls = { bbr = ["{loss}"] }\n', r"server 1: argv: \{loss\} is unknown"),
+        (ROW + 'bursts = "/{bytes}/{every}"\n', r"bursts: \{every\} is unknown; there are \{bytes\}, \{every_ms\}"),
+        (ROW + 'endless = "/{bytes}"\n', r"endless: \{bytes\} is unknown; there are none"),
+        (ROW + 'path = "{bytes}"\n', "write a path that begins with /"),
+        (ROW + "labels = 1\n", "server 1: labels = 1: write true or false"),
         (ROW + "path = 3\n", "server 1: path = 3: write a text"),
         (ROW + "version = { file = 3 }\n", "server 1: version = .*: write one of the forms"),
         (ROW + ROW, "two servers of the name one"),

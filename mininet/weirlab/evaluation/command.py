@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from weirlab.evaluation.cc.own_stack import ARGV, own_stacks
 from weirlab.evaluation.plan import Plan
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
+from weirlab.lab.quic_servers import ALPNS
 from weirlab.run.cluster import run_all
 from weirlab.run.costs import Costs
 from weirlab.run.kernel import check_kernel
@@ -24,6 +26,7 @@ from weirlab.run.running import take_cached
 from weirlab.run.series import cache_folder, cache_option, name_of, ray_option, words_of
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run
+from weirlab.scenario.stacks import servers_of, setup_steps
 from weirlab.store.cache import Cache
 from weirlab.store.documents import dumps
 from weirlab.store.folder import FAILED, VALID
@@ -64,16 +67,36 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          "a suite's TOML file")  # fmt: skip
     command.add_argument("--variants", nargs="+", metavar="NAME",
                          help="cc: these congestion controls in place of the suite's ('all': those, too): names of "
-                         "the suite, of weir-server, tcp-NAME for the kernel, NAME=FILE for a policy")  # fmt: skip
+                         "the suite, of weir-server, tcp-NAME for the kernel, STACK-NAME for a row of "
+                         "mininet/peers/servers.toml, NAME=FILE for a policy")  # fmt: skip
+    stack_options(command)
     command.add_argument("--all", action="store_true",
-                         help="envelope: in all scenarios of the matrix; cc: all scenarios, queues and seeds, not the "
-                         "core alone, which takes two hours on two cores")  # fmt: skip
-
+                         help="envelope: in all scenarios of the matrix; cc: all scenarios, queues and seeds, not only "
+                         "the core, which takes two hours on two cores")  # fmt: skip
     command.add_argument("--verify", type=positive, nargs="?", const=20, metavar="N",
                          help="cc: repeat N (20) of the published runs without the cache and compare their digests; of "
                          "docs/results/cc, or of the folder that --from gives")  # fmt: skip
     command.add_argument("--verify-seed", type=positive, default=1, metavar="SEED",
                          help="draws the sample of --verify (default: 1)")  # fmt: skip
+
+
+def stack_options(command: argparse.ArgumentParser) -> None:
+    """The options for a server of the reader's own."""
+    command.add_argument("--stack", action="append", default=[], metavar="PROGRAM",
+                         help="cc: this QUIC server, too, in each group: a program, started with --stack-argv, or a "
+                         "file in .toml with a row as in mininet/peers/servers.toml (can be repeated)")  # fmt: skip
+    command.add_argument("--stack-argv", metavar="TEXT",
+                         help="its arguments, with {address} {port} {cert} {key} {root} {payload} for the lab to fill "
+                         f"in (default: '{ARGV}')")  # fmt: skip
+    command.add_argument("--stack-alpn", choices=ALPNS, help="its application protocol (default: h3)")
+    command.add_argument(
+        "--stack-path",
+        metavar="PATH",
+        help="path of its download of {bytes}; {root} has such a file (default: /bytes/{bytes})",
+    )
+    command.add_argument(
+        "--quick", action="store_true", help="cc: only the suite's short selection, one seed: ten minutes on two cores"
+    )
 
 
 def main_evaluate(args: argparse.Namespace) -> int:
@@ -84,6 +107,7 @@ def main_evaluate(args: argparse.Namespace) -> int:
     if args.tables and not args.verify and (args.only or args.seeds or args.ray or args.json or args.list):
         raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
     if args.check:
+        print(*setup_steps(wanted))
         return 0
     if args.verify:
         from weirlab.evaluation.report import docs
@@ -96,6 +120,11 @@ def main_evaluate(args: argparse.Namespace) -> int:
 
         of_tables(plan, args.tables, args.out, args.parquet)
         return 0
+    wanted, absent = with_programs(wanted)
+    for line in absent:
+        print(f"evaluate: left out: {line}", file=sys.stderr)
+    if not wanted:
+        raise ScenarioError(["no run is left: their servers are missing"])
     state = State(Cache(cache_folder(args.cache)), Keys(), wanted, plan=plan)
     if args.list:
         return list_runs(state)
@@ -115,17 +144,43 @@ def main_evaluate(args: argparse.Namespace) -> int:
 def chosen_of(args: argparse.Namespace) -> tuple[Plan, list[Run]]:
     """The suite and the runs that are wanted of it. A suite of congestion controls is taken whole, too, where `--only`
     names something outside of its core, and for a report of tables. Raises ScenarioError."""
-    plan = load_suite(args.suite, args.all, args.variants)
-    seeds = seeds_of(args)
-    if args.all or plan.controls is None or not (args.only or args.tables or args.verify):
-        return plan, plan.chosen(args.only, seeds)
-    everything = load_suite(args.suite, True, args.variants)
+    own = own_stacks(args.stack, args.stack_argv, args.stack_alpn, args.stack_path)
+    plan = load_suite(args.suite, args.all, args.variants, own)
+    seeds, patterns = seeds_of(args), quick_patterns(args, plan)
+    if args.all or plan.controls is None or not (patterns or args.tables or args.verify):
+        return plan, plan.chosen(patterns, seeds)
+    everything = load_suite(args.suite, True, args.variants, own)
     if args.tables or args.verify:
-        return everything, everything.chosen(args.only, seeds)
+        return everything, everything.chosen(patterns, seeds)
     try:
-        return plan, plan.chosen(args.only, seeds)
+        return plan, plan.chosen(patterns, seeds)
     except ScenarioError:
-        return everything, everything.chosen(args.only, seeds)
+        return everything, everything.chosen(patterns, seeds)
+
+
+def with_programs(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """The runs whose servers of other stacks are here, and a line for each control of the others."""
+    absent: dict[str, str] = {}
+    found = []
+    for run in runs:
+        reason = next((reason for server in servers_of(run.spec) if (reason := server.missing())), "")
+        if reason:
+            absent[run.variant] = reason
+        else:
+            found.append(run)
+    return found, [f"{variant}: {reason}" for variant, reason in absent.items()]
+
+
+def quick_patterns(args: argparse.Namespace, plan: Plan) -> list[str] | None:
+    """The patterns of `--only`, or of the suite's short selection. Raises ScenarioError where it has none."""
+    given: list[str] | None = args.only
+    if not args.quick:
+        return given
+    if not plan.quick:
+        raise ScenarioError([f"--quick: {args.suite} has no short selection; write --only"])
+    if given or args.seeds or args.seeds_from:
+        raise ScenarioError(["--quick: has its own scenarios and seed; leave out --only, --seeds, --seeds-from"])
+    return list(plan.quick)
 
 
 def run_missing(state: State, missing: Sequence[Run], costs: Costs, args: argparse.Namespace) -> None:
@@ -139,6 +194,8 @@ def run_missing(state: State, missing: Sequence[Run], costs: Costs, args: argpar
 
 def seeds_of(args: argparse.Namespace) -> range | None:
     """The seeds that the options ask for; None: those of the scenarios. Raises ScenarioError."""
+    if args.quick:
+        return range(1, 2)
     if args.seeds_from is not None and args.seeds is None:
         raise ScenarioError([f"--seeds-from {args.seeds_from}: give --seeds, too"])
     first = args.seeds_from or 1

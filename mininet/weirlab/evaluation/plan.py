@@ -81,7 +81,7 @@ class Controls:
 class Plan:
     """A checked suite. An envelope has the `points` of all labels, and the `kinds` of its variants ("ours", "single",
     "isolating", "reference"); a matrix the names of options that are `settings`, by qdisc; a suite of congestion
-    controls says what these are."""
+    controls says what these are, and the patterns of its `quick` selection."""
 
     path: Path
     suite: str
@@ -93,6 +93,7 @@ class Plan:
     kinds: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     controls: Controls | None = None
+    quick: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -225,7 +225,8 @@ def is_whole(plan: Plan, args: argparse.Namespace) -> bool:
     """Whether the options leave the suite whole: one of ours on the lab's own kernel, no fewer seeds than its scenarios
     ask for."""
     most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
-    ours = plan.path.parent == paths.evaluation() and LAB_KERNEL not in os.environ and not args.variants
+    ours = plan.path.parent == paths.evaluation() and LAB_KERNEL not in os.environ
+    ours = ours and not args.variants and not args.stack and not args.quick
     return ours and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
 
 

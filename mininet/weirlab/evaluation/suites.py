@@ -42,6 +42,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from weirlab import paths
+from weirlab.evaluation.cc.own_stack import OwnStack
 from weirlab.evaluation.cc.suite import load_controls
 from weirlab.evaluation.plan import ENVELOPE, Group, Plan, Point, head_of, load_plan
 from weirlab.evaluation.shared.rows import UNITS, Setting
@@ -79,9 +80,12 @@ class EnvelopeSection(Section):
     variants: dict[str, Any] = Field(min_length=1)
 
 
-def load_suite(name: str, everything: bool = False, controls: Sequence[str] | None = None) -> Plan:
-    """The suite of that name, or of a file whose path ends in .toml; `controls` are for `load_controls`. `everything`:
-    all scenarios of a suite that runs a part of them by default. Raises ScenarioError with all mistakes."""
+def load_suite(
+    name: str, everything: bool = False, controls: Sequence[str] | None = None, own: Sequence[OwnStack] = ()
+) -> Plan:
+    """The suite of that name, or of a file whose path ends in .toml; `controls` and `own` are for `load_controls`.
+    `everything`: all scenarios of a suite that runs a part of them by default. Raises ScenarioError with all
+    mistakes."""
     given = Path(name)
     if given.suffix != ".toml":
         given = paths.evaluation() / f"{name}.toml"
@@ -94,7 +98,9 @@ def load_suite(name: str, everything: bool = False, controls: Sequence[str] | No
     if everything and "matrix" not in raw and "controls" not in raw:
         raise ScenarioError([f"--all: {given.stem} has no part to run alone; leave it out"])
     if "controls" in raw:
-        return load_controls(given, controls, everything)
+        return load_controls(given, controls, own, everything)
+    if own:
+        raise ScenarioError([f"--stack: {given.stem} compares no congestion controls; write --suite cc"])
     if controls:
         raise ScenarioError([f"--variants: {given.stem} compares no congestion controls; write --only '*/NAME'"])
     if "matrix" not in raw:

@@ -1,25 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of QUIC servers, `mininet/peers/servers.toml`: how each is started, and which are here.
 
-A program of other people's is one row. A row whose program is missing has a reason in `missing`.
+A program of other people's is one row. A row whose program is missing has a reason in `missing`. A spec holds a row as
+`Server.spec` gives it, so that a run needs no table and is known by the row's content.
 """
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
+import os
 import re
 import shutil
 import subprocess
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from weirlab import paths
+from weirlab.lab.kernels import lab_path
 
 VERSION_LIMIT_S = 20
 ALPNS = ("h3", "hq-interop")
+TEXTS = ("name", "program", "alpn", "path", "endless", "bursts", "built_by", "note")
+LISTS = ("argv", "samples", "sources")
+KEYS = (*TEXTS, *LISTS, "controls", "labels", "version")
+PAYLOAD_BYTES = 1412
+"""UDP payload by default: IPv4 packets of 1440 bytes."""
+PLACES = frozenset({"address", "port", "cert", "key", "root", "folder", "clone", "payload", "samples"})
+LABEL = r"[a-z0-9][a-z0-9_-]*"
 VERSION_KEYS = ({"lock", "package"}, {"module", "name"}, {"python"}, {"argv"})
 CERTIFICATE_DAYS = 30
 # Before the lab's clock, which starts in 2026.
@@ -32,21 +44,28 @@ class ServersError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A row. `argv` and `path` hold the places of `command` and `url_path`."""
+    """A row. `argv`, `controls`, `samples` and the paths hold the places of `command`."""
 
     name: str
     program: str
     argv: tuple[str, ...] = ()
     alpn: str = "h3"
     path: str = "/bytes/{bytes}"
+    endless: str = ""
+    bursts: str = ""
+    labels: bool = False
+    samples: tuple[str, ...] = ()
+    controls: dict[str, list[str]] = field(default_factory=dict)
     version: dict = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
     built_by: str = ""
     note: str = ""
 
     def found(self) -> Path | None:
         """The program, by its absolute path, or None where it is missing."""
         if "/" in self.program:
-            path = paths.clone() / self.program
+            first, _, rest = self.program.partition("/")
+            path = paths.build() / rest if first == "build" else paths.clone() / self.program
             return path if path.exists() else None
         built = paths.build() / "bin" / self.program
         word = str(built) if built.exists() else shutil.which(self.program)
@@ -59,14 +78,26 @@ class Server:
         remedy = f"setup/install.sh {self.built_by} builds it" if self.built_by else "put it on PATH"
         return f"{self.name}: {self.program} is missing; {remedy}"
 
-    def command(self, address: str, port: int, cert: str, key: str, root: str, folder: str) -> list[str]:
-        """Command line of the server. Raises ServersError if the program is missing."""
+    def command(
+        self,
+        address: str,
+        port: int,
+        cert: str,
+        key: str,
+        root: str,
+        folder: str,
+        payload_bytes: int = PAYLOAD_BYTES,
+        samples: str = "",
+    ) -> list[str]:
+        """Command line of the server; with `samples` it writes those to that file. Raises ServersError if the program
+        is missing."""
         program = self.found()
         if program is None:
             raise ServersError(self.missing())
         places = {"{address}": address, "{port}": str(port), "{cert}": cert, "{key}": key, "{root}": root}
-        places |= {"{folder}": folder, "{clone}": str(paths.clone())}
-        words = [str(program), *self.argv]
+        places |= {"{folder}": folder, "{clone}": str(paths.clone()), "{payload}": str(payload_bytes)}
+        places |= {"{samples}": samples}
+        words = [str(program), *self.argv, *(self.samples if samples else ())]
         for place, value in places.items():
             words = [word.replace(place, value) for word in words]
         return words
@@ -74,6 +105,37 @@ class Server:
     def url_path(self, size_bytes: int) -> str:
         """Path of a download of so many bytes."""
         return self.path.replace("{bytes}", str(size_bytes))
+
+    def endless_path(self, most_bytes: int) -> str:
+        """Path of a download that does not end, or of a file of so many bytes where the server has only files."""
+        return self.endless or self.url_path(most_bytes)
+
+    def bursts_path(self, size_bytes: int, every_ms: int) -> str:
+        """Path of a download of so many bytes again and again. Raises ServersError if the server has none."""
+        if not self.bursts:
+            raise ServersError(f"{self.name}: no downloads in bursts; name their path in the row's bursts")
+        return self.bursts.replace("{bytes}", str(size_bytes)).replace("{every_ms}", str(every_ms))
+
+    def needs_files(self) -> bool:
+        """Whether the server reads its downloads from files below {root}."""
+        return any("{root}" in word for word in self.argv)
+
+    def spec(self, control: str) -> dict[str, Any]:
+        """The row with a congestion control, as a run's spec holds it. Raises ServersError without that control."""
+        if control not in self.controls:
+            known = ", ".join(self.controls) or "none in its row"
+            raise ServersError(f"{self.name} has no congestion control {control}; there are {known}")
+        row = {key: getattr(self, key) for key in ("name", "program", "alpn", "path", "endless", "bursts", "labels")}
+        row |= {"argv": [*self.argv, *self.controls[control]], "samples": list(self.samples)}
+        row |= {"built_by": self.built_by, "sources": list(self.sources)}
+        row |= {"release": self.read_version() if "python" in self.version else ""}
+        return {key: value for key, value in row.items() if value}
+
+    @staticmethod
+    def of_spec(row: Mapping[str, Any]) -> Server:
+        """The server of a spec's row."""
+        known = {key: value for key, value in row.items() if key != "release"}
+        return Server(**known | {key: tuple(row[key]) for key in LISTS if key in row})
 
     def read_version(self) -> str:
         """Version of the stack, or "unknown". Raises OSError if a file of the row is missing."""
@@ -107,22 +169,49 @@ def _checked(file: Path, number: int, row: object) -> Server:
     where = f"{file}: server {number}"
     if not isinstance(row, dict):
         raise ServersError(f"{where}: write [[server]] and its keys")
-    texts = {"name", "program", "alpn", "path", "built_by", "note"}
     for key, value in row.items():
-        if key not in texts | {"argv", "version"}:
-            raise ServersError(f"{where}: unknown key {key}; known: {', '.join(sorted(texts | {'argv', 'version'}))}")
-        if key in texts and not (isinstance(value, str) and value):
+        if key not in KEYS:
+            raise ServersError(f"{where}: unknown key {key}; known: {', '.join(sorted(KEYS))}")
+        if key in TEXTS and not (isinstance(value, str) and value):
             raise ServersError(f"{where}: {key} = {value!r}: write a text")
+        if key in LISTS and not _is_words(value):
+            raise ServersError(f"{where}: {key} = {value!r}: write a list of texts")
     if not {"name", "program"} <= row.keys():
         raise ServersError(f"{where}: name and program are missing")
-    argv, version = row.get("argv", []), row.get("version", {})
-    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
-        raise ServersError(f"{where}: argv = {argv!r}: write a list of texts")
+    if not isinstance(row.get("labels", False), bool):
+        raise ServersError(f"{where}: labels = {row['labels']!r}: write true or false")
     if row.get("alpn", "h3") not in ALPNS:
         raise ServersError(f"{where}: alpn = {row['alpn']!r}: write {' or '.join(ALPNS)}")
+    version, controls = row.get("version", {}), row.get("controls", {})
     if not isinstance(version, dict) or (version and set(version) not in VERSION_KEYS):
         raise ServersError(f"{where}: version = {version!r}: write one of the forms at the top of servers.toml")
-    return Server(**{**row, "argv": tuple(argv)})
+    if not isinstance(controls, dict) or not all(_is_words(words) for words in controls.values()):
+        raise ServersError(f"{where}: controls = {controls!r}: write {{ NAME = [arguments] }}")
+    if bad := [name for name in controls if not re.fullmatch(LABEL, name)]:
+        raise ServersError(f"{where}: control {bad[0]!r}: write lower-case letters, digits, - and _")
+    _check_places(where, row)
+    return Server(**{**row, **{key: tuple(row[key]) for key in LISTS if key in row}})
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def _check_places(where: str, row: Mapping[str, Any]) -> None:
+    """Raises ServersError for a place in braces that `command` does not fill in."""
+    controls = [word for words in row.get("controls", {}).values() for word in words]
+    words = [*row.get("argv", []), *row.get("samples", []), *controls]
+    of_paths = {"path": {"bytes"}, "endless": set(), "bursts": {"bytes", "every_ms"}}
+    for key, texts, known in (
+        ("argv", words, PLACES),
+        *((key, [row[key]], places) for key, places in of_paths.items() if key in row),
+    ):
+        for place in re.findall(r"\{(\w*)\}", " ".join(texts)):
+            if place not in known:
+                there = ", ".join(f"{{{name}}}" for name in sorted(known)) or "none"
+                raise ServersError(f"{where}: {key}: {{{place}}} is unknown; there are {there}")
+    if "path" in row and not row["path"].startswith("/"):
+        raise ServersError(f"{where}: path = {row['path']!r}: write a path that begins with /")
 
 
 def table() -> Path:
@@ -146,6 +235,31 @@ def read(file: Path) -> list[Server]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ServersError(f"{file}: two servers of the name {twice[0]}")
     return servers
+
+
+def server(name: str) -> Server:
+    """The row of that name in the table, or the one row of a file whose path ends in .toml. Raises ServersError."""
+    if not name.endswith(".toml"):
+        return chosen(read(table()), [name])[0]
+    return read_one(Path(name))
+
+
+def read_one(file: Path) -> Server:
+    """The one row of a file. Its program may stand beside the file. Raises ServersError."""
+    rows = read(file)
+    if len(rows) > 1:
+        raise ServersError(f"{file}: {len(rows)} rows; write one")
+    row = replace(rows[0], built_by="")  # set-up builds what the table names
+    beside = file.parent / row.program
+    return replace(row, program=str(beside.absolute())) if "/" in row.program and beside.exists() else row
+
+
+def servers_environment(servers: list[Server]) -> dict[str, str]:
+    """Variables by which a lab finds programs that this machine's PATH has, and their libraries."""
+    found = [program for server in servers if "/" not in server.program and (program := server.found())]
+    libraries = os.environ.get("LD_LIBRARY_PATH")
+    folders = dict.fromkeys(str(program.parent) for program in found)
+    return {"PATH": lab_path(*folders), **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 
 def chosen(servers: list[Server], names: list[str]) -> list[Server]:

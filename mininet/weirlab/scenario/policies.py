@@ -52,7 +52,7 @@ def weights_words(setting: Mapping[str, Any], path: Path) -> list[str]:
 
 def parts_of_runs(settings: list[Mapping[str, Any]]) -> set[str]:
     """Parts of setup/sources.txt that QUIC programs with these settings have for their policies."""
-    by_policy = [setting for setting in settings if setting.get("cc") in LEARNED]
+    by_policy = [setting for setting in settings if setting.get("cc") in LEARNED and not setting.get("stack")]
     own = all(WEIGHTS in setting for setting in by_policy)
     return ({"learned"} if by_policy else set()) | (set() if own else {"policies"})
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A server on quic-go for the tests: GET /bytes/N and POST /upload over HTTP/3 and over hq-interop. Over HTTP/3 also GET
-// /code/STATUS, /headers/N (N bytes of headers) and /late/MS (the answer begins so late), and POST /code/STATUS, which
+// A server on quic-go for the tests and the lab: GET /bytes/N, /bytes/unlimited and POST /upload over HTTP/3 and over
+// hq-interop. Over HTTP/3 also GET /code/STATUS, /headers/N (N bytes of headers) and /late/MS (the answer begins so late), and POST /code/STATUS, which
 // reads nothing of the body.
 // It prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. With QLOGDIR set quic-go writes qlogs there.
 package main
@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -45,6 +46,7 @@ func run() error {
 	listen := flag.String("listen", "127.0.0.1:0", "address and port")
 	cert := flag.String("cert", "", "certificate chain, PEM")
 	key := flag.String("key", "", "its key, PEM")
+	payload := flag.Int("max-payload", 0, "UDP payload of all packets, each sent by itself; 0: the path's, in batches")
 	resetKey := flag.String("reset-key", "", "text that stateless reset tokens are derived from; none: no resets")
 	flag.Parse()
 
@@ -56,6 +58,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if *payload != 0 {
+		os.Setenv("QUIC_GO_DISABLE_GSO", "true") // read when the socket is made
+	}
 	socket, err := net.ListenUDP("udp", address)
 	if err != nil {
 		return err
@@ -65,9 +70,14 @@ func run() error {
 		hash := quic.StatelessResetKey(sha256.Sum256([]byte(*resetKey)))
 		transport.StatelessResetKey = &hash
 	}
+	config := &quic.Config{MaxIdleTimeout: 30 * time.Second, Tracer: qlog.DefaultConnectionTracer}
+	if *payload != 0 {
+		config.InitialPacketSize = uint16(*payload)
+		config.DisablePathMTUDiscovery = true
+	}
 	listener, err := transport.Listen(
 		&tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{http3.NextProtoH3, "hq-interop"}},
-		&quic.Config{MaxIdleTimeout: 30 * time.Second, Tracer: qlog.DefaultConnectionTracer},
+		config,
 	)
 	if err != nil {
 		return err
@@ -93,11 +103,14 @@ func run() error {
 	}
 }
 
-// size reads /bytes/N.
+// size reads /bytes/N and /bytes/unlimited.
 func size(path string) (int64, error) {
 	digits, ok := strings.CutPrefix(path, "/bytes/")
 	if !ok {
 		return 0, errors.New("no such resource")
+	}
+	if digits == "unlimited" {
+		return math.MaxInt64, nil
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > maxBytes {
@@ -155,7 +168,9 @@ func answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not found", http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	if n != math.MaxInt64 {
+		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	}
 	_, _ = io.CopyN(w, zeros{}, n) // fails if the client leaves
 }
 

@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-const USAGE: &str = "usage: noq-server --listen ADDRESS:PORT --cc bbr3|cubic|reno --max-payload BYTES --stats FILE
+const USAGE: &str = "usage: noq-server --listen ADDRESS:PORT --max-payload BYTES [--cc cubic|bbr3|reno] [--stats FILE]
                   [--stats-every-ms N]";
 /// RFC 9000 has no code for it; what the project's other servers say.
 const NOT_FOUND: u32 = 0x404;
@@ -33,7 +33,7 @@ struct Args {
     listen: SocketAddr,
     cc: String,
     max_payload: u16,
-    stats: PathBuf,
+    stats: Option<PathBuf>,
     stats_every_ms: u64,
 }
 
@@ -42,9 +42,9 @@ impl Args {
         let mut words = pico_args::Arguments::from_env();
         let args = Args {
             listen: words.value_from_str("--listen")?,
-            cc: words.value_from_str("--cc")?,
+            cc: words.opt_value_from_str("--cc")?.unwrap_or_else(|| "cubic".to_owned()),
             max_payload: words.value_from_str("--max-payload")?,
-            stats: words.value_from_str("--stats")?,
+            stats: words.opt_value_from_str("--stats")?,
             stats_every_ms: words.opt_value_from_str("--stats-every-ms")?.unwrap_or(100),
         };
         if let Some(word) = words.finish().first() {
@@ -232,7 +232,8 @@ fn monotonic_us() -> u64 {
 
 async fn run(args: Args) -> Outcome {
     let endpoint = endpoint(&args)?;
-    let stats = File::create(&args.stats).map_err(|e| format!("--stats {}: {e}", args.stats.display()))?;
+    let path = args.stats.unwrap_or_else(|| "/dev/null".into());
+    let stats = File::create(&path).map_err(|e| format!("--stats {}: {e}", path.display()))?;
     let began = Instant::now();
     let flows = Flows { open: BTreeMap::new(), next: 0, stats, began, began_us: monotonic_us() };
     let flows: Shared = Arc::new(Mutex::new(flows));

@@ -13,9 +13,10 @@ from weirlab import paths
 from weirlab.lab.kernels import LabError
 from weirlab.metrics.samples import SamplesError
 from weirlab.scenario.errors import ScenarioError
-from weirlab.topologies.dumbbell.drive import Drive, burst_words
+from weirlab.topologies.dumbbell.drive import Drive
 from weirlab.topologies.dumbbell.fairness import BAND, convergence_s, jain_index
 from weirlab.topologies.dumbbell.metrics import compute
+from weirlab.topologies.dumbbell.quic_programs import burst_words
 from weirlab.topologies.dumbbell.senders import COURSE_S, METRICS
 from weirlab.topologies.dumbbell.topology import Dumbbell
 
@@ -245,7 +246,8 @@ FLOWS = (
     + """\
 [[flows]]
 kind = "quic-download"
-cc = "noq-bbr3"
+stack = "noq"
+cc = "bbr3"
 burst_bytes = 5000
 burst_every_ms = 400
 [[flows]]
@@ -265,8 +267,9 @@ qdisc = "pfifo"
 def test_quic_settings_have_servers_of_their_own(load, tmp_path):
     drive = Drive(load(FLOWS).runs()[0].spec, tmp_path)
     flows = drive.spec["flows"]
-    assert [setting[0] for setting in drive.settings] == ["noq-bbr3", "cubic", "reno"]
-    assert drive.cc_words(flows[0], "sink") == ["--cc", "cubic", "--alpn", "hq-interop", "--ecn", "off"]
+    assert [setting[:2] for setting in drive.settings] == [("bbr3", "noq"), ("cubic", None), ("reno", None)]
+    words = ["--cc", "cubic", "--alpn", "hq-interop", "--server-name", "localhost", "--ecn", "off"]
+    assert drive.cc_words(flows[0], "sink") == words
     upload = flows[2] | {"burst_bytes": 5000, "burst_every_ms": 400}
     assert burst_words(upload) == ["--requests", "25", "--interval-ms", "400", "--bytes", "5000"]
     assert burst_words(flows[2]) == burst_words(flows[0]) == []
@@ -295,9 +298,10 @@ def test_reports_of_quic_become_lines(load, tmp_path):
     ("old", "new", "said"),
     [
         ("burst_bytes = 5000\n", "", "has one of burst_bytes and burst_every_ms"),
-        ('cc = "reno"', 'cc = "noq-cubic"', "noq-cubic is a server's"),
+        ('cc = "reno"', 'stack = "noq"', "noq is a server, and this client sends"),
         ("bytes = 1000\n", "", "needs either bytes or both"),
-        ('cc = "reno"', 'cc = "noq-bbr9"', "unknown name 'noq-bbr9'"),
+        ('cc = "bbr3"', 'cc = "bbr9"', "noq has no congestion control bbr9; there are bbr3, cubic, reno"),
+        ('cc = "reno"', 'cc = "noq-bbr3"', "unknown name 'noq-bbr3'"),
     ],
 )
 def test_mistakes_in_flows_are_named(load, old, new, said):
@@ -308,7 +312,7 @@ def test_mistakes_in_flows_are_named(load, old, new, said):
 def test_a_server_that_is_not_built_is_named(load, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda: tmp_path)
     spec = load(FLOWS).runs()[0].spec
-    with pytest.raises(LabError, match="noq-server is not built"):
+    with pytest.raises(LabError, match=r"noq-server is missing; setup/install\.sh peers builds it"):
         Dumbbell().environment(spec)
     assert Dumbbell().environment({**spec, "flows": spec["flows"][1:]}) == {}
 

@@ -5,9 +5,11 @@
     folder = "cc"                        # where the scenarios stand, beside this file
     seeds = 3
     peers = ["pbq", "cubic"]             # the controls of a group that names none
+    quick = ["table3-loss-1"]            # patterns of `--only`: the short selection
+    rest = ["*-auto/tcp-*"]              # SCENARIO/CONTROL that only `--all` or the control's name in `--variants` runs
 
     [controls.pbq]                       # what the flows under test become
-    stack = "quiche"                     # or noq, another QUIC; or tcp, the kernel's
+    stack = "quiche"                     # weir-server's; tcp, the kernel's; or a row of mininet/peers/servers.toml
     cc = "pbq"
     cc_weights = "my.weights"            # a policy of one's own, a file beside this one
     cc_changes = { growth = "always" }   # members of the weights file that are others, also of a built-in policy
@@ -19,7 +21,8 @@
     scenarios = ["table3-loss"]          # files in the folder, each with all its cells
     peers = "all"                        # or names, in place of those above
     seeds = 3
-    more_seeds = { pbq = 10 }            # of single controls; with `core` under --all alone
+    more_seeds = { pbq = 10 }            # of single controls
+    all_seeds = { pbq = 10 }             # the same, with `--all`
     core = ["table3-loss-2_5"]           # patterns of the scenarios that are run without --all; none: all are
 
 In a core scenario all controls of the suite are run that have such flows, unless its group names `peers`.
@@ -42,7 +45,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from weirlab import paths
+from weirlab.evaluation.cc.own_stack import OwnStack
 from weirlab.evaluation.plan import CONTROLS, Controls, Group, Plan, head_of
+from weirlab.lab import quic_servers
+from weirlab.lab.quic_servers import ServersError
 from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.congestion import LEARNED
@@ -51,30 +57,31 @@ from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Scenario, seeds_of
 from weirlab.scenario.policies import document_of, text_of_weights, with_document
 from weirlab.scenario.sections import Name, Section, SeedCount
+from weirlab.scenario.stacks import SERVER, row_of
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 from weirlab.topologies.dumbbell.schema import FLOW_KINDS
-from weirlab.topologies.dumbbell.traffic import is_noq
 
 FIFO = "fifo"
 ALL = "all"
 TCP_PREFIX = "tcp-"
 SENDERS = "senders"
+QUICHE, TCP = "quiche", "tcp"
 LABEL = r"[a-z0-9][a-z0-9_-]*"  # it names a folder
 # By stack, the kind of a flow of each shape, and its payload: IP packets of 1440 bytes with QUIC, of 1452 with TCP.
 STACKS: dict[str, dict[str, Any]] = {
-    "quiche": {"bulk": "quic-download", "upload": "quic-upload", "short": "quic-short", "payload_bytes": 1412},
-    "noq": {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412},
-    "tcp": {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
+    QUICHE: {"bulk": "quic-download", "upload": "quic-upload", "short": "quic-short", "payload_bytes": 1412},
+    TCP: {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
 }
+OTHERS = {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412}
 SHAPES = {kind: shape for stack in STACKS.values() for shape, kind in stack.items() if shape != "payload_bytes"}
 # Keys set by a control; all else of a flow is the scenario's.
-OF_THE_CONTROL = ("kind", "cc", "cc_weights", "payload_bytes", "ecn")
+OF_THE_CONTROL = ("kind", "stack", SERVER, "cc", "cc_weights", "payload_bytes", "ecn")
 
 
 class ControlSection(Section):
     """`[controls.NAME]`."""
 
-    stack: Literal["quiche", "noq", "tcp"]
+    stack: Annotated[str, Field(min_length=1)]
     cc: str
     cc_weights: str | None = None
     cc_changes: dict[str, Any] = Field(default_factory=dict)
@@ -91,6 +98,7 @@ class ControlsGroup(Section):
     peers: Annotated[list[str], Field(min_length=1)] | Literal["all"] | None = None
     seeds: SeedCount | None = None
     more_seeds: dict[str, SeedCount] = Field(default_factory=dict)
+    all_seeds: dict[str, SeedCount] = Field(default_factory=dict)
     core: list[str] = Field(default_factory=list)
 
     def is_core(self, scenario: str) -> bool:
@@ -105,15 +113,19 @@ class ControlsSuite(Section):
     folder: Name
     seeds: SeedCount = 3
     peers: list[str] = Field(min_length=1)
+    quick: list[str] = Field(default_factory=list)
+    rest: list[str] = Field(default_factory=list)
     controls: dict[Name, Any] = Field(min_length=1)
     groups: list[Any] = Field(min_length=1)
 
 
-def load_controls(path: Path, chosen: Sequence[str] | None = None, everything: bool = True) -> Plan:
+def load_controls(
+    path: Path, chosen: Sequence[str] | None = None, own: Sequence[OwnStack] = (), everything: bool = False
+) -> Plan:
     """Read a suite of congestion controls. `chosen` are the controls to run in place of the groups' own: names of the
-    suite, of the kernel as tcp-NAME, of our server as NAME, and NAME=FILE for a policy's weights; "all" are the
-    suite's. Without `everything` the core scenarios alone. Raises ScenarioError with all
-    mistakes."""
+    suite, of the kernel as tcp-NAME, of other stacks as STACK-NAME, of our server as NAME, and NAME=FILE for a policy's
+    weights; "all" are the suite's. Those of `own` come to each group. Without `everything` there are the core scenarios
+    alone, without the suite's `rest` and `all_seeds`. Raises ScenarioError with all mistakes."""
     text = read_text(path)
     checker = Checker(path, text)
     head = head_of(checker, ControlsSuite, parsed(path, text))
@@ -129,7 +141,15 @@ def load_controls(path: Path, chosen: Sequence[str] | None = None, everything: b
     if chosen:
         asked, more = _asked(chosen, list(controls))
         controls = {**controls, **more}
-    built = _Builder(checker, path, head, controls, asked, everything)
+    for label in (label for one in own for label in one.controls):
+        if label in controls:
+            raise ScenarioError([f"--stack: {label!r} is one of the suite's controls; give the program another name"])
+    controls |= {
+        label: ControlSection(stack=one.server.name, cc=cc, ours=True)
+        for one in own
+        for label, cc in one.controls.items()
+    }
+    built = _Builder(checker, path, head, controls, asked, own, everything)
     made = tuple(one for group in groups if (one := built.group(group)).scenarios or checker.problems)
     if not checker.problems:
         names = [s.name for group in made for s in group.scenarios]
@@ -140,11 +160,11 @@ def load_controls(path: Path, chosen: Sequence[str] | None = None, everything: b
             checker.problem("groups", f"{head.folder}/{name}.toml is in no group; list it, or remove the file")
     checker.raise_problems()
     there = {label for group in made for s in group.scenarios for label in s.cases}
-    variants = tuple(name for name in (asked or controls) if name in there)
+    variants = tuple(name for name in dict.fromkeys([*(asked or controls), *built.own]) if name in there)
     stacks = {name: controls[name].stack for name in variants}
     ours = tuple(name for name in variants if controls[name].ours)
     facts = Controls(stacks, ours, built.queues, built.seeds)
-    return Plan(path, CONTROLS, head.title, head.description, variants, made, controls=facts)
+    return Plan(path, CONTROLS, head.title, head.description, variants, made, controls=facts, quick=tuple(head.quick))
 
 
 def _check_names(
@@ -157,7 +177,7 @@ def _check_names(
         if name not in head.controls:
             checker.problem("peers", f"no control {name!r}; {nearest(name, list(head.controls))}")
     for number, group in enumerate(groups):
-        for name in [*(group.peers or [] if group.peers != ALL else []), *group.more_seeds]:
+        for name in [*(group.peers or [] if group.peers != ALL else []), *group.more_seeds, *group.all_seeds]:
             if name not in head.controls:
                 checker.problem(f"groups.{number}", f"no control {name!r}; {nearest(name, list(head.controls))}")
         if [other.name for other in groups].count(group.name) > 1:
@@ -199,10 +219,16 @@ def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict
 
 
 def named(name: str) -> ControlSection:
-    """A control by its name alone: of the kernel as tcp-NAME, of noq as noq-NAME, else of our server."""
+    """A control by its name alone: of the kernel as tcp-NAME, of another stack as STACK-NAME, else of our server."""
     if name.startswith(TCP_PREFIX):
-        return ControlSection(stack="tcp", cc=name.removeprefix(TCP_PREFIX))
-    return ControlSection(stack="noq" if is_noq(name) else "quiche", cc=name)
+        return ControlSection(stack=TCP, cc=name.removeprefix(TCP_PREFIX))
+    try:
+        stacks = [server.name for server in quic_servers.read(quic_servers.table()) if server.controls]
+    except ServersError as error:
+        raise ScenarioError([str(error)]) from None
+    if found := max((stack for stack in stacks if name.startswith(f"{stack}-")), key=len, default=None):
+        return ControlSection(stack=found, cc=name.removeprefix(f"{found}-"))
+    return ControlSection(stack=QUICHE, cc=name)
 
 
 def profile_of(weights: Path) -> str:
@@ -228,9 +254,13 @@ class _Builder:
         head: ControlsSuite,
         controls: Mapping[str, ControlSection],
         asked: Sequence[str] | None,
-        everything: bool,
+        own: Sequence[OwnStack] = (),
+        everything: bool = False,
     ) -> None:
-        self.checker, self.head, self.controls, self.asked, self.everything = checker, head, controls, asked, everything
+        self.checker, self.head, self.controls, self.asked = checker, head, controls, asked
+        self.everything = everything
+        self.own = {label: one for one in own for label in one.controls}
+        self.rows: dict[str, dict[str, Any] | None] = {}  # of other stacks, by control
         self.folder = path.parent / head.folder
         self.there = {
             file.stem
@@ -239,17 +269,17 @@ class _Builder:
         }
         self.seeds: dict[str, dict[str, int]] = {}
         self.queues: dict[str, str] = {}
+        self.names: dict[str, list[str]] = {}  # of the scenarios of a file, over all queues
         self.weights: dict[str, str | None] = {}
 
     def group(self, section: ControlsGroup) -> Group:
         peers = self.head.peers if section.peers is None else section.peers
-        names = self.asked or (list(self.head.controls) if peers == ALL else list(peers))
+        names = [*(self.asked or (list(self.head.controls) if peers == ALL else list(peers))), *self.own]
         least = section.seeds or self.head.seeds
-        more = section.more_seeds if self.everything or not section.core else {}
+        more = section.more_seeds | (section.all_seeds if self.everything else {})
         own = {name: max(more.get(name, least), least) for name in dict.fromkeys((*names, *self.head.controls))}
         self.seeds[section.name] = own
         scenarios: list[Scenario] = []
-        known: set[str] = set()
         for stem in section.scenarios:
             if stem not in self.there:
                 self.checker.problem(
@@ -264,12 +294,12 @@ class _Builder:
                 continue
             for scenario in found:
                 for made in self.over_queues(scenario, stem, section, names, seeds_of(max(own.values()))):
-                    known.add(made.name)
                     if self.everything or section.is_core(made.name):
                         scenarios.append(made)
-        for pattern in section.core:
+        known = [name for stem in section.scenarios for name in self.names.get(stem, [])]
+        for pattern in section.core if known else ():
             if not any(fnmatchcase(name, pattern) for name in known):
-                self.checker.problem("groups", f"core: no scenario {pattern!r}; {nearest(pattern, sorted(known))}")
+                self.checker.problem("groups", f"core: no scenario {pattern!r}; {nearest(pattern, known)}")
         return Group(section.name, section.title, section.description, tuple(scenarios))
 
     def over_queues(
@@ -288,11 +318,14 @@ class _Builder:
             self.checker.problem(f"groups.{stem}", f"{stem}.toml: {scenario.name!r} must begin with the file's name")
         for queue, spec in scenario.cases.items():
             name = scenario.name if queue == FIFO else f"{scenario.name}-{queue}"
-            every = self.asked is None and section.peers is None and bool(section.core) and section.is_core(name)
-            chosen = [c for c in self.controls if self.has_flows(spec, c)] if every else names
+            self.names.setdefault(stem, []).append(name)
             cases = {
-                label: made for label in chosen if (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
+                label: made
+                for label in self.chosen(section, name, spec, names)
+                if self.is_run(name, label) and (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
             }
+            if not cases:
+                continue
             self.queues[name] = queue
             title = scenario.title if queue == FIFO else f"{scenario.title}, under {queue}"
             places = {label: self.checker.place(f"controls.{label}")[0] for label in cases}
@@ -300,10 +333,29 @@ class _Builder:
                 scenario, name=name, title=title, seeds=seeds, cases=cases, paper={}, places=places
             )  # fmt: skip
 
+    def chosen(self, section: ControlsGroup, name: str, spec: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
+        """The controls of a scenario: those named, or in a group that names none those that have such flows, in its
+        core of all, else of the suite's peers."""
+        if self.asked is not None or section.peers is not None:
+            return names
+        known = list(self.controls) if section.core and section.is_core(name) else names
+        return [label for label in known if label in self.own or self.has_flows(spec, label)]
+
     def has_flows(self, spec: Mapping[str, Any], label: str) -> bool:
-        """Whether a control's stack has the kinds of flows that this scenario tests."""
-        shapes = {SHAPES.get(flow["kind"], "") for flow in spec["flows"] if not flow.get("neighbour")}
-        return shapes <= set(STACKS[self.controls[label].stack])
+        """Whether a control's stack has the kinds of flows that this scenario tests; a mistake in its row counts as
+        such, to be reported."""
+        tested = [flow for flow in spec["flows"] if not flow.get("neighbour")]
+        stack = STACKS.get(self.controls[label].stack, OTHERS)
+        if not {SHAPES.get(flow["kind"], "") for flow in tested} <= set(stack):
+            return False
+        row = self.row(label) if stack is OTHERS else None
+        return row is None or "bursts" in row or not any(flow.get("burst_bytes") for flow in tested)
+
+    def is_run(self, name: str, label: str) -> bool:
+        """Whether a control runs in a scenario: always where it was named, or all are wanted."""
+        if self.everything or self.asked is not None or label in self.own:
+            return True
+        return not any(fnmatchcase(f"{name}/{label}", pattern) for pattern in self.head.rest)
 
     def spec(self, spec: Mapping[str, Any], label: str, where: str, name: str) -> dict[str, Any] | None:
         """One case: the queue's spec with the control in the flows under test."""
@@ -334,14 +386,37 @@ class _Builder:
             )
         return with_document(text, document | control.cc_changes)
 
+    def row(self, label: str) -> dict[str, Any] | None:
+        """The row of a control on another stack; None after a mistake."""
+        if label not in self.rows:
+            control, path = self.controls[label], f"controls.{label}.stack"
+            if label in self.own:
+                self.rows[label] = self.own[label].server.spec(control.cc)
+            elif control.stack not in (known := self.known_stacks()) and not control.stack.endswith(".toml"):
+                self.checker.problem(path, f"no stack {control.stack!r}; {nearest(control.stack, known)}")
+                self.rows[label] = None
+            else:
+                self.rows[label] = row_of(self.checker, control.stack, control.cc, path)
+        return self.rows[label]
+
+    @staticmethod
+    def known_stacks() -> list[str]:
+        """Stacks that a control may have, by name. Raises ScenarioError if the table is bad."""
+        try:
+            rows = quic_servers.read(quic_servers.table())
+        except ServersError as error:
+            raise ScenarioError([str(error)]) from None
+        return [*STACKS, *(server.name for server in rows if server.controls)]
+
     def flow(self, flow: Mapping[str, Any], label: str, where: str) -> dict[str, Any] | None:
         """A flow under test with the control; None after a mistake, or where its stack has no such kind of flow."""
         control = self.controls[label]
-        stack = STACKS[control.stack]
+        stack = STACKS.get(control.stack, OTHERS)
         kind = stack.get(SHAPES.get(flow["kind"], ""))
         path = f"controls.{label}"
+        may_lack = self.asked is not None or label in self.own
         if kind is None:
-            if self.asked is not None:
+            if may_lack:
                 return None
             self.checker.problem(
                 path, f"{where}: {control.stack} has no flow like {flow['kind']}; leave {label} out of that group"
@@ -349,8 +424,15 @@ class _Builder:
             return None
         given = {key: value for key, value in flow.items() if key not in OF_THE_CONTROL}
         given |= {"kind": kind, "cc": control.cc, "payload_bytes": stack["payload_bytes"]}
+        if stack is OTHERS:
+            row = self.row(label)
+            if row is None:
+                return None
+            given |= {"stack": control.stack, SERVER: row}
         foreign = [key for key in given if key not in FLOW_KINDS[kind].model_fields]
-        if foreign and self.asked is not None:
+        if stack is OTHERS and given.get("burst_bytes") and "bursts" not in row:
+            foreign.append("bursts")
+        if foreign and may_lack:
             return None
         if foreign:
             self.checker.problem(

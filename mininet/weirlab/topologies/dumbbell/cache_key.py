@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
+from weirlab.scenario.stacks import servers_of
 from weirlab.store.cache import Kept
 from weirlab.topologies.cache_key import FLOOR_BYTES, FLOOR_S, Keeping, Spec
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
 # For each packet that the bottleneck carries a run writes a line there, and one at each other place where packets are
 # timed, if this one is; packed they make a tenth of it.
@@ -36,7 +37,6 @@ class DumbbellKeeping(Keeping):
             aqms.append(spec.get("return_aqm") or back["queue"])
         wanted = {
             "quic": bool(quic),
-            "peers": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),
             "loader": any(one["qdisc"] == "weir" for one in aqms),
@@ -46,7 +46,17 @@ class DumbbellKeeping(Keeping):
             "tuner": bool(aqm.get("tune")) or spec.get("shaper", {}).get("rule", "fixed") != "fixed",
             "autorate": spec.get("shaper", {}).get("rule") == "autorate",
         }
-        return {"lab", "sojourn", *parts_of_runs(spec["flows"]), *(name for name, does in wanted.items() if does)}
+        built = {server.built_by for server in servers_of(spec) if server.built_by}
+        own = {name for name, does in wanted.items() if does}
+        return {"lab", "sojourn", *parts_of_runs(spec["flows"]), *built, *own}
+
+    def files(self, spec: Spec) -> tuple[str, ...]:
+        """Programs of other stacks that set-up does not build, and what their rows name beside."""
+        found = []
+        for server in servers_of(spec):
+            program = server.found()
+            found += [*server.sources, *([str(program)] if program and not server.built_by else [])]
+        return tuple(dict.fromkeys(found))
 
     def repeats(self, spec: Spec) -> bool:
         return not any(flow.get("cc_agent") for flow in spec["flows"])

@@ -10,7 +10,6 @@ are made outside (`weirlab.metrics`), where a mistake can be mended without runn
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import paths
-from weirlab.lab.arrivals import arrivals
 from weirlab.lab.net import LabNet, NetError, in_namespace
 from weirlab.lab.p4switch import (
     DeviceClock,
@@ -36,12 +34,7 @@ from weirlab.lab.p4switch import (
 )
 from weirlab.lab.programs import (
     ALIGN_S,
-    ECN,
-    IN_THE_LAB,
-    NO_ECN,
-    QUIC_PORT,
     SAMPLE_MS,
-    Programs,
     barrier,
     main,
     sleep_until_us,
@@ -49,28 +42,22 @@ from weirlab.lab.programs import (
 from weirlab.lab.qdisc import QdiscReader, set_options
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import shaped_rate
-from weirlab.scenario.congestion import LEARNED
-from weirlab.scenario.policies import weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, LineLink, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
 from weirlab.topologies.dumbbell.queues.loader import advice_section, attach_words
 from weirlab.topologies.dumbbell.queues.tc import bands_of, queue_under_test
+from weirlab.topologies.dumbbell.quic_programs import LEAD_S, QuicPrograms
 from weirlab.topologies.dumbbell.rate_rule import first_rate_mbit_s, rule_words
 from weirlab.topologies.dumbbell.traffic import (
     ECHO_PORT,
     ECHOED,
     HEADER_BYTES,
-    NOQ_SERVER,
     PACED_KINDS,
     PACED_PORT,
     SCALABLE_PORT,
     SHORT_KINDS,
     TRAFFIC_PORT,
-    is_noq,
-    quic_setting,
-    quic_settings,
-    sender_shares,
     sink_address,
     sink_of,
 )
@@ -82,9 +69,7 @@ TUNER_DECISIONS = "tuner-decisions.jsonl"
 P4_PORT = "2"  # of the queue under test
 ECT0 = 2
 PATIENCE_MS = 10_000  # longest time of a packet in a queue whose link is slow or out
-SEEDS_APART = 1000  # between the seeds of programs in one node; a run has fewer senders
 RETURN_MSS_BYTES = 1400
-LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
 
 
 def switch_config(aqm: dict) -> str:
@@ -116,20 +101,16 @@ def switch_config(aqm: dict) -> str:
     )
 
 
-class Drive(Programs):
+class Drive(QuicPrograms):
     """A run on the dumbbell."""
 
     def __init__(self, spec: dict, out: Path) -> None:
         super().__init__(spec, out)
-        self.shares = sender_shares(spec["flows"])
         self.senders = max(max(share) for share in self.shares)
         self.extra_delays_ms = [0.0] * self.senders
         for flow, share in zip(spec["flows"], self.shares, strict=True):
             for sender in share:
                 self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
-        self.settings = quic_settings(spec["flows"])
-        asked = (share[0] for flow, share in zip(spec["flows"], self.shares, strict=True) if flow.get("cc_agent"))
-        self.agents_sender = next(asked, 0)  # sender whose first connection is decided by another program
         self.access = Link(**spec["link"]["access"])
         link = spec["link"]["bottleneck"]
         self.bottleneck = Link(**{field.name: link[field.name] for field in fields(Link)})
@@ -314,13 +295,16 @@ class Drive(Programs):
         if kind == "p4":
             net["sw"].check()
             self.digests_to_queue_lines()
+        self.check_others()
         for name, process in clients:
             try:
                 status = process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 raise NetError(f"{name}: still running 10 s after the run's end") from None
             if status != 0:
+                self.check_served()
                 raise NetError(f"{name}: ended with {status}: {(out / name).read_text().strip()[-500:]}")
+        self.check_served()
         self.write_quic_shorts(start_us)
 
     def start_tuner(self, net: LabNet) -> None:
@@ -405,27 +389,9 @@ class Drive(Programs):
         return lines
 
     def start_servers(self, net: LabNet, end_s: float) -> None:
+        """Receivers of TCP and UDP, and the servers of QUIC."""
+        self.start_quic_servers(net)
         kinds = {flow["kind"] for flow in self.spec["flows"]}
-        first = True
-        for number, setting in enumerate(self.settings):
-            flows = [(flow, share) for flow, share in zip(self.spec["flows"], self.shares, strict=True)
-                     if flow["kind"].startswith("quic") and quic_setting(flow) == setting]  # fmt: skip
-            downloads = {s for flow, share in flows if flow["kind"] != "quic-upload" for s in share}
-            nodes = [f"s{i}" for i in sorted(downloads)]
-            nodes += ["sink"] if any(flow["kind"] == "quic-upload" for flow, _ in flows) else []
-            for node in nodes:
-                name = f"server-{node}{self.suffix(number)}"
-                own = [*self.cc_words(flows[0][0], node), *IN_THE_LAB, "--state-dir", "/run/weir-server"]
-                noq = ["--cc", flows[0][0]["cc"].removeprefix("noq-")]
-                argv = [
-                    *([NOQ_SERVER, *noq] if is_noq(flows[0][0]["cc"]) else ["weir-server", *own]),
-                    "--listen", f"0.0.0.0:{QUIC_PORT + number}", "--max-payload", str(flows[0][0]["payload_bytes"]),
-                    "--stats", str(self.out / f"flows-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
-                ]  # fmt: skip
-                self.start(net[node], name, argv, ready="listening")
-                if first:
-                    self.wait_ready()  # it has made the certificate that all of them use
-                    first = False
         ours = [flow for flow in self.spec["flows"] if flow["kind"] in ("tcp", "tcp-short", "udp")]
         for port, cc in dict.fromkeys(sink_of(flow) for flow in ours):
             name = "sink" if port == TRAFFIC_PORT else f"sink-{cc}"
@@ -460,36 +426,6 @@ class Drive(Programs):
             "--stats", str(self.out / "log-return-client-flows.txt"), "--to", f"{Dumbbell.sender_address(1)}:{port}",
             "--flow", "0", "--count", str(count), "--start-s", str(LEAD_S), "--spread-s", "0.1", "--until-s", until_s,
         ])  # fmt: skip
-
-    @staticmethod
-    def suffix(number: int) -> str:
-        """Suffix of files of QUIC programs with that setting."""
-        return f"-{number}" if number else ""
-
-    def cc_words(self, flow: dict, node: str) -> list[str]:
-        """The congestion control of a QUIC program in a node. The sink only acknowledges: it has no policy."""
-        if is_noq(flow["cc"]):
-            return ["--cc", "cubic", "--alpn", "hq-interop", *ecn_words(flow)]
-        if flow["cc"] not in LEARNED:
-            return ["--cc", flow["cc"], *ecn_words(flow)]
-        if node == "sink":
-            return ["--cc", "cubic", *ecn_words(flow)]
-        words, sender = ["--cc", flow["cc"], *ecn_words(flow)], int(node.removeprefix("s"))
-        number = self.settings.index(quic_setting(flow))
-        suffix = self.suffix(number)
-        words += weights_words(flow, self.out / f"policy{suffix}.weights")
-        if flow.get("cc_trajectories"):
-            words += ["--cc-trajectories", str(self.own_folder(f"trajectories-{node}{suffix}"))]
-        if flow.get("cc_agent") and sender == self.agents_sender:
-            words += ["--cc-agent", str(self.own_folder("agent"))]
-        elif "cc_explore" in flow:  # a seed for each program
-            words += ["--cc-explore", str(flow["cc_explore"] + sender + SEEDS_APART * number)]
-        return words
-
-    def own_folder(self, name: str) -> Path:
-        folder = self.out / name
-        folder.mkdir(exist_ok=True)
-        return folder
 
     def start_clients(self, net: LabNet, start_us: int) -> list[tuple[str, subprocess.Popen]]:
         first, before = 0, len(self.processes)
@@ -559,72 +495,6 @@ class Drive(Programs):
                 "--stats", str(self.out / f"short-{group}-s{sender}.jsonl"),
             ])  # fmt: skip
 
-    def start_quic(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
-        """Downloads: one client at the sink fetches from all senders. Uploads: a client for each flow, at its sender.
-        A client counts its flows' labels up by one from the first."""
-        port = QUIC_PORT + self.settings.index(quic_setting(flow))
-        by_label = sorted((label, sender) for sender, labels in members.items() for label in labels)
-        clients: list[tuple[str, str, int, list[str]]] = []
-        if flow["kind"] == "quic-download":
-            size = f"{flow['burst_bytes']}/every/{flow['burst_every_ms']}" if "burst_bytes" in flow else "unlimited"
-            urls = [f"https://{Dumbbell.sender_address(sender)}:{port}/bytes/{size}" for _, sender in by_label]
-            clients.append((f"{group}-sink", "sink", by_label[0][0], urls))
-        for label, sender in by_label if flow["kind"] == "quic-upload" else ():
-            name = f"{group}-s{sender}" if len(members[sender]) == 1 else f"{group}-s{sender}-{label}"
-            clients.append((name, f"s{sender}", label, [f"https://{sink_address(flow)}:{port}/upload"]))
-        for name, node, label, urls in clients:
-            self.start(net[node], f"client-{name}", [
-                "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
-                "weir-client", *urls, "--flow-label", str(label), "--insecure", *IN_THE_LAB, "--quiet", "--json",
-                *self.cc_words(flow, node),
-                *(["--upload"] if flow["kind"] == "quic-upload" else []), *burst_words(flow),
-                "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
-                "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),
-                "--stats", str(self.out / f"flows-client-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
-            ])  # fmt: skip
-
-    def start_quic_short(self, net: LabNet, group: int, flow: dict, share: list[int], start_us: int) -> None:
-        """One client at the sink opens a connection for each transfer at its time. Its flows have no labels: the
-        servers leave no samples of them."""
-        transfers = self.short_plan(group, flow)
-        if not transfers:
-            return
-        port, addresses = QUIC_PORT + self.settings.index(quic_setting(flow)), map(Dumbbell.sender_address, share)
-        places = list(addresses)
-        urls = [f"https://{places[place]}:{port}/bytes/{size}" for _, place, _, size in transfers]
-        self.start(net["sink"], f"client-{group}-sink", [
-            "weir-client", *urls, "--open-at-us", ",".join(str(start_us + at_us) for at_us, *_ in transfers),
-            "--insecure", *IN_THE_LAB, "--quiet", "--json", *self.cc_words(flow, "sink"),
-            "--duration-s", str(LEAD_S + self.spec["duration_s"]), "--max-payload", str(flow["payload_bytes"]),
-        ], output=f"report-{group}.json")  # fmt: skip
-
-    def short_plan(self, group: int, flow: dict) -> list[tuple[int, int, int, int]]:
-        """A group's short transfers in order of time: microseconds of the run, place, number, bytes. Numbers are the
-        group's, without gaps."""
-        plan = arrivals(flow, group, self.spec["seed"])
-        return sorted(
-            (at_us, place, index * flow["count"] + place, size)
-            for place, its in enumerate(plan)
-            for index, (at_us, size) in enumerate(its)
-        )
-
-    def write_quic_shorts(self, start_us: int) -> None:
-        """The `short` lines of QUIC transfers, from their clients' reports."""
-        end_us = start_us + round(self.spec["duration_s"] * 1e6)
-        for group, flow in enumerate(self.spec["flows"]):
-            report = self.out / f"report-{group}.json"
-            if flow["kind"] != "quic-short" or not report.exists():
-                continue
-            lines = []
-            done = json.loads(report.read_text())["flows"]
-            for (at_us, _, number, size), one in zip(self.short_plan(group, flow), done, strict=True):
-                ended = one["exit"] == "complete"
-                took_us = one["duration_us"] if ended else end_us - start_us - at_us
-                line = {"k": "short", "t_us": start_us + at_us + took_us, "flow": f"{group}.{number}", "bytes": size,
-                        "fct_us": took_us}  # fmt: skip
-                lines.append(line if ended else {**line, "open": 1})
-            self.write_lines(f"short-{group}-sink.jsonl", lines)
-
     def changes_due(self, net: LabNet, start_us: int) -> Iterator[int]:
         """Times of the changes; as the next is asked for, the last change is done."""
         for at_s, _, lines in self.changes:
@@ -664,20 +534,6 @@ class Drive(Programs):
         for hop, (_, output) in sampled.items():
             readers[hop].close()
             self.write_lines(output, lines[hop])
-
-
-def ecn_words(flow: dict) -> list[str]:
-    """Options of both ends of a QUIC flow: ECN and SCONE."""
-    return [*(ECN if flow["ecn"] else NO_ECN), *(["--scone", flow["scone"]] if "scone" in flow else [])]
-
-
-def burst_words(flow: dict) -> list[str]:
-    """For a weir-client whose application has something to upload now and then: as requests on one connection."""
-    if "burst_bytes" not in flow or flow["kind"] != "quic-upload":
-        return []
-    requests = math.ceil((flow["stop_s"] - flow["start_s"]) * 1000 / flow["burst_every_ms"])
-    words = ["--requests", str(requests), "--interval-ms", str(flow["burst_every_ms"])]
-    return [*words, "--bytes", str(flow["burst_bytes"])]
 
 
 def queue_lines(reader: QdiscReader, hop: str, aqm: dict) -> Iterator[dict]:

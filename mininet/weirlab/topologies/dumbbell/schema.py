@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from weirlab.lab.arrivals import LEAST_SHORT_BYTES
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
 from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
 from weirlab.scenario.cellular import text_of
 from weirlab.scenario.checker import Checker
-from weirlab.scenario.congestion import LEARNED, AnyQuicControl
+from weirlab.scenario.congestion import LEARNED, known_control
 from weirlab.scenario.errors import nearest
 from weirlab.scenario.policies import text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
@@ -30,11 +30,12 @@ from weirlab.scenario.sections import (
     Seed,
     SeedCount,
 )
+from weirlab.scenario.stacks import row_of
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
 from weirlab.topologies.dumbbell.shaper import Line, shaper_of
-from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, MOST_HOSTS, SCALABLE, is_noq
+from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, MOST_HOSTS, SCALABLE
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ RETURN = "return"  # a link that may be left out
 LINE = "line"  # another
 SHAPER = "shaper"  # a variant's table
 SENDER = "sender"  # a variant's table
-SENDER_KEYS = ("kind", "cc", "payload_bytes", "ecn", "ect1", *CC_OPTIONS)  # what it may put over a group's
+SENDER_KEYS = ("kind", "stack", "cc", "payload_bytes", "ecn", "ect1", *CC_OPTIONS)  # what it may put over a group's
 DUMBBELL_HEAD = ("topology", "duration_s", "warmup_s", "reference_target_ms", "sample_one_in")
 # Groups of flows that share no sender; the sampler times no more than 64 hops, and ten senders make a group.
 MOST_GROUPS_APART = 6
@@ -201,10 +202,12 @@ class KernelTcp(Flow):
 
 
 class QuicCommon(Flow):
-    """Common keys of QUIC flows. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes). A
-    `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of our server, for downloads. With
-    `ecn` both ends use ECN, with the codepoint of the congestion control; noq's server always does. With `scone` both
-    take throughput advice of the network: the receiver reports or follows it.
+    """Common keys of QUIC flows. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes). With
+    `stack` the server of that row in mininet/peers/servers.toml sends in place of weir-server, and `cc` is one of the
+    row's controls; a name that ends in .toml is a file beside the scenario's with such a row. The check fills in
+    `server`, the row itself. With `ecn` both ends use ECN, with the codepoint of the congestion control; a `stack` uses
+    ECN as it does by default. With `scone` both take throughput advice of the network: the receiver reports or follows
+    it.
 
     `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
     programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
@@ -212,7 +215,9 @@ class QuicCommon(Flow):
     with `cc_agent` another program decides for the first connection of the first sender, by files in `agent/` there
     (docs/design/pbq.md)."""
 
-    cc: AnyQuicControl = "cubic"
+    stack: Annotated[str, Field(min_length=1)] | None = None
+    server: dict[str, Any] | None = None
+    cc: str = "cubic"
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
     ecn: bool = False
     scone: Literal["report", "follow"] | None = None
@@ -221,14 +226,27 @@ class QuicCommon(Flow):
     cc_trajectories: bool | None = None
     cc_agent: bool | None = None
 
+    @field_validator("cc")
+    @classmethod
+    def _known(cls, cc: str, info: ValidationInfo) -> str:
+        return cc if info.data.get("stack") else known_control(cc)
+
     @model_validator(mode="after")
     def _learned(self) -> Self:
         given = [name for name in CC_OPTIONS if getattr(self, name) is not None]
-        if given and self.cc not in LEARNED:
+        if given and (self.cc not in LEARNED or self.stack):
             raise ValueError(without_policy(given[0], self.cc))
-        if self.scone is not None and is_noq(self.cc):
-            raise ValueError(f"scone: the server of {self.cc} takes no advice; write another cc, or remove it")
+        if self.scone is not None and self.stack:
+            raise ValueError(f"scone: the lab gives {self.stack} no advice; write a flow without stack, or remove it")
         return self
+
+    def take_row(self, checker: Checker, path: str) -> None:
+        """Put the row of the stack into `server`, checked for this kind of flow."""
+        if self.stack is None:
+            return
+        self.server = row_of(checker, self.stack, self.cc, f"{path}.stack")
+        if self.server is not None and getattr(self, "burst_bytes", None) and "bursts" not in self.server:
+            checker.problem(f"{path}.burst_bytes", f"{self.stack} has no bursts; name their path in its row's bursts")
 
 
 class QuicFlow(BulkFlow, QuicCommon):
@@ -238,8 +256,8 @@ class QuicFlow(BulkFlow, QuicCommon):
 
     @model_validator(mode="after")
     def _sends(self) -> Self:
-        if self.kind == "quic-upload" and is_noq(self.cc):
-            raise ValueError(f'{self.cc} is a server\'s, and this client sends; write kind = "quic-download"')
+        if self.kind == "quic-upload" and self.stack:
+            raise ValueError(f'{self.stack} is a server, and this client sends; write kind = "quic-download"')
         return self
 
 
@@ -449,10 +467,12 @@ class DumbbellSchema(Schema):
                 "flows", f"{SCALABLE} flows must agree in ect1, as they share a port; write the same in all"
             )
         for i, flow in enumerate(flows):
-            if isinstance(flow, QuicCommon) and flow.cc_weights is not None:
-                key = "cc_weights"
-                place = under[i].get(key, f"flows.{i}") if under else f"flows.{i}"
-                flow.cc_weights = text_of_weights(checker, flow.cc_weights, f"{place}.{key}")
+            if isinstance(flow, QuicCommon):
+                place = {key: under[i].get(key, f"flows.{i}") if under else f"flows.{i}" for key in SENDER_KEYS}
+                flow.take_row(checker, place["stack"])
+                if flow.cc_weights is not None:
+                    key = "cc_weights"
+                    flow.cc_weights = text_of_weights(checker, flow.cc_weights, f"{place[key]}.{key}")
         for i, flow in enumerate(flows):
             if flow is not None and flow.start_s + flow.start_spread_s >= (flow.stop_s or head.duration_s):
                 checker.problem(f"flows.{i}.start_spread_s", "lets a flow start after its end; write less")

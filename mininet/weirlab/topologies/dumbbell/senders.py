@@ -8,6 +8,9 @@ holds back; short ones are connections of their own. Everything counts after the
 The time that fairness is measured over begins when the last long flow under test has started (`start_s` and
 `start_spread_s` of its group), or with the end of the warm-up if that is later; flows that have stopped by then are
 left out.
+
+Round trips and losses are the senders' own. Of senders without samples the round trips are the network's
+(`network_rtt.py`), and losses are not known.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from weirlab.metrics import decisions
+from weirlab.topologies.dumbbell import network_rtt
 from weirlab.topologies.dumbbell.fairness import BIN_S, convergence_s, jain_index, mean_rate_bit_s
 from weirlab.topologies.dumbbell.samples import RECEIVER, RESPONSIVE, FlowEnd, Packets, Samples
 from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PACED_KINDS, SHORT_KINDS
@@ -91,6 +95,9 @@ def senders_metrics(
     ip_bytes = float(left.bytes.sum()) - ETHERNET_BYTES * len(left.bytes)
     found["wire_mbit_s"] = ip_bytes * 8 / (end_us - begin_us) * _share_of_wire(samples, spec)
     found |= _rtt_and_loss(longs, begin_us, end_us)
+    if longs and found["rtt_mean_ms"] is None:
+        groups = [group for group in tested if spec["flows"][group]["kind"] in RESPONSIVE]
+        found |= _rtt_figures(network_rtt.rtts_ms(left, samples.changes, spec, groups))
     found |= _fairness(longs, spec)
     found |= _alone(longs, spec)
     others = [rate for group, rate in group_mbit_s.items() if group not in tested]
@@ -177,13 +184,16 @@ def _rtt_and_loss(longs: list[Long], begin_us: float, end_us: float) -> dict[str
             rtts.append(end.rtt_us[(end.t_us >= begin_us) & (end.t_us < end_us) & (end.rtt_us > 0)])
             sent += _counted(end, "sent", begin_us, end_us)
             lost += _counted(end, "lost", begin_us, end_us)
-    found: dict[str, float] = {}
-    rtt_ms = np.concatenate(rtts) / 1e3 if rtts else np.array([])
-    if len(rtt_ms):
-        found |= {"rtt_mean_ms": float(np.sort(rtt_ms).mean()), "rtt_p95_ms": float(np.quantile(rtt_ms, 0.95))}
+    found = _rtt_figures(np.concatenate(rtts) / 1e3 if rtts else np.array([]))
     if sent > 0:
         found["loss_percent"] = 100 * lost / sent
     return found
+
+
+def _rtt_figures(rtt_ms: np.ndarray) -> dict[str, float]:
+    if not len(rtt_ms):
+        return {}
+    return {"rtt_mean_ms": float(np.sort(rtt_ms).mean()), "rtt_p95_ms": float(np.quantile(rtt_ms, 0.95))}
 
 
 def _counted(end: FlowEnd, name: str, begin_us: float, end_us: float) -> float:

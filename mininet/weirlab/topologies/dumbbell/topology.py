@@ -6,12 +6,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from weirlab import paths
 from weirlab.lab.kernels import LabError, bmv2_environment
+from weirlab.lab.quic_servers import servers_environment
+from weirlab.scenario.stacks import servers_of
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.dumbbell import metrics as figures
 from weirlab.topologies.dumbbell.schema import DumbbellSchema
-from weirlab.topologies.dumbbell.traffic import NOQ_SERVER, is_noq
 
 
 class Dumbbell(Topology):
@@ -21,11 +21,14 @@ class Dumbbell(Topology):
     driver = "weirlab.topologies.dumbbell.drive"
 
     def environment(self, spec: Spec) -> dict[str, str]:
-        """Environment for BMv2, where it is used. Raises LabError if a program is missing that few scenarios need."""
-        noq = any(is_noq(flow.get("cc", "")) for flow in spec["flows"])
-        if noq and not (paths.build() / "bin" / NOQ_SERVER).exists():
-            raise LabError(f"{NOQ_SERVER} is not built; build it with: setup/install.sh peers")
-        return bmv2_environment() if spec["aqm"].get("switch") == "bmv2" else {}
+        """Environment for BMv2 and for servers of other stacks, where they are used. Raises LabError if such a program
+        is missing."""
+        servers = servers_of(spec)
+        for server in servers:
+            if reason := server.missing():
+                raise LabError(reason)
+        found = bmv2_environment() if spec["aqm"].get("switch") == "bmv2" else {}
+        return {**servers_environment(servers), **found} if servers else found
 
     def qdiscs(self, spec: Spec) -> set[str]:
         back = spec["link"].get("return")

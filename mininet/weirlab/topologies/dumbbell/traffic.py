@@ -19,7 +19,6 @@ HEADER_BYTES = {
 }  # Ethernet, IPv4, UDP or TCP with timestamps
 ETHERNET_BYTES = 14
 SHORT_KINDS = ("quic-short", "tcp-short")  # transfers of which each is a connection of its own
-NOQ_SERVER = "noq-server"  # the program of mininet/peers/noq
 MOST_HOSTS = 100  # addresses of the sink
 LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
 TRAFFIC_PORT, PACED_PORT, ECHO_PORT = 5201, 5202, 5204
@@ -28,7 +27,8 @@ SCALABLE, SCALABLE_PORT = "dctcp", 5203
 
 
 # Settings by which QUIC flows share a server.
-QUIC_SETTINGS = ("cc", "payload_bytes", "ecn", "scone", "cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
+QUIC_SETTINGS = ("cc", "stack", "payload_bytes", "ecn", "scone")
+QUIC_SETTINGS += ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
 
 
 def quic_settings(flows: list[dict]) -> list[tuple]:
@@ -39,11 +39,6 @@ def quic_settings(flows: list[dict]) -> list[tuple]:
 
 def quic_setting(flow: dict) -> tuple:
     return tuple(flow.get(key) for key in QUIC_SETTINGS)
-
-
-def is_noq(cc: str) -> bool:
-    """Whether a congestion control of QUIC is noq's, which has a server of its own."""
-    return cc.startswith("noq-")
 
 
 def sink_of(flow: dict) -> tuple[int, str]:

@@ -167,7 +167,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
 /// The requests of a flow to this server.
 fn plan(options: &Options, target: &Target, label: u64, data: Option<Rc<[u8]>>, start_at: Option<Instant>) -> Plan {
     Plan {
-        label: options.flow_label.map(|_| label),
+        label: options.flow_label.filter(|_| !options.local_labels).map(|_| label),
         authority: target.authority.clone(),
         path: target.path.clone(),
         action: if options.upload { Action::Upload(options.bytes.first().copied()) } else { Action::Download },

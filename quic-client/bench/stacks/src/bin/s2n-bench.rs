@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A server and a client on s2n-quic: `GET /bytes/N` over HTTP/0.9 (ALPN hq-interop). One thread each, as weir-client
-//! and weir-server have.
+//! A server and a client on s2n-quic: `GET /bytes/N`, `/bytes/unlimited` and `/bytes/N/every/MS` over HTTP/0.9 (ALPN
+//! hq-interop). One thread each, as weir-client and weir-server have.
 
 use bytes::Bytes;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use s2n_quic::client::Connect;
-use s2n_quic::provider::{io, limits, tls};
+use s2n_quic::provider::{congestion_controller, io, limits, tls};
 use s2n_quic::stream::BidirectionalStream;
 use s2n_quic::{Client, Connection, Server};
 use std::error::Error;
@@ -13,6 +13,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::time::Instant;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -36,6 +37,9 @@ enum Role {
         /// Key of the certificate, PEM
         #[arg(long)]
         key: PathBuf,
+        /// Congestion control
+        #[arg(long, default_value = "cubic")]
+        cc: Control,
         #[command(flatten)]
         settings: Settings,
     },
@@ -62,6 +66,12 @@ struct Settings {
     /// Send each packet by itself, as a lab with queues needs
     #[arg(long)]
     no_gso: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Control {
+    Bbr,
+    Cubic,
 }
 
 const ALPN: &str = "hq-interop";
@@ -93,13 +103,16 @@ impl Settings {
     }
 }
 
-async fn serve(listen: SocketAddr, cert: PathBuf, key: PathBuf, settings: Settings) -> Outcome {
+async fn serve(listen: SocketAddr, cert: PathBuf, key: PathBuf, cc: Control, settings: Settings) -> Outcome {
     let tls = tls::default::Server::builder()
         .with_application_protocols([ALPN])?
         .with_certificate(cert.as_path(), key.as_path())?
         .build()?;
-    let mut server =
-        Server::builder().with_tls(tls)?.with_io(settings.io(listen)?)?.with_limits(settings.limits()?)?.start()?;
+    let server = Server::builder().with_tls(tls)?.with_io(settings.io(listen)?)?.with_limits(settings.limits()?)?;
+    let mut server = match cc {
+        Control::Bbr => server.with_congestion_controller(congestion_controller::Bbr::default())?.start()?,
+        Control::Cubic => server.with_congestion_controller(congestion_controller::Cubic::default())?.start()?,
+    };
     println!("listening {}", server.local_addr()?);
     std::io::stdout().flush()?;
     while let Some(connection) = server.accept().await {
@@ -128,16 +141,31 @@ async fn answer(mut stream: BidirectionalStream) -> Outcome {
             return Ok(stream.reset(NOT_FOUND.into())?);
         }
     }
-    let wanted = std::str::from_utf8(&request).ok().and_then(|text| text.trim_end().strip_prefix("GET /bytes/"));
-    let Some(mut left) = wanted.and_then(|count| count.parse::<u64>().ok()) else {
+    let Some((bytes, every)) = std::str::from_utf8(&request).ok().and_then(asked) else {
         return Ok(stream.reset(NOT_FOUND.into())?);
     };
-    while left > 0 {
-        let part = left.min(ZEROS.len() as u64);
-        stream.send(Bytes::from_static(&ZEROS[..part as usize])).await?;
-        left -= part;
+    let mut due = Instant::now();
+    loop {
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(ZEROS.len() as u64);
+            stream.send(Bytes::from_static(&ZEROS[..part as usize])).await?;
+            left -= part;
+        }
+        let Some(every) = every else { return Ok(stream.finish()?) };
+        due += every;
+        tokio::time::sleep_until(due).await;
     }
-    Ok(stream.finish()?)
+}
+
+/// Size of a download, and the time after which it comes again.
+fn asked(line: &str) -> Option<(u64, Option<Duration>)> {
+    let path = line.trim_end().strip_prefix("GET /bytes/")?.split('?').next()?;
+    let (count, every) = match path.split_once("/every/") {
+        Some((count, ms)) => (count, Some(Duration::from_millis(ms.parse().ok().filter(|ms| *ms > 0)?))),
+        None => (path, None),
+    };
+    Some((if count == "unlimited" { u64::MAX } else { count.parse().ok()? }, every))
 }
 
 async fn download(peer: SocketAddr, ca: PathBuf, bytes: u64, settings: Settings) -> Outcome {
@@ -165,7 +193,7 @@ fn main() -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match words.role {
-            Role::Server { listen, cert, key, settings } => serve(listen, cert, key, settings).await,
+            Role::Server { listen, cert, key, cc, settings } => serve(listen, cert, key, cc, settings).await,
             Role::Client { peer, ca, bytes, settings } => download(peer, ca, bytes, settings).await,
         }
     })

@@ -4,6 +4,7 @@
 use crate::shared::fault::{Fault, USAGE};
 use clap::Args;
 use std::path::PathBuf;
+use url::Host;
 use weir_core::request::size_of_at_least;
 use weir_core::window::WindowKind;
 use weir_core::window::budget::LEAST_BYTES;
@@ -17,6 +18,9 @@ pub struct ConnectionOptions {
     /// (HTTPS_PROXY, ALL_PROXY) are ignored: they carry no UDP
     #[arg(long, value_name = "HOST", help_heading = "Connection")]
     pub connect: Option<String>,
+    /// Server name for TLS, in place of the URL's host
+    #[arg(long, value_parser = Host::parse, value_name = "NAME", help_heading = "Connection")]
+    pub server_name: Option<Host<String>>,
     /// Local address to send from
     #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]
     pub bind: Option<ZonedIp>,

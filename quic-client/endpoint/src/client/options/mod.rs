@@ -116,6 +116,9 @@ pub struct Options {
     /// Label the flows, counting up from this number, and send the server the labels (adds ?flow=L to the path)
     #[arg(long, value_name = "L", help_heading = "Results")]
     pub flow_label: Option<u64>,
+    /// Keep the labels out of the requests, for servers that do not know them
+    #[arg(long, requires = "flow_label", help_heading = "Results")]
+    pub local_labels: bool,
     /// Write decisions and the end of each request to this file, one JSON object a line (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub events: Option<PathBuf>,

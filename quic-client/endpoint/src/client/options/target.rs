@@ -12,7 +12,11 @@ use weir_quic::target::{Families, Lookup, Target};
 /// The URL is not valid, with the right form; or a name can't be resolved.
 pub fn target(text: &str, options: &Options, families: &Families) -> Result<Target, Fault> {
     let lookup = Lookup { connect: options.connection.connect.as_deref(), option: "--connect", families };
-    weir_quic::target::target(text, lookup, |url, typed| path(url, typed, options))
+    let mut found = weir_quic::target::target(text, lookup, |url, typed| path(url, typed, options))?;
+    if let Some(name) = &options.connection.server_name {
+        found.host = name.clone();
+    }
+    Ok(found)
 }
 
 fn path(url: &Url, typed: &str, options: &Options) -> Result<String, String> {
@@ -54,6 +58,13 @@ mod tests {
         let t = to("https://[::1]/a/b?c=d", &options("c u")).unwrap();
         assert_eq!((t.path.as_str(), t.authority.as_str()), ("/a/b?c=d", "[::1]:443"));
         assert_eq!(t.addr, "[::1]:443".parse().unwrap());
+    }
+
+    #[test]
+    fn a_server_name_replaces_the_host_for_tls_alone() {
+        let t = to("https://127.0.0.1:4433/x", &options("c u --server-name localhost")).unwrap();
+        assert_eq!((t.host.to_string().as_str(), t.authority.as_str()), ("localhost", "127.0.0.1:4433"));
+        assert!(Options::try_parse_from(["c", "u", "--server-name", "a b"]).is_err());
     }
 
     #[test]
