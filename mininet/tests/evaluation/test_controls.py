@@ -32,6 +32,7 @@ from weirlab.evaluation.cc.text import (
     wish_rows,
 )
 from weirlab.evaluation.command import chosen_of, json_document, report
+from weirlab.evaluation.plan import recording_qlog
 from weirlab.evaluation.report import about, is_whole
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
@@ -393,6 +394,15 @@ def test_other_controls_than_the_suites_make_no_report_of_the_suite(plan):
     assert whole("--seeds", "10")
     assert not whole("--seeds", "3")
     assert not whole("--variants", "pbq", "cubic")
+
+
+def test_runs_with_qlogs_are_others_and_only_those_of_quic(plan):
+    recorded = recording_qlog(plan)
+    for scenario, control, is_quic in (("table3-loss-2_5", "pbq", True), ("table3-loss-2_5", "tcp-bbr", False)):
+        pattern = [f"{scenario}/{control}/1"]
+        (before,), (after,) = plan.chosen(pattern), recorded.chosen(pattern)
+        assert after.spec.get("qlog", False) is is_quic
+        assert (Keys().run(before.spec) != Keys().run(after.spec)) is is_quic
 
 
 def test_json_has_scenario_control_and_figures(plan, tmp_path):

@@ -8,12 +8,13 @@ one that fails is reported at the end and stops no other.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from weirlab.evaluation.cc.own_stack import ARGV, own_stacks
-from weirlab.evaluation.plan import Plan
+from weirlab.evaluation.plan import Plan, recording_qlog
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
 from weirlab.lab.quic_servers import ALPNS
@@ -73,6 +74,9 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--all", action="store_true",
                          help="envelope: in all scenarios of the matrix; cc: all scenarios, queues and seeds, not only "
                          "the core, which takes two hours on two cores")  # fmt: skip
+    command.add_argument("--qlog", action="store_true",
+                         help="record a qlog of each QUIC sender and put it below qlog/ beside the report; these runs "
+                         "are cached apart from those without")  # fmt: skip
     command.add_argument("--verify", type=positive, nargs="?", const=20, metavar="N",
                          help="cc: repeat N (20) of the published runs without the cache and compare their digests; of "
                          "docs/results/cc, or of the folder that --from gives")  # fmt: skip
@@ -102,6 +106,8 @@ def stack_options(command: argparse.ArgumentParser) -> None:
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
     plan, wanted = chosen_of(args)
+    if args.qlog and (args.verify or args.tables):
+        raise ScenarioError(["--qlog: records new runs; leave out --verify, --from"])
     if args.verify and (args.json or args.list):
         raise ScenarioError(["--verify: runs a sample and compares; leave out --json, --list"])
     if args.tables and not args.verify and (args.only or args.seeds or args.ray or args.json or args.list):
@@ -142,20 +148,25 @@ def main_evaluate(args: argparse.Namespace) -> int:
 
 
 def chosen_of(args: argparse.Namespace) -> tuple[Plan, list[Run]]:
-    """The suite and the runs that are wanted of it. A suite of congestion controls is taken whole, too, where `--only`
-    names something outside of its core, and for a report of tables. Raises ScenarioError."""
+    """The suite and the runs that are wanted of it, with qlogs if asked for. Raises ScenarioError."""
+    plan, patterns, seeds = selected(args)
+    plan = recording_qlog(plan) if args.qlog else plan
+    return plan, plan.chosen(patterns, seeds)
+
+
+def selected(args: argparse.Namespace) -> tuple[Plan, list[str] | None, range | None]:
+    """The suite, with the patterns and seeds that choose its runs. A suite of congestion controls is taken whole, too,
+    where `--only` names something outside of its core, and for a report of tables. Raises ScenarioError."""
     own = own_stacks(args.stack, args.stack_argv, args.stack_alpn, args.stack_path)
     plan = load_suite(args.suite, args.all, args.variants, own)
     seeds, patterns = seeds_of(args), quick_patterns(args, plan)
     if args.all or plan.controls is None or not (patterns or args.tables or args.verify):
-        return plan, plan.chosen(patterns, seeds)
-    everything = load_suite(args.suite, True, args.variants, own)
-    if args.tables or args.verify:
-        return everything, everything.chosen(patterns, seeds)
-    try:
-        return plan, plan.chosen(patterns, seeds)
-    except ScenarioError:
-        return everything, everything.chosen(patterns, seeds)
+        return plan, patterns, seeds
+    if not (args.tables or args.verify):
+        with contextlib.suppress(ScenarioError):
+            plan.chosen(patterns, seeds)
+            return plan, patterns, seeds
+    return load_suite(args.suite, True, args.variants, own), patterns, seeds
 
 
 def with_programs(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:

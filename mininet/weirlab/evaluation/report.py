@@ -103,6 +103,8 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         found = page.suite_report(matrix.analyse(ordered, about(plan)), list(over_time), notes)
         files |= {f"{name}-over-time.png": picture for name, picture in over_time.items()}
     write(out, files, found, said, dumps({"weir": provenance.weir()}))
+    if args.qlog:
+        print(*copy_qlogs(state, there, out), sep="\n", file=said)
     return True
 
 
@@ -116,6 +118,23 @@ def digests_of(state: State, there: Sequence[Done]) -> dict[str, str]:
         digests.FILE: digests.text_of(found),
         installation.FILE: dumps({"name": installation.name_of(facts), "facts": facts}),
     }
+
+
+def copy_qlogs(state: State, there: Sequence[Done], out: Path) -> list[Path]:
+    """Put the runs' qlogs into OUT/qlog/SCENARIO/VARIANT/seed-N/SENDER/; the folders of runs that have some. Raises
+    OSError that names a file."""
+    folders = []
+    for done in there:
+        entry = state.entry(done.run)
+        found = sorted((entry.folder / "qlog").glob("*/*")) if entry is not None else []
+        place = out / "qlog" / done.run.scenario / done.run.variant / f"seed-{done.run.seed}"
+        for file in found:
+            target = place / file.parent.name / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            atomic.copy(file, target, link=True)
+        folders += [place] if found else []
+    return folders
 
 
 def of_tables(plan: Plan, folder: Path, out: Path | None, table: Path | None = None) -> None:
@@ -227,6 +246,7 @@ def is_whole(plan: Plan, args: argparse.Namespace) -> bool:
     most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
     ours = plan.path.parent == paths.evaluation() and LAB_KERNEL not in os.environ
     ours = ours and not args.variants and not args.stack and not args.quick
+    ours = ours and not args.qlog
     return ours and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
 
 

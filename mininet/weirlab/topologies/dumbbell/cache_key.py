@@ -24,7 +24,7 @@ class DumbbellKeeping(Keeping):
 
     not_the_runs = (*Keeping.not_the_runs, "compares")
     kept = Kept(
-        whole=("decisions.jsonl", "digests.jsonl", "rates.jsonl", "trajectories-*/*"),
+        whole=("decisions.jsonl", "digests.jsonl", "rates.jsonl", "trajectories-*/*", "qlog/*/*"),
         notes=(*Keeping.kept.notes, "attached*.json", "report-*.json", "switch.toml"),
     )
 
