@@ -100,6 +100,8 @@ TABLE = (
     ("long", "mininet/tests/topologies/.*test_each_of_our_scenarios_has_a_report"),
     ("long", "mininet/tests/topologies/.*test_a_page_fits.*voice-game"),
     ("long", "mininet/tests/evaluation/test_controls.py::test_a_small_suite_runs_in_the_lab"),
+    ("long", "mininet/tests/evaluation/test_own_stack_lab.py"),
+    ("release", "mininet/tests/evaluation/test_own_stack_lab.py::test_a_type_in_rust"),
     ("long", "mininet/tests/(lab/test_controller_fork|evaluation/test_evaluate.py::test_a_run_that_fails_holds)"),
     ("long", "tests/lab/(?!.*noq).*repeat"),
     ("long", "tests/lab/test_experiment_cache.py"),

@@ -132,7 +132,7 @@ async def main() -> None:
     parser.add_argument("--key", required=True)
     parser.add_argument("--qlog", type=Path, help="write a qlog of all connections here at the end")
     parser.add_argument("--retry", action="store_true", help="validate addresses before the handshake")
-    parser.add_argument("--cc", default="reno", choices=["cubic", "reno"], help="congestion control")
+    parser.add_argument("--cc", default="reno", help="congestion control: reno, cubic, or one registered with aioquic")
     parser.add_argument("--max-payload", type=int, default=1200, help="UDP payload of all packets (default: 1200)")
     args = parser.parse_args()
 

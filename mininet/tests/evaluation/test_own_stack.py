@@ -2,12 +2,14 @@
 """`./run evaluate --suite cc --stack`: a server of one's own as a control, what of the suite runs by default, and which
 programs the runs need."""
 
+import tempfile
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab import cli, paths
-from weirlab.evaluation.cc.own_stack import ARGV, own_stacks
+from weirlab.evaluation.cc.own_stack import ARGV, check_places, own_stacks
 from weirlab.evaluation.command import with_programs
 from weirlab.evaluation.suites import load_suite
 from weirlab.lab import quic_servers
@@ -101,6 +103,13 @@ def test_names_may_not_be_there_twice(row, program, tmp_path):
         load_suite("cc", own=own(other))
     with pytest.raises(ScenarioError, match="--stack: matrix compares no congestion controls"):
         load_suite("matrix", own=own(program))
+
+
+def test_a_program_that_a_lab_does_not_see_is_refused():
+    with tempfile.NamedTemporaryFile(dir="/tmp", suffix="-server") as file:
+        paths.Path(file.name).chmod(0o755)
+        with pytest.raises(ScenarioError, match="a lab does not see programs in /tmp; put it into another folder"):
+            check_places(own(file.name))
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="{}", exclude_categories=["C"]), max_size=20), max_size=6))

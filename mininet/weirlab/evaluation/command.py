@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weirlab.evaluation.cc.own_stack import ARGV, own_stacks
+from weirlab.evaluation.cc.own_stack import ARGV, check_places, own_stacks
 from weirlab.evaluation.plan import Plan, recording_qlog
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
@@ -158,6 +158,7 @@ def selected(args: argparse.Namespace) -> tuple[Plan, list[str] | None, range | 
     """The suite, with the patterns and seeds that choose its runs. A suite of congestion controls is taken whole, too,
     where `--only` names something outside of its core, and for a report of tables. Raises ScenarioError."""
     own = own_stacks(args.stack, args.stack_argv, args.stack_alpn, args.stack_path)
+    check_places(own)
     plan = load_suite(args.suite, args.all, args.variants, own)
     seeds, patterns = seeds_of(args), quick_patterns(args, plan)
     if args.all or plan.controls is None or not (patterns or args.tables or args.verify):

@@ -24,6 +24,8 @@ from weirlab import paths
 from weirlab.lab.kernels import lab_path
 
 VERSION_LIMIT_S = 20
+PRIVATE = (Path("/tmp"), Path("/run"))
+"""Not the host's in a lab, except for folders below the first that its PATH names."""
 ALPNS = ("h3", "hq-interop")
 TEXTS = ("name", "program", "alpn", "path", "endless", "bursts", "built_by", "note")
 LISTS = ("argv", "samples", "qlog", "sources")
@@ -78,6 +80,14 @@ class Server:
             return ""
         remedy = f"setup/install.sh {self.built_by} builds it" if self.built_by else "put it on PATH"
         return f"{self.name}: {self.program} is missing; {remedy}"
+
+    def hidden(self) -> str:
+        """Reason why a lab does not see the program, which is here, or ""."""
+        program = self.found()
+        folder = program.resolve().parent if program else None
+        if folder is None or (folder != PRIVATE[0] and not folder.is_relative_to(PRIVATE[1])):
+            return ""
+        return f"{self.name}: {program}: a lab does not see programs in {folder}; put it into another folder"
 
     def command(
         self,
@@ -258,10 +268,10 @@ def read_one(file: Path) -> Server:
 
 
 def servers_environment(servers: list[Server]) -> dict[str, str]:
-    """Variables by which a lab finds programs that this machine's PATH has, and their libraries."""
-    found = [program for server in servers if "/" not in server.program and (program := server.found())]
+    """Variables by which a lab finds programs from elsewhere than the clone, and their libraries."""
+    found = [program for server in servers if (program := server.found())]
     libraries = os.environ.get("LD_LIBRARY_PATH")
-    folders = dict.fromkeys(str(program.parent) for program in found)
+    folders = dict.fromkeys(str(program.parent) for program in found if not program.is_relative_to(paths.clone()))
     return {"PATH": lab_path(*folders), **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 

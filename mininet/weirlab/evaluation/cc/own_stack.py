@@ -40,6 +40,12 @@ def own_stacks(words: Sequence[str], argv: str | None, alpn: str | None, path: s
     return found
 
 
+def check_places(own: Sequence[OwnStack]) -> None:
+    """Raises ScenarioError for a program that a lab does not see."""
+    if hidden := [reason for one in own if (reason := one.server.hidden())]:
+        raise ScenarioError([f"--stack: {reason}" for reason in hidden])
+
+
 def _of_file(word: str) -> OwnStack:
     try:
         server = read_one(Path(word))

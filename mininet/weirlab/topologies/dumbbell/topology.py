@@ -25,7 +25,7 @@ class Dumbbell(Topology):
         is missing."""
         servers = servers_of(spec)
         for server in servers:
-            if reason := server.missing():
+            if reason := server.missing() or server.hidden():
                 raise LabError(reason)
         found = bmv2_environment() if spec["aqm"].get("switch") == "bmv2" else {}
         return {**servers_environment(servers), **found} if servers else found

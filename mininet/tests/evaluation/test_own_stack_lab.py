@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A congestion control of one's own gets its results by one command: as a program on another stack, in Python, and as a
+type in the QUIC library, in Rust. A server that fails is named with its log."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from weirlab import paths
+
+SUITE = """\
+title = "Tiny"
+folder = "few"
+seeds = 1
+peers = ["cubic"]
+[controls.cubic]
+stack = "quiche"
+cc = "cubic"
+[[groups]]
+name = "all"
+title = "All"
+scenarios = ["tiny"]
+"""
+TINY = """\
+[scenario]
+name = "tiny"
+title = "Tiny"
+compares = "senders"
+duration_s = 5
+warmup_s = 1
+[link.access]
+rate_mbit_s = 50
+delay_ms = 1
+[link.bottleneck]
+rate_mbit_s = 5
+delay_ms = 20
+queue_limit_packets = 50
+[[flows]]
+kind = "quic-download"
+count = 2
+[variants.fifo]
+qdisc = "pfifo"
+"""
+FIXED_WINDOW = """\
+import asyncio, sys
+
+sys.path.insert(0, "{tests}")
+import aioquic_server
+from aioquic.quic.congestion.base import register_congestion_control
+from aioquic.quic.congestion.reno import RenoCongestionControl
+
+
+class FixedWindow(RenoCongestionControl):
+    def on_packet_acked(self, *, now, packet):
+        self.bytes_in_flight -= packet.sent_bytes
+        self.congestion_window = 7060
+
+    def on_packets_lost(self, *, now, packets):
+        self.on_packets_expired(packets=packets)
+
+
+register_congestion_control("fixed", FixedWindow)
+asyncio.run(aioquic_server.main())
+"""
+WINDOW_BYTES, RTT_S = 7060, 0.042
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A suite over one small scenario; its path."""
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "tiny.toml").write_text(TINY)
+    (tmp_path / "mine.toml").write_text(SUITE)
+    return tmp_path / "mine.toml"
+
+
+def program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def evaluate(suite, *words):
+    """`./run evaluate` on the suite, with its results beside it."""
+    folder = suite.parent
+    command = [sys.executable, "-m", "weirlab.cli", "evaluate", "--suite", str(suite), "--json", "--jobs", "1"]
+    command += ["--cache", str(folder / "cache"), "--out", str(folder / "out"), *map(str, words)]
+    environment = {"PYTHONPATH": paths.import_path(), "PATH": "/usr/bin:/bin", "HOME": str(paths.Path.home())}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def rows(suite):
+    with (suite.parent / "out" / "all.csv").open() as file:
+        return {row["variant"]: row for row in csv.DictReader(file)}
+
+
+def test_a_program_on_another_stack_gets_its_results_by_one_command(suite, exact):
+    text = f"#!{paths.build()}/venv/bin/python\n" + FIXED_WINDOW.format(tests=paths.clone() / "tests" / "quic")
+    server = program(suite.parent / "fixed-window", text)
+    argv = "--listen {address}:{port} --cert {cert} --key {key} --max-payload {payload} --cc fixed"
+    words = ["--stack", server, "--stack-argv", argv, "--stack-alpn", "hq-interop"]
+    done = evaluate(suite, *words)
+    assert done.returncode == 0, done.stderr
+    runs = {run["variant"]: run["metrics"] for run in json.loads(done.stdout)["runs"]}
+    assert list(runs) == ["cubic", "fixed-window"]
+    assert rows(suite).keys() == runs.keys()
+    figures = runs["fixed-window"]
+    # Two flows of a window each round trip, less headers, with nothing in the queue.
+    assert figures["wire_mbit_s"] == pytest.approx(2 * WINDOW_BYTES * 8 / RTT_S / 1e6, rel=0.15)
+    assert 42 < figures["rtt_mean_ms"] < 50
+    again = evaluate(suite, *words)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    assert " at a time" not in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#!/bin/sh\necho 'bad option' >&2\nexit 3\n", "broken ended early (status 3); its log ends with: bad option"),
+        ("#!/bin/sh\nexec sleep 100\n", "broken listens at no UDP port 4433"),
+        ("#!/usr/bin/python3\nimport socket, sys, time\ns = socket.socket(type=socket.SOCK_DGRAM)\n"
+         "s.bind(('0.0.0.0', int(sys.argv[1])))\ntime.sleep(100)\n", "broken sent nothing for GET /bytes/"),
+    ],
+    ids=["ends", "is silent", "answers nothing"],
+)  # fmt: skip
+def test_a_server_that_fails_is_named_with_its_log(suite, exact, text, said):
+    server = program(suite.parent / "broken", text)
+    done = evaluate(suite, "--stack", server, "--stack-argv", "{port}", "--only", "tiny/broken")
+    assert done.returncode == 1
+    assert said in done.stderr
