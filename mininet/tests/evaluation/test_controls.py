@@ -32,7 +32,6 @@ from weirlab.evaluation.cc.text import (
     wish_rows,
 )
 from weirlab.evaluation.command import chosen_of, json_document, report
-from weirlab.evaluation.plan import recording_qlog
 from weirlab.evaluation.report import about, is_whole
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
@@ -396,15 +395,6 @@ def test_other_controls_than_the_suites_make_no_report_of_the_suite(plan):
     assert not whole("--variants", "pbq", "cubic")
 
 
-def test_runs_with_qlogs_are_others_and_only_those_of_quic(plan):
-    recorded = recording_qlog(plan)
-    for scenario, control, is_quic in (("table3-loss-2_5", "pbq", True), ("table3-loss-2_5", "tcp-bbr", False)):
-        pattern = [f"{scenario}/{control}/1"]
-        (before,), (after,) = plan.chosen(pattern), recorded.chosen(pattern)
-        assert after.spec.get("qlog", False) is is_quic
-        assert (Keys().run(before.spec) != Keys().run(after.spec)) is is_quic
-
-
 def test_json_has_scenario_control_and_figures(plan, tmp_path):
     state = State(Cache(tmp_path), Keys(), plan.chosen(["table3-loss-2_5/tcp-lp/1"]), plan=plan)
     state.finish(state.wanted[0], {"throughput_mbit_s": 9.0, "delay_outside_percent": 0.0})
@@ -528,7 +518,8 @@ def test_the_report_has_each_claim_and_every_scenario(bench):
 
 
 @pytest.mark.pictures
-def test_the_page_is_whole_and_needs_nothing_else(bench):
+def test_the_page_is_whole_and_needs_nothing_else(core):
+    bench = analyse(generated_controls.rows(core), core.controls, about=about(core))
     made = suite_report(bench).files()
     pages = {f"controls/{name}.md" for name in bench.controls.stacks}
     assert set(made) == {"cc.html", "cc.png", "report.md", "ranking.csv"} | pages

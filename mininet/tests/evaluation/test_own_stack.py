@@ -165,7 +165,7 @@ def test_the_rest_runs_with_all_alone_or_by_its_name():
     names = [{(run.scenario, run.variant, run.seed) for run in runs} for runs in (default, everything)]
     assert names[0] < names[1]
     assert not any(run.variant == "aioquic-reno" for run in default)
-    named = load_suite("cc", controls=["tcp-vegas"]).runs(1)
+    named = load_suite("cc", controls=["tcp-lp"]).runs(1)
     assert {run.scenario for run in named} >= {run.scenario for run in default if run.scenario.startswith("table3")}
 
 

@@ -102,12 +102,12 @@ def test_the_ranking_of_known_figures(bench):
 
 
 def test_controls_of_few_groups_are_named_and_not_ranked(plan):
-    rows = [row for row in generated_controls.rows(plan) if row.variant != "tcp-lp" or row.group in ("loss", "flows")]
+    rows = [row for row in generated_controls.rows(plan) if row.variant != "tcp-vegas" or row.group in ("loss", "flows")]
     found = analyse(rows, plan.controls)
     ranked = ranking(found)
-    assert "tcp-lp" not in [row.control for row in ranked.rows]
-    assert set(ranked.left_out) == {"tcp-lp"}
-    assert "`tcp-lp`" in markdown.render(Report("", [section(found, ranked)]))
+    assert "tcp-vegas" not in [row.control for row in ranked.rows]
+    assert set(ranked.left_out) == {"tcp-vegas"}
+    assert "`tcp-vegas`" in markdown.render(Report("", [section(found, ranked)]))
 
 
 def test_one_control_has_no_ranking(plan):

@@ -29,7 +29,6 @@ from weirlab.evaluation.matrix import courses as matrix_courses
 from weirlab.evaluation.matrix import page
 from weirlab.evaluation.plan import CONTROLS, ENVELOPE, Plan
 from weirlab.evaluation.shared.pages import TEXT, SuiteReport
-from weirlab.evaluation.shared.path_facts import path_facts
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
 from weirlab.evaluation.verify import made
@@ -39,6 +38,7 @@ from weirlab.report.model import Block, Bullets, Paragraph, Prose
 from weirlab.scenario.model import Run
 from weirlab.store import atomic, installation, provenance
 from weirlab.store.documents import dumps, read_json
+from weirlab.topologies.dumbbell.path_facts import path_facts
 
 MADE = "made.json"  # version and commit with which the tables of a folder were measured
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does

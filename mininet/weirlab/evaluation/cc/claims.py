@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets of a control of ours, each held against its limit by 95 % intervals."""
+"""Targets of the controls under judgement, each held against its limit by 95 % intervals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BBR = "bbr"  # in the names of all its versions
 
 
 def claims_of(bench: Bench) -> list[Claim]:
-    """All claims of each control of ours that was run."""
+    """All claims of each control under judgement that was run."""
     return [found for ours in bench.ours for found in _claims(bench, ours)]
 
 

@@ -328,7 +328,7 @@ FRIENDLY_WORDS = (
 
 
 def friendly_table(bench: Bench) -> tuple[list[str], list[list[str]]]:
-    """One line a scenario with neighbours, one column a control; heads and rows."""
+    """One line a scenario with competing flows, one column a control; heads and rows."""
     heads, rows = by_scenario(bench, bench.groups.get(FRIENDLINESS, []), NEIGHBOUR, 2)
     by_name = {scenario.name: scenario for scenario in bench.scenarios}
     for row in rows:
