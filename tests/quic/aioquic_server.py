@@ -3,7 +3,7 @@
 hq-interop also GET /bytes/unlimited.
 
 Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioquic's public interface is used, except
-for the room in a stream's buffer.
+for the fill of a stream's buffer.
 """
 
 import argparse
