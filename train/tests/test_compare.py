@@ -1,37 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies beside each other: means, and differences episode by episode."""
+"""The words for policies, and the page of a comparison."""
 
-import numpy as np
 import pytest
+from test_held_out import BASE, judged, moved
 
 from weirtrain import cli, compare
-from weirtrain.episodes import for_validation
-from weirtrain.profiles import PROFILES
+from weirtrain.profiles import PBQ_INPUTS, PROFILES
 
 
-def test_differences_are_taken_episode_by_episode():
-    first = np.array([[-2.0, 1.0, 50.0, 1.0], [-4.0, 0.5, 90.0, 3.0], [0.0, 1.5, 40.0, 2.0]])
-    better = first + np.array([0.5, 0.0, -10.0, 0.0])
-    lines = compare.as_markdown({"rule": first, "mine.weights": better}).splitlines()
-    assert lines[2] == "| rule | -2.000 | 1.000 | 60.0 | 2.00 |  |  |  |  |"
-    assert lines[3] == (
-        "| mine.weights | -1.500 | 1.000 | 50.0 | 2.00 | 0.500 ± 0.000 | 0.000 ± 0.000 | -10.0 ± 0.0 | 0.00 ± 0.00 |"
+def test_the_page_has_a_row_for_each_policy_and_kind_and_all_verdicts():
+    page = compare.as_markdown(
+        {"rule": judged(*BASE), "mine": moved(0.5, 0.5), "other": moved(-1, -1)}, "Made by hand."
     )
+    assert [line.split(" | ")[0][2:] for line in page.splitlines() if line.startswith("| kind-0")] == ["kind-0"] * 5
+    assert "| kind-0 | rule | -2.500 | 1.000 | 1.200 | 0.00 | 1.000 |  |" in page
+    assert "| all kinds | mine less rule |" in page
+    assert "- all kinds: mine against rule: better" in page
+    assert "- kind-1: other against rule: worse" in page
 
 
-def test_no_choice_was_made_by_its_episodes():
-    chosen_by = for_validation("pbq", PROFILES["pbq"].validation.episodes)
-    here = for_validation("pbq", 48, first=compare.FIRST)
-    assert len(here) == len({episode.lab_seed for episode in (*here, *chosen_by)}) - len(chosen_by)
-    assert all(episode.explore is None for episode in here)
+def test_one_policy_has_a_page_without_verdicts():
+    assert "verdict |" in compare.as_markdown({"rule": judged(*BASE)}, "Made by hand.")
+    assert compare.verdicts({"rule": judged(*BASE)}) == []
+
+
+def test_files_have_short_names_if_these_differ():
+    assert compare.names(["rule", "a/x.weights", "b/y.weights"]) == {
+        "rule": "rule", "x.weights": "a/x.weights", "y.weights": "b/y.weights",
+    }  # fmt: skip
+    assert list(compare.names(["a/x.weights", "b/x.weights"])) == ["a/x.weights", "b/x.weights"]
 
 
 def test_a_rule_may_have_other_numbers():
     assert compare.rule("rule") == {}
     assert compare.rule("rule.weights") is None
     assert compare.rule("rule:packets=5,share=0.03") == {"start.packets": 5.0, "start.share": 0.03}
-    changed = PROFILES["pbq"].changed(compare.rule("rule:crowded_share=0"))
-    assert changed.start.crowded_share == 0
+    changed = PROFILES["pbq"].changed(compare.rule("rule:gain=0.25"))
+    assert changed.start.gain == 0.25
     assert changed.start.packets == PROFILES["pbq"].start.packets
 
 
@@ -42,10 +47,26 @@ def test_a_rule_that_cannot_be_is_refused_with_what_would_be_right(word, capsys)
     with pytest.raises(SystemExit) as ended:
         cli.main(["compare", word])
     assert ended.value.code == 2
-    assert "packets, share, gain, crowded_ratio, crowded_share" in capsys.readouterr().err
+    assert "packets, share, gain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["rule", "packet=3"], ["compare", "rule", "--only", "narrow"]])
+def test_a_wrong_number_or_kind_is_refused_with_those_that_there_are(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+    assert {"rule": "gain", "compare": "beside-cubic"}[words[0]] in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     pytest.importorskip("torch", reason="./run train installs PyTorch")
     assert cli.main(["compare", "rule", "nowhere.weights", "--out", str(tmp_path)]) == 1
     assert "nowhere.weights" in capsys.readouterr().err
+
+
+def test_an_input_is_a_row_and_a_name():
+    """The share of CE marks is ready; no policy has it yet."""
+    profile = PROFILES["pbq"].changed({"inputs": (*PBQ_INPUTS, "ce_share")})
+    normalisation = profile.members()["normalisation"]
+    assert len(normalisation["shift"]) == len(normalisation["scale"]) == len(PBQ_INPUTS) + 1
+    assert profile.width == PROFILES["pbq"].width + profile.document["history"]

@@ -15,12 +15,18 @@ POLICY = b"policy of a test\n"
 def driven(monkeypatch):
     """The specs of the runs that were begun."""
     specs = []
-    monkeypatch.setattr(rollout, "run_driver", lambda _folder, run: specs.append(run.spec))
+
+    def run(folder, one):
+        specs.append(one.spec)
+        (folder / "start.jsonl").write_text('{"k": "start", "t_us": 16300000}\n')
+
+    monkeypatch.setattr(rollout, "run_driver", run)
     return specs
 
 
 def test_the_same_clone_runs_it(driven):
-    rollout.run_episode(EPISODE, "pbq", POLICY, parts=rollout.parts_here(EPISODE, "pbq", POLICY))
+    ran = rollout.run_episode(EPISODE, "pbq", POLICY, parts=rollout.parts_here(EPISODE, "pbq", POLICY))
+    assert ran.start_us == 16_300_000
     assert [spec["seed"] for spec in driven] == [EPISODE.lab_seed]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings with real lab runs: stopped at any point they go on to the same bytes, and torch agrees with the sender."""
 
+import json
 import os
 import signal
 import subprocess
@@ -15,8 +16,9 @@ import torch
 from test_torch_ppo import policy_of
 
 from weirlab import paths
-from weirtrain import rollout, trajectory
+from weirtrain import cli, rollout, trajectory
 from weirtrain.episodes import plan
+from weirtrain.held_out import UNDECIDED
 from weirtrain.learner import Learner
 from weirtrain.policy import Before
 from weirtrain.profiles import PROFILES
@@ -153,3 +155,37 @@ def test_on_ray_the_bytes_are_the_same_though_a_worker_dies(tmp_path, whole):
             killed_one.set()
             killer.join()
     assert [(tmp_path / name).read_bytes() for name in FILES] == whole
+
+
+def test_two_workers_of_ray_give_the_bytes_of_two_jobs(tmp_path):
+    pytest.importorskip("ray", reason="Ray is not among what every clone installs; --ray says how to get it")
+    profile = PROFILES["pbq"].changed({"episodes": 4, "episode_s": 4.0, "validation": None})
+    found = []
+    for name in ("jobs", "ray"):
+        training = Training(tmp_path / name, profile, SEED, COMMAND)
+        training.begin()
+        if name == "jobs":
+            training.run(rollout.here(profile.name, 2, tmp_path / "failed"), 1, lambda *_: None)
+        else:
+            with rollout.cluster(profile.name, "local") as (runner, _):
+                training.run(runner, 1, lambda *_: None)
+        found.append([(tmp_path / name / one).read_bytes() for one in ("pbq.weights", CURVES)])
+    assert found[0] == found[1]
+
+
+def test_a_rule_is_written_and_compared_with_another_on_held_out_links(tmp_path, capsys):
+    assert cli.main(["rule", "packets=6", "--out", str(tmp_path / "six.weights")]) == 0
+    words = ["compare", "rule", str(tmp_path / "six.weights"), "--episodes", "1", "--only", "steady", "--out"]
+    assert cli.main([*words, str(tmp_path / "out")]) == 0
+    document = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert document["baseline"] == "rule"
+    first, six = document["kinds"]["steady"]
+    assert six["verdict"] == UNDECIDED  # by one episode
+    assert six["means"] != first["means"]
+    assert 0.5 < first["means"]["share"] < 2
+    assert first["means"]["rtt_ratio"] >= 1
+    page = (tmp_path / "out" / "table.md").read_text()
+    assert page in capsys.readouterr().out
+    judged = [path.read_bytes() for path in sorted((tmp_path / "out").glob("judged-*"))]
+    assert cli.main([*words, str(tmp_path / "out")]) == 0
+    assert judged == [path.read_bytes() for path in sorted((tmp_path / "out").glob("judged-*"))]

@@ -6,13 +6,14 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
+import made
 import numpy as np
 import pytest
 import torch
 
-from weirtrain import weights
+from weirtrain import trajectory, weights
 from weirtrain.learner import Learner
-from weirtrain.policy import Before, Policy
+from weirtrain.policy import RULE_UNITS, Before, Policy
 from weirtrain.ppo import Batch, be_repeatable, optimiser, update
 from weirtrain.profiles import PROFILES
 from weirtrain.settings import Ppo
@@ -144,15 +145,38 @@ def test_a_policy_begins_with_its_rule():
     profile = PROFILES["pbq"]
     learner = Learner.begin(profile, 1)
     start, bound = profile.start, profile.document["action_bound"]
-    for packets, surplus, ratio in [(20, 0.0, 1.0), (20, 0.3, 1.0), (100, 0.05, 1.1), (50, 0.4, 3.0), (50, 0.2, 2.0)]:
+    for packets, surplus in [(20, 0.0), (20, 0.3), (100, 0.05), (50, 0.4), (50, 0.2)]:
         state = torch.zeros(1, profile.width)
         for name, quantity in {
             "window_inverse": 1 / packets,
             "surplus_share": surplus,
-            "rtt_mean_ratio": ratio,
         }.items():
             at, shift, scale = profile.place(name)
             state[0, at] = (quantity - shift) * scale
-        crowded = start.crowded_share * {1.0: 0.0, 1.1: 0.0, 2.0: 0.5, 3.0: 1.0}[ratio]
-        wanted = start.gain * np.log2(np.e) * (start.packets / packets + start.share + crowded - surplus)
+        wanted = start.gain * np.log2(np.e) * (start.packets / packets + start.share - surplus)
         assert bound * learner.policy.means(state).item() == pytest.approx(wanted, abs=0.03)
+
+
+def test_a_rule_has_no_units_but_its_own():
+    profile = PROFILES["pbq"]
+    rule, begins = Learner.rule(profile), Learner.begin(profile, 1)
+    states = torch.randn(50, profile.width, generator=generator())
+    mine = [profile.place(name)[0] for name in ("window_inverse", "surplus_share", "rtt_mean_ratio")]
+    others = torch.randn(50, profile.width, generator=generator(2))
+    others[:, mine] = states[:, mine]
+    assert torch.equal(rule.policy.means(states), rule.policy.means(others))
+    assert not torch.equal(begins.policy.means(states), begins.policy.means(others))
+    assert (rule.policy.means(states) - begins.policy.means(states)).abs().max() < 0.1
+    members, layers = weights.read(rule.weights_file("none", "./run train rule", guarded=False))
+    assert (members["ranges"], members["guard"]) == ({}, None)
+    assert [np.count_nonzero(weight) for weight, _ in layers] == [3, RULE_UNITS]
+
+
+def test_ranges_are_of_the_fastest_flow_that_was_learnt_from():
+    """The guard's limits reach 200 Mbit/s if a flow had them."""
+    learner = Learner.begin(PROFILES["pbq"], 1)
+    for bytes_s in (2e5, 26e6):
+        steps = [made.step(n, rate_greatest_bytes_s=bytes_s) for n in range(5)]
+        one = trajectory.read(made.content([made.head(), *steps]), "T")
+        learner.widen(one, slice(0, 5), 0.03)
+    assert learner.ranges["rate_greatest_bytes_s"] == [2e5, 26e6]

@@ -175,10 +175,10 @@ def test_it_neither_begins_twice_nor_goes_on_with_other_settings(tmp_path):
 
 
 def test_weights_say_which_commits_and_how_many_updates_made_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(training_module, "versions", lambda: {"weir": "aaaaaaa"})
+    monkeypatch.setattr(training_module, "git_commit", lambda: "aaaaaaa")
     begun(tmp_path).run(runner(), 1, quiet)
     for commit, command in [("bbbbbbb", f"{COMMAND} --updates 2"), ("bbbbbbb", COMMAND)]:
-        monkeypatch.setattr(training_module, "versions", lambda commit=commit: {"weir": commit})
+        monkeypatch.setattr(training_module, "git_commit", lambda commit=commit: commit)
         Training.resume(tmp_path, PROFILE, 5, command).run(runner(), 2, quiet)
         said = weights.read((tmp_path / "pbq.weights").read_bytes())[0]["provenance"]
         assert (said["commit"], said["command"]) == ("aaaaaaa, then bbbbbbb", command)

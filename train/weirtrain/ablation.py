@@ -35,13 +35,14 @@ TRAINED: dict[str, dict[str, Any]] = {
     "papers-reward": {"reward": Reward(alpha=1.0, beta=1.0, gamma=1.5, eta=1.0, team=True)},
     "episodes-unlike": {"ppo.each_episode_alike": False},
     "noise-drawn-anew": {"document.noise_correlation": 0.0},
-    "uncrowded": {"start.crowded_share": 0.0},
 }  # fmt: skip
 # Of the sender: what is changed of the whole's weights file.
 CHANGED: dict[str, dict[str, Any]] = {
     "bbrs-pacing": {"pacing": "bbr"},
     "no-pacing": {"pacing": "none"},
     "no-rtt-probe": {"rtt_probe": None},
+    "not-competing": {"competing": False},
+    "no-ramp": {"ramp": False},
     "growth-always": {"growth": "always"},
     "growth-when-filled": {"growth": "when-filled"},
     "growth-when-used": {"growth": "when-used"},

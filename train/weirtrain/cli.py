@@ -16,8 +16,9 @@ from weirlab.lab.kernels import LabError, stop_all
 from weirlab.metrics.samples import SamplesError
 from weirlab.run.disk import FULL
 from weirlab.run.runner import RunError
+from weirtrain import ranges
 from weirtrain.ablation import NAMES
-from weirtrain.compare import EPISODES, RuleError, rule
+from weirtrain.compare import EPISODES, RuleError, changes, rule
 from weirtrain.profiles import PROFILES
 from weirtrain.sweep import SETTINGS
 
@@ -29,12 +30,14 @@ the byte on one machine, however many labs run at once and however often the tra
 PyTorch is installed by this command alone: 3 GB are fetched once, and 6 GB kept in build/venv-train."""
 EPILOG = """\
 examples:
-  ./run train pbq                     our profile, over random links; within two hours on two cores
+  ./run train pbq                     our profile, over random links; about an hour on two cores
   ./run train pbq --paper --seed 3    the paper's: the link of its Table 2 alone
   ./run train pbq --updates 2         a short try
   ./run train pbq --resume            go on after Ctrl-C, a full disk or a crash: the end is the same to the byte
   ./run train pbq --ray local         labs as tasks of Ray, here or on a cluster
   ./run train sweep                   the settings that the paper does not publish, each tried on its training link
+  ./run train rule > rule.weights     the rule that pbq begins with
+  ./run train compare rule my.weights is a policy better than the rule on held-out links?
   ./run train ablation                the worth of each part of pbq, by taking it away
   ./run train figure8 --seeds 5       the paper's Fig. 8: PPO with BBR's pacing beside PPO alone
   ./run train crosscheck              the same environment learnt by stable-baselines3's PPO
@@ -43,7 +46,7 @@ examples:
 PBQ = """\
 Trains a policy. In the folder of a training:
   PROFILE.weights   the policy: weir-server --cc PROFILE --cc-weights FILE runs it. Of pbq, the one that was best
-                    without noise in episodes that are not learnt from, tried after each 10 updates and before the
+                    without noise in episodes that are not learnt from, tried after each 8 updates and before the
                     first; of pbq-paper, the last one
   curves.csv        a line for each update: reward, throughput, RTT, loss, entropy, KL divergence, value loss
   validation.csv    a line for each such trial; update 0 is the rule that the training begins with
@@ -60,11 +63,15 @@ as compare does. Parts of the sender are changed in the weights file of the prog
 without the part is trained for a few updates, beside base, the profile with all of them. The folder has a training for
 each and table.md. The same command again goes on where it was stopped."""
 COMPARE = """\
-Runs policies in the same episodes of the training's ranges, without noise and without the guard. No training learns
-from these episodes or chooses its result by them. A policy is a weights file of the profile pbq, or "rule": what a
-training begins with; rule:packets=5,share=0.03 is the same with other numbers. The table has means, and differences
-from the first policy with 95 % intervals, episode by episode. Judged episodes are kept; the same command again goes
-on."""
+Runs policies on held-out links, without noise and without the guard: the same episodes for each, of kinds that are
+outside the training's ranges (ranges.toml). No training learns from these episodes or chooses its result by them. A
+policy is a weights file of the profile pbq, or "rule": what a training begins with, without its random units;
+rule:packets=5,share=0.03 is the same with other numbers. table.md and compare.json have the means by kind, differences
+from the first policy with 95 % intervals, episode by episode, and a verdict for each kind and for all. Judged episodes
+are kept; the same command again goes on."""
+RULE = """\
+Writes the rule that a training of pbq begins with as a weights file, without the random units that it learns by: to
+standard output, or to --out FILE. NAME=NUMBER changes a number of the rule."""
 FIGURE8 = """\
 Trains pbq-paper with BBR's pacing and with none, several seeds of each, on the paper's training link. The folder has a
 training for each, curves.csv, and index.html: reward, throughput and RTT over training with bands over the seeds, and
@@ -96,6 +103,14 @@ def whole(text: str, least: int = 1) -> int:
 def policy(text: str) -> str:
     try:
         rule(text)
+    except RuleError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def number(text: str) -> str:
+    try:
+        changes([text], text)
     except RuleError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
@@ -145,10 +160,20 @@ def parser() -> argparse.ArgumentParser:
         help=f"this part; may be given several times. Default: all, {', '.join(NAMES)}",
     )  # fmt: skip
     labs(ablation)
-    compare = command("compare", "judge policies of pbq where nothing learnt from", COMPARE, "compare")
+    compare = command("compare", "judge policies of pbq on held-out links", COMPARE, "compare")
     compare.add_argument("policies", nargs="+", metavar="POLICY", type=policy, help="a weights file, or rule")
-    compare.add_argument("--episodes", type=whole, default=EPISODES, metavar="N", help=f"default: {EPISODES}")
+    compare.add_argument(
+        "--episodes", type=whole, default=EPISODES, metavar="N", help=f"of each kind; default: {EPISODES}"
+    )
+    kinds = list(ranges.load()["held_out"])
+    compare.add_argument(
+        "--only", action="append", choices=kinds, metavar="KIND",
+        help=f"this kind; may be given several times. Default: all, {', '.join(kinds)}",
+    )  # fmt: skip
     labs(compare)
+    rule_ = commands.add_parser("rule", help="write the rule of pbq as a weights file", description=RULE)
+    rule_.add_argument("numbers", nargs="*", metavar="NAME=NUMBER", type=number, help="a number of the rule")
+    rule_.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     figure8 = command("figure8", "the paper's Fig. 8 again: with BBR's pacing and without", FIGURE8, "figure8")
     figure8.add_argument("--seeds", type=whole, default=5, metavar="N", help="trainings of each kind; default: 5")
     figure8.add_argument("--updates", type=whole, metavar="N", help="of each; default: the profile's")
@@ -168,9 +193,10 @@ def main(argv: list[str] | None = None) -> int:
     args = checked(argv)
     if args.check:
         return 0
-    again = {"pbq": "the updates done are kept, --resume goes on", "crosscheck": "it begins anew next time"}.get(
-        args.what, "the updates done are kept, the same command goes on"
-    )
+    again = {"pbq": "the updates done are kept, --resume goes on", "crosscheck": "it begins anew next time",
+             "rule": "nothing was written"}.get(
+        args.what, "what is done is kept, the same command goes on"
+    )  # fmt: skip
     try:
         from weirtrain import commands
         from weirtrain.checkpoint import CheckpointError

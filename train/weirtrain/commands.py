@@ -6,22 +6,24 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from weirlab import paths
 from weirlab.store import atomic
-from weirtrain import ablation, compare, curves, figure8, rollout, sweep
-from weirtrain.episodes import for_validation, plan
+from weirlab.store.provenance import git_commit
+from weirtrain import ablation, compare, curves, figure8, ranges, rollout, sweep, weights
+from weirtrain.episodes import held_out, plan
+from weirtrain.held_out import as_document
 from weirtrain.judge import judge
+from weirtrain.judging import judge_all
 from weirtrain.learner import Learner
 from weirtrain.profiles import PROFILES
 from weirtrain.progress import progress
+from weirtrain.settings import SharedReward
 from weirtrain.training import PAGE, Training, alone
 from weirtrain.trials import Trial, trained
 from weirtrain.weights import digest
@@ -120,40 +122,46 @@ def ablation_(args: argparse.Namespace) -> int:
     policies |= {name: ablation.changed(whole, how) for name, how in ablation.CHANGED.items() if name in names}
     policies |= {name: ablation.blind(whole, hidden) for name, hidden in ablation.BLIND.items() if name in names}
     if compare.RULE in names:
-        policies[compare.RULE] = Learner.begin(ablation.PBQ, SEED).weights_file("none", "./run train ablation")
+        policies[compare.RULE] = policy_of(compare.RULE)
     with alone(folder), machines(args, "pbq", folder) as (runner, _):
         say(f"./run train ablation: {count(len(trials), 'training')} of {count(args.updates, 'update')}, in {folder}")
         with progress(sum(trial.profile.episodes for trial in trials) * args.updates) as told:
             for trial, training in trained(folder, trials, args.updates, runner, told):
                 policies[trial.name] = training.weights()
-        compared(folder, policies, compare.EPISODES, runner)
+        command = f"./run train ablation --updates {args.updates}"
+        compared(folder, policies, list(ranges.load()["held_out"]), compare.EPISODES, runner, command)
     return 0
 
 
-def compared(folder: Path, policies: Mapping[str, bytes], count_: int, runner: rollout.Runner) -> None:
-    """Judges policies in the same episodes, without a guard: the folder has what was judged already, and `table.md`."""
-    judge_ = Learner.begin(PROFILES["pbq"], SEED)
-    episodes = for_validation("pbq", count_, first=compare.FIRST)
+def compared(folder: Path, policies: Mapping[str, bytes], kinds: Sequence[str], count_: int, runner: rollout.Runner,
+             command: str) -> None:  # fmt: skip
+    """Judges policies in the same held-out episodes, without a guard: the folder has what was judged already, and
+    `table.md` and `compare.json`."""
+    episodes = {kind: held_out(kind, count_) for kind in kinds}
+    whole = count_ * len(kinds)
+    parts = rollout.parts_here(episodes[kinds[0]][0], "pbq", next(iter(policies.values())))
+    reward = PROFILES["pbq"].reward
+    assert isinstance(reward, SharedReward)
     found = {}
-    with progress(len(policies) * count_) as told:
+    with progress(len(policies) * whole) as told:
         for number, (name, guarded) in enumerate(policies.items()):
+            say(f"judging {name} in {count(whole, 'episode')}, {number + 1} of {len(policies)}")
+
+            def tell(done: int, name: str = name, number: int = number) -> None:
+                told.reached(number * whole + done, name)
+
             policy = ablation.unguarded(guarded)
-            path = folder / f"judged-{count_}-{digest(policy)[:16]}.json"
-
-            def scores(name: str = name, number: int = number, policy: bytes = policy) -> list[list[float]]:
-                rollouts = []
-                for rollout_ in runner(episodes, policy):
-                    rollouts.append(rollout_)
-                    told.reached(number * count_ + len(rollouts), name)
-                return judge_.scores(rollouts, digest(policy)).tolist()
-
-            say(f"judging {name} in {count(count_, 'episode')}, {number + 1} of {len(policies)}")
-            found[name] = np.array(kept(path, scores))
-            told.skipped += 0 if told.done == (number + 1) * count_ else count_
-            told.reached((number + 1) * count_, name)
-            atomic.write(folder / "table.md", compare.as_markdown(found))
-    print(compare.as_markdown(found), end="")
+            found[name] = judge_all(folder, policy, episodes, runner, reward, parts, tell)
+            facts = f"{count(count_, 'episode')} of each kind. Made by `{command}` at commit {git_commit()}."
+            digests = {one: digest(policies[one]) for one in found}
+            document = {"command": command, "commit": git_commit(), "parts": parts, "weights": digests}
+            atomic.write_all({
+                folder / "table.md": compare.as_markdown(found, facts),
+                folder / "compare.json": json.dumps(document | as_document(found), indent=1) + "\n",
+            })  # fmt: skip
+    print(compare.as_markdown(found, facts), end="")
     print(folder / "table.md")
+    print(folder / "compare.json")
 
 
 def kept(path: Path, find: Callable[[], Any]) -> Any:
@@ -165,16 +173,37 @@ def kept(path: Path, find: Callable[[], Any]) -> Any:
 
 def compare_(args: argparse.Namespace) -> int:
     folder = folder_of(args, "compare")
-    policies = {}
-    for word in args.policies:
-        changes = compare.rule(word)
-        if changes is None:
-            policies[word] = Path(word).read_bytes()
-        else:
-            learner = Learner.begin(PROFILES["pbq"].changed(changes), SEED)
-            policies[word] = learner.weights_file("none", "./run train compare")
+    policies = {name: policy_of(word) for name, word in compare.names(args.policies).items()}
+    kinds = args.only or list(ranges.load()["held_out"])
+    command = " ".join(["./run train compare", *args.policies, f"--episodes {args.episodes}",
+                        *(f"--only {kind}" for kind in args.only or [])])  # fmt: skip
     with alone(folder), machines(args, "pbq", folder) as (runner, _):
-        compared(folder, policies, args.episodes, runner)
+        compared(folder, policies, kinds, args.episodes, runner, command)
+    return 0
+
+
+def policy_of(word: str) -> bytes:
+    """Weights file of a word for a policy. Raises OSError, WeightsError."""
+    changes = compare.rule(word)
+    if changes is not None:
+        return Learner.rule(PROFILES["pbq"].changed(changes)).weights_file("none", "./run train compare")
+    file = Path(word).read_bytes()
+    try:
+        weights.read(file)
+    except weights.WeightsError as error:
+        raise weights.WeightsError(f"{word}: {error}") from None
+    return file
+
+
+def rule_(args: argparse.Namespace) -> int:
+    changes = compare.changes(args.numbers, " ".join(args.numbers))
+    command = " ".join(["./run train rule", *args.numbers])
+    file = Learner.rule(PROFILES["pbq"].changed(changes)).weights_file(git_commit(), command, guarded=False)
+    if args.out:
+        atomic.write(args.out, file)
+        print(args.out)
+    else:
+        sys.stdout.buffer.write(file)
     return 0
 
 
@@ -216,5 +245,5 @@ def crosscheck(args: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "pbq": pbq, "sweep": sweep_, "ablation": ablation_, "compare": compare_, "figure8": figure_8,
-    "crosscheck": crosscheck,
+    "crosscheck": crosscheck, "rule": rule_,
 }  # fmt: skip

@@ -1,28 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies beside each other in the same episodes of the training's ranges, none of which a training learns from or
-chooses its result by: `./run train compare`, and the ablation. Pure."""
+"""`./run train compare`: words for policies, and the page of a comparison. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from weirlab.metrics.estimate import estimate
+from weirlab.metrics.estimate import Estimate
 from weirlab.report import markdown
 from weirlab.report.labels import shown
 from weirlab.report.model import table
+from weirtrain.held_out import FIGURES, Judged, Row, overall, rows
 from weirtrain.settings import Start
 
-# Validations have those from 0, and those from 1000 and 2000 chose the numbers of the rule.
-FIRST = 3000
-EPISODES = 48
-# Start of a training. Behind a colon its numbers, where they are others: rule:packets=5,share=0.03.
+EPISODES = 24  # of each kind
+# Start of a training, without its random units. Behind a colon its numbers, where they are others:
+# rule:packets=5,share=0.03.
 RULE = "rule"
-COLUMNS = (("reward", 3), ("rate over fair share", 3), ("RTT, ms", 1), ("loss, %", 2))
+ALL = "all kinds"
 
 
 class RuleError(Exception):
@@ -36,9 +34,20 @@ def rule(word: str) -> dict[str, Any] | None:
     kind, colon, rest = word.partition(":")
     if kind != RULE:
         return None
+    return changes(rest.split(",") if colon else [], word)
+
+
+def names(words: Sequence[str]) -> dict[str, str]:
+    """Words for policies by short names: a file's last part, where no other has the same."""
+    last = [Path(word).name for word in words]
+    return {name if last.count(name) == 1 else word: word for name, word in zip(last, words, strict=True)}
+
+
+def changes(parts: list[str], word: str) -> dict[str, Any]:
+    """Changes of the profile by parts as packets=5. Raises RuleError."""
     names = [one.name for one in fields(Start)]
     found = {}
-    for part in rest.split(",") if colon else []:
+    for part in parts:
         match = re.fullmatch(r"(\w+)=([0-9]+(?:\.[0-9]+)?)", part)
         if match is None or match[1] not in names:
             raise RuleError(f"'{word}': '{part}', expected NAME=NUMBER with a name of {', '.join(names)}")
@@ -46,17 +55,43 @@ def rule(word: str) -> dict[str, Any] | None:
     return found
 
 
-def as_markdown(found: Mapping[str, np.ndarray]) -> str:
-    """The table of names and their scores [episodes, COLUMNS]: means, and differences from the first one, episode by
-    episode, with half the width of the 95 % interval."""
-    titles = [title for title, _ in COLUMNS]
-    first = next(iter(found.values()))
-    rows = []
-    for name, scores in found.items():
-        means = [f"{mean:.{digits}f}" for mean, (_, digits) in zip(scores.mean(axis=0), COLUMNS, strict=True)]
-        apart = [
-            shown(estimate((scores - first)[:, n].tolist()), digits) if scores is not first else ""
-            for n, (_, digits) in enumerate(COLUMNS)
-        ]
-        rows.append([name, *means, *apart])
-    return markdown.table(table(["", *titles, *(f"{title}: less the first's" for title in titles)], rows)) + "\n"
+def verdicts(judged: Mapping[str, Judged]) -> list[str]:
+    """A line for each kind and policy but the first, and one over all kinds."""
+    first, *others = judged
+    found = []
+    for policy in others:
+        for kind, row in _by_kind(judged, policy):
+            difference = row.apart["reward"]
+            found.append(f"{kind}: {policy} against {first}: {row.verdict} (reward {shown(difference, 3)})")
+    return found
+
+
+def as_markdown(judged: Mapping[str, Judged], facts: str) -> str:
+    """The page: means of each policy by kind, differences from the first one episode by episode with 95 % intervals,
+    and verdicts by the reward. `facts` says how it was made."""
+    first, *others = judged
+    heads = ["kind", "policy", *(title for _, title, _ in FIGURES), "verdict"]
+    lines = []
+    kinds = [*next(iter(judged.values())), ALL]
+    for kind in kinds:
+        for row in overall(judged) if kind == ALL else rows(judged, kind):
+            lines.append([kind, row.policy, *_means(row), ""])
+            if row.apart:
+                lines.append([kind, f"{row.policy} less {first}", *_differences(row.apart), row.verdict or ""])
+    title = f"# Policies on held-out links: {', '.join(others) or first}{f' against {first}' if others else ''}"
+    told = "\n".join(f"- {line}" for line in verdicts(judged))
+    return f"{markdown.LICENCE}\n{title}\n\n{facts}\n\n{markdown.table(table(heads, lines))}\n\n{told}\n"
+
+
+def _by_kind(judged: Mapping[str, Judged], policy: str) -> list[tuple[str, Row]]:
+    pairs = [(kind, row) for kind in next(iter(judged.values())) for row in rows(judged, kind)]
+    return [(kind, row) for kind, row in [*pairs, *((ALL, row) for row in overall(judged))] if row.policy == policy]
+
+
+def _means(row: Row) -> list[str]:
+    values = ((row.means[name], digits) for name, _, digits in FIGURES)
+    return ["" if value is None else f"{value:.{digits}f}" for value, digits in values]
+
+
+def _differences(apart: Mapping[str, Estimate]) -> list[str]:
+    return [shown(apart[name], digits) for name, _, digits in FIGURES]

@@ -25,19 +25,24 @@ from weirtrain.trajectory import Trajectory, TrajectoryError
 # this much more, so that the ranges are of links and not of queues.
 MOST_OVER_RTT = 1.05
 LEAST_STEPS = 2
+MOST_SHARE = 4.0  # in figures
 ADVANTAGES = 4  # their place in a Batch
 SCORES = ("score", "share", "rtt_mean_ms", "loss_percent")  # reward, rate over the fair share, RTT, bytes lost
 
 
 def read_all(rollouts: Sequence[Rollout], sha256: str) -> list[tuple[Episode, list[Trajectory]]]:
-    """The trajectories of each episode, in the order of their numbers. Raises TrajectoryError."""
-    return [
-        (rollout.episode, [
+    """The trajectories of each episode, in the order of their numbers; their times are of the run. Raises
+    TrajectoryError."""
+    found = []
+    for rollout in sorted(rollouts, key=lambda rollout: rollout.episode.number):
+        flows = [
             trajectory.read(content, f"episode {rollout.episode.number}, {name}", sha256)
             for name, content in rollout.files
-        ])
-        for rollout in sorted(rollouts, key=lambda rollout: rollout.episode.number)
-    ]  # fmt: skip
+        ]
+        for flow in flows:
+            flow.numbers["t_us"] -= rollout.start_us
+        found.append((rollout.episode, flows))
+    return found
 
 
 def alike(advantages_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -47,6 +52,11 @@ def alike(advantages_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         own = advantages_[numbers == number]
         found[numbers == number] = own / (np.sqrt(np.mean(own * own)) + 1e-8)
     return found
+
+
+def shares(one: Trajectory, fair_bytes_s: np.ndarray) -> np.ndarray:
+    """Delivery rates over the fair ones [steps]; where a line that varies is out, at most MOST_SHARE."""
+    return np.minimum(rewards.rates_bytes_s(one) / fair_bytes_s, MOST_SHARE)
 
 
 def generator(seed: int, *what: str | int) -> torch.Generator:
@@ -73,10 +83,17 @@ class Learner:
             profile.facts, profile.noise_correlation,
         )  # fmt: skip
         if profile.start is not None:
-            names = ("window_inverse", "surplus_share", "rtt_mean_ratio")
+            names = ("window_inverse", "surplus_share")
             places = (Place(*profile.place(name)) for name in names)
             policy.begin_with(profile.start, *places, profile.document["action_bound"])
         return cls(profile, seed, policy, optimiser(policy, profile.ppo))
+
+    @classmethod
+    def rule(cls, profile: Profile) -> Learner:
+        """The rule that a training begins with, without the random units that it learns by."""
+        found = cls.begin(profile, 0)
+        found.policy.without_random_units()
+        return found
 
     def weights_file(self, commit: str, command: str, guarded: bool = True) -> bytes:
         """The weights of this step. Without the guard for a training: it would be held to what it has seen so far."""
@@ -110,13 +127,13 @@ class Learner:
         columns: list[list[np.ndarray]] = [[] for _ in Batch.WIDTHS]
         results: list[np.ndarray] = []
         numbers: list[np.ndarray] = []
-        for episode, one, worth, told, share, rtt_s in self.judged(read):
+        for episode, one, worth, told, fair, rtt_s in self.judged(read):
             before = Preceding.of(one)
             carried = [before.noise[:, np.newaxis]] if self.policy.correlation else []
             seen = np.concatenate([one.state, told, *carried], axis=1)
             values = self.policy.values(torch.from_numpy(seen.astype(np.float32))).double().numpy()
             facts = np.stack([
-                worth, rewards.rates_bytes_s(one) * 8e-6, rewards.rates_bytes_s(one) / share,
+                worth, rewards.rates_bytes_s(one) * 8e-6, shares(one, fair),
                 one.numbers["rtt_mean_us"] * 1e-3, rewards.loss_shares(one) * 100,
             ])  # fmt: skip
             for stretch in stretches(one):
@@ -150,9 +167,9 @@ class Learner:
         found = []
         for episode, flows in read_all(rollouts, sha256):
             parts = [
-                np.stack([worth, rewards.rates_bytes_s(one) / share, one.numbers["rtt_mean_us"] * 1e-3,
+                np.stack([worth, shares(one, fair), one.numbers["rtt_mean_us"] * 1e-3,
                           rewards.loss_shares(one) * 100])[:, one.by_policy]
-                for _, one, worth, _, share, _ in self.judged([(episode, flows)])
+                for _, one, worth, _, fair, _ in self.judged([(episode, flows)])
             ]  # fmt: skip
             steps = np.concatenate(parts, axis=1)
             if not steps.size:
@@ -162,21 +179,23 @@ class Learner:
 
     def judged(
         self, read: Sequence[tuple[Episode, list[Trajectory]]]
-    ) -> Iterator[tuple[Episode, Trajectory, np.ndarray, np.ndarray, float, float]]:
+    ) -> Iterator[tuple[Episode, Trajectory, np.ndarray, np.ndarray, np.ndarray, float]]:
         """Each trajectory with its episode, the rewards of its intervals [steps], the critic's input beside its states
-        [steps, facts], the delivery rate that is its fair share, in bytes per second, and its path's own round trip in
-        seconds."""
+        [steps, facts], the delivery rate that is its fair share, in bytes per second [steps], and its path's own round
+        trip in seconds."""
         reward = self.profile.reward
         for episode, flows in read:
             if isinstance(reward, SharedReward):
-                worths = shared_reward.of_flows(flows, episode, reward)
+                terms = shared_reward.terms_of(flows, episode)
+                worths, fair = [one.total(reward) for one in terms], [one.fair_bytes_s for one in terms]
                 told = [shared_reward.facts(flow, n, flows, episode) for n, flow in enumerate(flows)]
             else:
                 own = [rewards.of_intervals(flow, reward, episode.share_bytes_s) for flow in flows]
                 worths = rewards.together(flows, own) if reward.team else own
+                fair = [np.full(len(flow), episode.share_bytes_s) for flow in flows]
                 told = [np.zeros((len(flow), 0)) for flow in flows]
-            for n, (flow, worth, facts) in enumerate(zip(flows, worths, told, strict=True)):
-                yield episode, flow, worth, facts, episode.share_bytes_s, episode.rtt_of_s(n)
+            for n, flow in enumerate(flows):
+                yield episode, flow, worths[n], told[n], fair[n], episode.rtt_of_s(n)
 
     def widen(self, one: Trajectory, acted: slice, rtt_s: float) -> None:
         """Keeps the ranges of what was trained in, for the guard: of each stretch the middle, since the first intervals

@@ -51,10 +51,9 @@ class Before:
     there: Tensor
 
 
+RULE_UNITS = 1  # hidden units that begin_with sets, the first ones
 # tanh of this times a surplus of half a window is still nearly a line.
 STEEPNESS = 2.0
-# tanh of this times what a ratio of round trips is above another: from almost nothing to almost all within one.
-CROWDED_STEEPNESS = 3.0
 
 
 class Policy(nn.Module):
@@ -83,23 +82,26 @@ class Policy(nn.Module):
         return self.critic(seen).squeeze(-1)
 
     @torch.no_grad()
-    def begin_with(self, start: Start, inverse: Place, surplus: Place, ratio: Place, action_bound: float) -> None:
-        """Gives the first two hidden units the rule of `start`. The places say where in a state `window_inverse`,
-        `surplus_share` and `rtt_mean_ratio` of the last interval are, and how they are normalised."""
+    def begin_with(self, start: Start, inverse: Place, surplus: Place, action_bound: float) -> None:
+        """Gives the first hidden unit the rule of `start`. The places say where in a state `window_inverse` and
+        `surplus_share` of the last interval are, and how they are normalised."""
         first, *middle, last = (layer for layer in self.actor if isinstance(layer, nn.Linear))
         first.weight[0] = 0
         first.weight[0, inverse.at] = STEEPNESS * start.packets / inverse.scale
         first.weight[0, surplus.at] = -STEEPNESS / surplus.scale
         first.bias[0] = STEEPNESS * (start.packets * inverse.shift - surplus.shift + start.share)
-        first.weight[1] = 0
-        first.weight[1, ratio.at] = CROWDED_STEEPNESS / ratio.scale
-        first.bias[1] = CROWDED_STEEPNESS * (ratio.shift - start.crowded_ratio)
-        for layer in middle:  # hands on what these two say
-            layer.weight[:2] = torch.eye(2, layer.in_features)
+        for layer in middle:  # hands on what it says
+            layer.weight[:RULE_UNITS] = torch.eye(RULE_UNITS, layer.in_features)
         slope = start.gain * math.log2(math.e) / action_bound
         last.weight[0, 0] = slope / STEEPNESS
-        last.weight[0, 1] = slope * start.crowded_share / 2
-        last.bias[0] += slope * start.crowded_share / 2
+
+    @torch.no_grad()
+    def without_random_units(self) -> None:
+        """Leaves the rule of `begin_with` alone in the actor."""
+        first, *middle, last = (layer for layer in self.actor if isinstance(layer, nn.Linear))
+        for layer in (first, *middle):
+            layer.weight[RULE_UNITS:] = 0
+        last.weight[:, RULE_UNITS:] = 0
 
     def log_probabilities(self, states: Tensor, drawn: Tensor, before: Before | None = None) -> Tensor:
         """Natural logarithm of the normal density of actions drawn, before their cut, given those before [steps]."""

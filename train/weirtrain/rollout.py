@@ -4,6 +4,7 @@ trajectory files, in the order of senders and connections."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
@@ -26,7 +27,8 @@ from weirlab.run.scenarios import load_scenario
 from weirlab.run.sources import digest
 from weirlab.scenario.model import Run
 from weirlab.store.documents import write_json
-from weirtrain.episodes import Episode, scenario
+from weirtrain.episodes import Episode
+from weirtrain.scenario_file import SCENARIO, files
 
 SOURCES = "train/weirtrain/*"
 TRIES_ON_RAY = 3  # a node may die with its runs
@@ -34,11 +36,13 @@ TRIES_ON_RAY = 3  # a node may die with its runs
 
 @dataclass(frozen=True)
 class Rollout:
-    """Output of an episode: names and contents of its trajectory files, and the seconds that it took."""
+    """Output of an episode: names and contents of its trajectory files, the seconds that it took, and the time in them
+    at which the run began."""
 
     episode: Episode
     files: list[tuple[str, bytes]]
     wall_s: float
+    start_us: int = 0
 
 
 # Runs these episodes with these weights, and gives each rollout as it ends.
@@ -47,9 +51,9 @@ Runner = Callable[[Sequence[Episode], bytes], Iterator[Rollout]]
 
 def prepare(folder: Path, episode: Episode, profile: str, weights: bytes, others: dict[str, Any] | None = None) -> Run:
     """Put into an empty folder what a lab run of the episode needs, and what `./run experiment` needs to repeat it."""
-    (folder / "policy.weights").write_bytes(weights)
-    (folder / "scenario.toml").write_text(scenario(episode, profile, others))
-    run = load_scenario(folder / "scenario.toml").runs()[0]
+    for name, content in files(episode, profile, weights, others).items():
+        (folder / name).write_bytes(content)
+    run = load_scenario(folder / SCENARIO).runs()[0]
     write_json(folder / "spec.json", run.spec, sort_keys=False)
     return run
 
@@ -90,7 +94,7 @@ def run_episode(
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(folder, kept)
             raise type(error)(str(error).replace(str(folder), str(kept))) from None
-        return Rollout(episode, trajectory_files(folder), time.monotonic() - began)
+        return Rollout(episode, trajectory_files(folder), time.monotonic() - began, start_us(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -103,6 +107,12 @@ def trajectory_files(folder: Path) -> list[tuple[str, bytes]]:
 
     found = sorted(folder.glob("trajectories-s*/trajectory-*.jsonl"), key=place)
     return [(str(path.relative_to(folder)), path.read_bytes()) for path in found]
+
+
+def start_us(folder: Path) -> int:
+    """Start of a finished run on the clock of its trajectories."""
+    with open(folder / "start.jsonl", "rb") as lines:
+        return int(json.loads(next(lines))["t_us"])
 
 
 def here(profile: str, jobs: int, kept: Path) -> Runner:

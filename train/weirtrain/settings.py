@@ -46,13 +46,15 @@ class Reward:
 
 @dataclass(frozen=True)
 class SharedReward:
-    """Ours, for `pbq`: what all flows of a policy have together (weirtrain/shared_reward.py). `throughput` weighs the
-    mean over the flows of log2 of the fair share that each has, `delay` the queue's delay beside the round trip,
-    `loss` the share of bytes lost beyond the link's random loss."""
+    """Ours, for `pbq`: weights of the terms of weirtrain/shared_reward.py. A twentieth of the capacity unused costs as
+    much as a round trip of 1.25 times the path's own, and half of the fair share beside others as much as 12 % of loss
+    of one's own making."""
 
-    throughput: float = 4.0
-    delay: float = 1.0
-    loss: float = 2.0
+    use: float = 4.0
+    queue: float = 1.0
+    share: float = 2.0
+    fairness: float = 4.0
+    loss: float = 4.0
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,8 @@ class Validation:
 @dataclass(frozen=True)
 class Start:
     """Actions of a policy before it has learnt: towards a window of the path's content without a queue, and `packets`
-    and `share` of itself more, by `gain` of the way in an interval (FAST TCP, Wei et al. 2006). Where round trips are
-    `crowded_ratio` times the least one or longer, others keep a queue: there the share grows, by half of
-    `crowded_share` at that ratio and by all of it far above."""
+    and `share` of itself more, by `gain` of the way in an interval (FAST TCP, Wei et al. 2006)."""
 
     packets: float
     share: float
     gain: float
-    crowded_ratio: float
-    crowded_share: float

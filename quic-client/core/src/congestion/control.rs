@@ -159,6 +159,8 @@ pub enum By {
     Stalled,
     /// Losses that are congestion: half of the window.
     HeavyLoss,
+    /// CUBIC, or a trial, beside flows that fill the queue.
+    Competing,
     /// The holder on a new path: the decision came after the change to that, and was of the path before.
     PathChanged,
     /// The algorithm below from now on: a number was not finite.
@@ -174,6 +176,7 @@ impl By {
             By::Outside(quantity) => format!("outside {quantity}"),
             By::RttProbe => "rtt-probe".to_owned(),
             By::Stalled => "stalled".to_owned(),
+            By::Competing => "competing".to_owned(),
             By::HeavyLoss => "heavy-loss".to_owned(),
             By::PathChanged => "path-changed".to_owned(),
             By::NotFinite => "not-finite".to_owned(),
@@ -183,7 +186,7 @@ impl By {
     /// Whether the algorithm below has the window.
     pub fn is_below(self) -> bool {
         match self {
-            By::Policy | By::RttProbe | By::Stalled | By::HeavyLoss | By::PathChanged => false,
+            By::Policy | By::RttProbe | By::Stalled | By::HeavyLoss | By::Competing | By::PathChanged => false,
             By::Startup | By::Outside(_) | By::NotFinite => true,
         }
     }

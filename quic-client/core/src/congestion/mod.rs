@@ -5,10 +5,12 @@
 //! - `controls`: [`CONTROLS`], the table of names, and quiche's own controls;
 //! - [`pbq`]: a control that learns;
 //! - [`prague`]: a control for L4S;
+//! - `cubic`: window growth of RFC 9438, for the controls that need it;
 //! - `driver`: [`Driver`], which puts a control to work on a connection.
 
 mod control;
 mod controls;
+mod cubic;
 mod driver;
 pub mod pbq;
 pub mod prague;

@@ -3,15 +3,19 @@
 //! BBR runs below it, and paces unless the weights say otherwise.
 
 use super::arithmetic::exp2;
+use super::competing::{self, Competing};
 use super::guard::{Guard, MARGIN};
 use super::heavy_loss::{Ceiling, HeavyLoss};
 use super::monitor::Monitor;
 use super::noise::{Drawn, Noise};
 use super::quantities::Measured;
+use super::ramp::Ramp;
 use super::rtt_probe::{Past, Phase, RttProbe};
 use super::stall::Stall;
 use super::weights::{Pacing, Profile, Start, Weights};
-use crate::congestion::control::{Agent, By, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
+use crate::congestion::control::{
+    Acked, Agent, By, CongestionControl, Decision, EcnFeedback, Interval, Lost, RttSamples, Seen, Setup,
+};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -80,6 +84,10 @@ struct OnPath {
     heavy_loss: HeavyLoss,
     /// After heavy loss.
     ceiling: Option<Ceiling>,
+    /// Beside flows that fill the queue.
+    competing: Option<Competing>,
+    /// On paths of varying rate.
+    ramp: Option<Ramp>,
     /// The quantity that was out of the range of the training last.
     was_outside: &'static str,
 }
@@ -100,6 +108,8 @@ impl OnPath {
             stall: Stall::default(),
             heavy_loss: HeavyLoss::default(),
             ceiling: None,
+            competing: weights.competing.then(|| Competing::new(packet_bytes)),
+            ramp: weights.ramp.then(Ramp::default),
             was_outside: "",
         }
     }
@@ -131,6 +141,7 @@ impl Pbq {
         let bound = self.weights.action_bound;
         let action = drawn.clamp(-1.0, 1.0) * bound;
         let action = self.weights.fairness.map_or(action, |fairness| fairness.step(action, window_packets, bound));
+        let action = self.path.ramp.as_ref().map_or(action, |ramp| ramp.step(action, bound));
         let growth = self.weights.growth;
         let half = interval.window_bytes / 2;
         // The application ran out of data: the rate is that of the application, and not of the path.
@@ -162,6 +173,10 @@ impl Pbq {
             self.path.heavy_loss = HeavyLoss::default();
             return by;
         }
+        if self.path.competing.as_ref().and_then(Competing::window_bytes).is_some() {
+            self.path.heavy_loss = HeavyLoss::default();
+            return By::Competing;
+        }
         let heavy = {
             // Marked packets count as lost, as in the policy's input.
             let marked_bytes = (interval.acked_bytes as f64 * interval.ce_share()) as u64;
@@ -189,6 +204,28 @@ impl Pbq {
             self.path.monitor.path_is_longer(rtt_s);
         }
         phase
+    }
+
+    /// Looks for flows that fill the queue. Returns the holder of the window.
+    fn compete(&mut self, interval: &Interval, measured: &Measured, by: By) -> By {
+        let Some(competing) = &mut self.path.competing else { return by };
+        if !matches!(by, By::Policy | By::Competing | By::HeavyLoss) {
+            *competing = Competing::new(self.packet_bytes);
+            return by;
+        }
+        competing.on_interval(&competing::Past {
+            now: interval.now,
+            length_s: measured.interval_s,
+            queue_least_s: measured.probed_s.map_or(0.0, |s| s - measured.path_s),
+            queue_mean_s: measured.rtt_mean_s - measured.rtt_least_s,
+            path_s: measured.path_s,
+            rtt_s: measured.rtt_mean_s,
+            rate_bytes_s: measured.rate_bytes_s,
+            rate_greatest_bytes_s: measured.rate_greatest_bytes_s,
+            loss_share: measured.loss_share,
+            window_bytes: self.path.window_bytes.unwrap_or(measured.window_bytes),
+        });
+        if competing.window_bytes().is_some() { By::Competing } else { by }
     }
 
     fn below_ceiling(&mut self, window_bytes: f64, before_bytes: f64, by: By) -> f64 {
@@ -219,7 +256,7 @@ impl Pbq {
         // When the policy takes the window back it goes on from the present window.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
         let action = match by {
-            By::RttProbe | By::PathChanged => 0.0,
+            By::RttProbe | By::PathChanged | By::Competing => 0.0,
             By::HeavyLoss => -1.0,
             _ => self.action(drawn, &interval, before / self.packet_bytes as f64),
         };
@@ -232,6 +269,7 @@ impl Pbq {
         self.path.window_bytes = match by {
             By::Policy | By::RttProbe | By::HeavyLoss => Some(window_bytes),
             By::Stalled => Some(least),
+            By::Competing => self.path.competing.as_ref().and_then(Competing::window_bytes).or(Some(window_bytes)),
             By::PathChanged => self.path.window_bytes,
             By::Startup | By::Outside(_) | By::NotFinite => None,
         };
@@ -259,7 +297,13 @@ impl Pbq {
 
 impl CongestionControl for Pbq {
     fn window_bytes(&self) -> Option<usize> {
-        self.path.probe_window_bytes.or(self.path.window_bytes).map(|window| self.whole_packets(window))
+        self.path
+            .competing
+            .as_ref()
+            .and_then(Competing::window_bytes)
+            .or(self.path.probe_window_bytes)
+            .or(self.path.window_bytes)
+            .map(|window| self.whole_packets(window))
     }
 
     fn pacing_rate_bytes_s(&self) -> Option<u64> {
@@ -281,6 +325,29 @@ impl CongestionControl for Pbq {
         self.path.least_rtt = samples.least;
         let before = self.path.smoothed_rtt.unwrap_or(samples.mean);
         self.path.smoothed_rtt = Some((before * 7 + samples.mean) / 8);
+        if let (Some(competing), Some((queue_s, path_s))) =
+            (&mut self.path.competing, self.path.monitor.queue_s(samples))
+        {
+            competing.on_rtt(samples.now, samples.mean, queue_s, path_s);
+        }
+    }
+
+    fn on_ack(&mut self, acked: &Acked) {
+        if let Some(competing) = &mut self.path.competing {
+            competing.on_ack(acked.now, acked.bytes);
+        }
+    }
+
+    fn on_loss(&mut self, lost: &Lost) {
+        if let Some(competing) = &mut self.path.competing {
+            competing.on_congestion(lost.now);
+        }
+    }
+
+    fn on_ecn(&mut self, feedback: &EcnFeedback) {
+        if let Some(competing) = self.path.competing.as_mut().filter(|_| feedback.ce_packets > 0) {
+            competing.on_congestion(feedback.now);
+        }
     }
 
     fn on_path_change(&mut self) {
@@ -294,9 +361,14 @@ impl CongestionControl for Pbq {
     }
 
     fn on_interval(&mut self, interval: &Interval) {
-        let Some(measured) = self.path.monitor.measure(interval) else { return };
+        let holds = self.path.competing.as_ref().and_then(Competing::window_bytes).is_some();
+        let Some(measured) = self.path.monitor.measure(interval, holds) else { return };
         let far_outside = self.weights.outside(&measured, MARGIN);
         let mut by = self.holder(interval, far_outside);
+        by = self.compete(interval, &measured, by);
+        if let Some(ramp) = &mut self.path.ramp {
+            ramp.on_interval(&measured, by == By::Policy);
+        }
         let probed = self.path.phase != Phase::Off;
         self.path.phase = self.probe(interval, &measured, by);
         if probed || self.path.phase != Phase::Off {

@@ -7,12 +7,14 @@
 //! - `network` and `arithmetic`: its output, the same bits on each machine;
 //! - `noise`: how it explores while it is trained;
 //! - `fairness`: how flows of one policy come to like windows;
+//! - `ramp` and `competing`: paths of varying rate, and flows that fill the queue;
 //! - `guard`, `stall` and `heavy_loss`: when the policy does not decide;
 //! - `rtt_probe`: when the queue is emptied, to see the least round-trip time;
 //! - `control`: [`Pbq`], all of it on a connection.
 
 mod arithmetic;
 mod built_in;
+mod competing;
 mod control;
 mod fairness;
 mod guard;
@@ -21,6 +23,7 @@ mod monitor;
 mod network;
 mod noise;
 mod quantities;
+mod ramp;
 mod rtt_probe;
 mod stall;
 mod weights;

@@ -24,6 +24,14 @@ impl Memory {
         self.numbers.iter().copied().reduce(self.better)
     }
 
+    /// Adds one if it is better than the best, and gives the best: nothing is forgotten.
+    fn hold(&mut self, number: f64) -> f64 {
+        match self.best() {
+            Some(best) if (self.better)(best, number) == best => best,
+            _ => self.add(number),
+        }
+    }
+
     /// Adds one, and gives the best.
     fn add(&mut self, number: f64) -> f64 {
         match (self.intervals, self.numbers.front()) {
@@ -63,7 +71,7 @@ impl Monitor {
     }
 
     /// Takes an interval in. `None` as long as no round-trip time was measured.
-    pub fn measure(&mut self, interval: &Interval) -> Option<Measured> {
+    pub fn measure(&mut self, interval: &Interval, holds: bool) -> Option<Measured> {
         if let Some(samples) = &interval.rtt {
             self.samples = Some(*samples);
         }
@@ -72,14 +80,16 @@ impl Monitor {
         let samples = self.samples?;
         // Over the whole path quiche knows more samples than those of the intervals.
         let least = if self.least_rtts.intervals == 0 { samples.least } else { samples.least_of_these };
-        let path_s = self.least_rtts.add(least.as_secs_f64());
+        let least_s = least.as_secs_f64();
+        let path_s = if holds { self.least_rtts.hold(least_s) } else { self.least_rtts.add(least_s) };
         let [mean_s, last_s, least_of_these_s] =
             [samples.mean, samples.latest, samples.least_of_these].map(|rtt| rtt.as_secs_f64());
         let (rtt_last_s, rtt_least_s, probed_s) = match samples.there {
             None => (last_s, path_s, least_of_these_s),
             Some(there) => {
                 // Never more than all that was late, whatever a peer's clock says.
-                let at_least = self.least_theres.add(there.least_of_these_ns as f64 / NS_PER_S);
+                let there_s = there.least_of_these_ns as f64 / NS_PER_S;
+                let at_least = if holds { self.least_theres.hold(there_s) } else { self.least_theres.add(there_s) };
                 let queue_s =
                     |there_ns: i64, rtt_s: f64| (there_ns as f64 / NS_PER_S - at_least).max(0.0).min(rtt_s - path_s);
                 let rtt_least_s = mean_s - queue_s(there.mean_ns, mean_s);
@@ -104,6 +114,20 @@ impl Monitor {
             pacing_bytes_s: interval.pacing_rate_bytes_s.unwrap_or(0) as f64,
             in_flight_bytes: interval.most_in_flight_bytes as f64,
         })
+    }
+
+    /// Least queueing delay on the forward path among these, and the path's least RTT, in seconds; `None` before the
+    /// first interval.
+    pub fn queue_s(&self, samples: &RttSamples) -> Option<(f64, f64)> {
+        let path_s = self.least_rtts.best()?;
+        let late_s = (samples.least_of_these.as_secs_f64() - path_s).max(0.0);
+        let queue_s = match (samples.there, self.least_theres.best()) {
+            (Some(there), Some(at_least)) => {
+                (there.least_of_these_ns as f64 / NS_PER_S - at_least).max(0.0).min(late_s)
+            }
+            _ => late_s,
+        };
+        Some((queue_s, path_s))
     }
 
     /// The path is longer than the least round-trip time in memory says: only this one is remembered, and the way there is
@@ -151,8 +175,8 @@ mod tests {
     #[test]
     fn quantities_are_in_seconds_and_bytes() {
         let mut monitor = Monitor::new(1200, 100 * MS, 0);
-        assert_eq!(monitor.measure(&interval(4000, None)), None);
-        let measured = monitor.measure(&interval(2000, Some(30))).unwrap();
+        assert_eq!(monitor.measure(&interval(4000, None), false), None);
+        let measured = monitor.measure(&interval(2000, Some(30)), false).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(near(measured.rate_bytes_s, 20_000.0) && near(measured.rate_greatest_bytes_s, 40_000.0));
         assert!(
@@ -160,7 +184,7 @@ mod tests {
         );
         assert!(near(measured.loss_share, 0.2) && near(measured.pacing_bytes_s, 500.0));
         // Without a sample the last one counts.
-        let later = monitor.measure(&interval(0, None)).unwrap();
+        let later = monitor.measure(&interval(0, None), false).unwrap();
         assert!(near(later.rtt_mean_s, 0.031) && later.rate_bytes_s == 0.0 && later.loss_share == 0.0);
     }
 
@@ -168,7 +192,7 @@ mod tests {
     fn a_memory_forgets() {
         let mut monitor = Monitor::new(1200, 100 * MS, 2);
         let seen = [(9000, 50), (100, 30), (300, 60), (200, 70), (100, 80)].map(|(bytes, ms)| {
-            let measured = monitor.measure(&interval(bytes, Some(ms))).unwrap();
+            let measured = monitor.measure(&interval(bytes, Some(ms)), false).unwrap();
             (measured.rate_greatest_bytes_s as u64, (measured.rtt_least_s * 1000.0).round() as u64)
         });
         assert_eq!(seen, [(90_000, 50), (90_000, 30), (3000, 30), (3000, 60), (2000, 70)]);
@@ -187,7 +211,7 @@ mod tests {
 
     /// Queue and rest of the round trip after the first interval, in microseconds.
     fn split(monitor: &mut Monitor, interval: &Interval) -> (i64, i64) {
-        let measured = monitor.measure(interval).unwrap();
+        let measured = monitor.measure(interval, false).unwrap();
         let us = |s: f64| (s * 1e6).round() as i64;
         assert_eq!(us(measured.rtt_last_s), us(measured.rtt_mean_s));
         (us(measured.rtt_mean_s - measured.rtt_least_s), us(measured.rtt_least_s))
@@ -202,13 +226,13 @@ mod tests {
         assert_eq!(told(40_000, 514_000), (14_000, 26_000));
         assert_eq!(told(46_000, 514_000), (14_000, 32_000));
         // An interval without timestamps: all of it may be a queue.
-        assert!((monitor.measure(&interval(2000, Some(45))).unwrap().rtt_least_s - 0.026).abs() < 1e-9);
+        assert!((monitor.measure(&interval(2000, Some(45)), false).unwrap().rtt_least_s - 0.026).abs() < 1e-9);
     }
 
     #[test]
     fn a_path_that_is_longer_is_longer_there() {
         let mut monitor = Monitor::new(1200, 100 * MS, 100);
-        monitor.measure(&timed(26_000, 0)).unwrap();
+        monitor.measure(&timed(26_000, 0), false).unwrap();
         assert_eq!(split(&mut monitor, &timed(46_000, 20_000)), (20_000, 26_000));
         monitor.path_is_longer(0.046);
         assert_eq!(split(&mut monitor, &timed(46_000, 20_000)), (0, 46_000));
@@ -244,7 +268,7 @@ mod tests {
                 let mut interval = timed(30_000, 0);
                 let there = Some(WayThere { latest_ns: ns, mean_ns: ns, least_of_these_ns: ns });
                 interval.rtt = interval.rtt.map(|rtt| RttSamples { there, ..rtt });
-                let measured = monitor.measure(&interval).unwrap();
+                let measured = monitor.measure(&interval, false).unwrap();
                 let all = [measured.rtt_mean_s, measured.rtt_last_s, measured.rtt_least_s, measured.path_s];
                 prop_assert!(all.iter().all(|s| s.is_finite() && (0.0..=0.031).contains(s)), "{all:?}");
             }

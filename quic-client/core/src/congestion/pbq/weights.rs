@@ -156,6 +156,10 @@ struct Document {
     fairness: Option<FairnessText>,
     guard: Option<GuardText>,
     rtt_probe: Option<RttProbeText>,
+    #[serde(default)]
+    competing: bool,
+    #[serde(default)]
+    ramp: bool,
     ranges: BTreeMap<String, [f64; 2]>,
     provenance: Provenance,
 }
@@ -241,6 +245,10 @@ pub struct Weights {
     pub guard: Option<Rows>,
     /// When the least round-trip time is looked for; `None`: never.
     pub rtt_probe: Option<Probing>,
+    /// Whether it shares as CUBIC beside flows that fill the queue.
+    pub competing: bool,
+    /// Whether the window grows by factors while there is no queue.
+    pub ramp: bool,
     /// Origin of the file.
     pub provenance: Provenance,
     /// Shift and scale of each input.
@@ -293,6 +301,8 @@ impl Weights {
                 (document.fairness.is_some(), "fairness: expected null"),
                 (document.guard.is_some(), "guard: expected null"),
                 (document.rtt_probe.is_some(), "rtt_probe: expected null"),
+                (document.competing, "competing: expected false"),
+                (document.ramp, "ramp: expected false"),
                 (document.interval_least_rtts != 0.0, "interval_least_rtts: expected 0"),
                 (document.noise_correlation != 0.0, "noise_correlation: expected 0"),
             ];
@@ -344,6 +354,8 @@ impl Weights {
             fairness,
             guard: guard.transpose()?,
             rtt_probe: rtt_probe.transpose()?,
+            competing: document.competing,
+            ramp: document.ramp,
             provenance: document.provenance,
             normalisation,
             clip,

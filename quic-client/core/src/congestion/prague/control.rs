@@ -3,9 +3,9 @@
 
 use super::alpha::Alpha;
 use super::classic_queue::ClassicQueue;
-use super::cubic::Cubic;
 use super::hystart::{CONSERVATIVE, HyStart};
 use crate::congestion::control::{Acked, CongestionControl, EcnFeedback, EcnState, Lost, RttSamples, Sent, Setup};
+use crate::congestion::cubic::Cubic;
 use std::time::{Duration, Instant};
 
 /// Round-trip time that shorter paths behave as if they had (draft 2.4.4), so that they get the rate of longer ones.
@@ -364,8 +364,8 @@ impl Prague {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cubic::BETA;
     use super::*;
+    use crate::congestion::cubic::BETA;
     use proptest::prelude::*;
 
     const MS: Duration = Duration::from_millis(1);

@@ -4,13 +4,11 @@
 //! - `control`: [`Prague`], the window and its two regimes;
 //! - `alpha`: the moving average of the share of marked packets;
 //! - `classic_queue`: detection of an AQM of RFC 3168;
-//! - `cubic`: window growth without L4S;
 //! - `hystart`: the end of slow start by delay.
 
 mod alpha;
 mod classic_queue;
 mod control;
-mod cubic;
 mod hystart;
 #[cfg(test)]
 mod simulated;

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`Competing`]: detects flows that fill the queue, and shares with them until they are gone.
+//!
+//! A control that keeps its own queue short yields to loss-based flows. Copa (Arun and Balakrishnan, NSDI 2018, 2.2) and
+//! Nimbus (Goyal et al., SIGCOMM 2022) therefore compete as TCP beside such flows. Here a standing queue is the
+//! suspicion, and a trial decides: the window falls below the path's content, and a queue that stays is that of others.
+//! Flows of this control see each other's trials as a dip of the queue, and join them, so that all leave it together.
+//!
+//! Beside flows that cut their windows at a loss the window is CUBIC's (RFC 9438). Where losses are more than any such
+//! flow bears (BBR's, in a short buffer), it follows the greatest rate, as BBR does.
+
+use crate::congestion::cubic::{BETA, Cubic};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// A queue stands if the least queueing delay of an interval is above this share of the path's RTT and above this time.
+const STANDING_RTTS: f64 = 0.15;
+const STANDING_S: f64 = 0.008;
+/// A trial follows after so long, twice that after a false alarm, and at most after so long.
+const FIRST_WAIT_S: f64 = 1.0;
+const MOST_WAIT_S: f64 = 30.0;
+/// The window of a trial, over the path's content at the present rate.
+const TRIAL_SHARE: f64 = 0.85;
+/// Length of a trial in RTTs: one drains the queue, one brings the acknowledgements of that.
+const TRIAL_RTTS: f64 = 3.0;
+/// The queue is gone if this share of it is left, or this share of the path's RTT.
+const GONE_SHARE: f64 = 0.03;
+const GONE_RTTS: f64 = 0.03;
+/// Trials are so far apart; at most 1.5 times that, while the queue is shorter than this share of its most.
+const APART_S: f64 = 3.0;
+const HIGH: f64 = 0.75;
+/// A queue that falls by this share between two intervals starts a trial: others of this control may have begun one,
+const DIP: f64 = 0.1;
+/// so long after the last one,
+const DIP_APART_S: f64 = 1.5;
+/// or once a queue stood for so long.
+const DIP_STANDING_S: f64 = 0.3;
+/// Mean share of bytes lost that is more than CUBIC bears; its time constant.
+const LOSSY: f64 = 0.06;
+const LOSSY_S: f64 = 2.0;
+/// The window there over the path's content, as BBR's (draft-ietf-ccwg-bbr 5.6.2), at the greatest rate of so many
+/// intervals.
+const LOSSY_GAIN: f64 = 2.0;
+const LOSSY_INTERVALS: usize = 10;
+/// The window grows as in slow start up to this share of what path and queue held at the greatest rate in memory.
+const FIRST_SHARE: f64 = 0.25;
+/// Losses in so many RTTs are one congestion event (RFC 9002 6.1.2, 7.3.2).
+const EVENT_RTTS: f64 = 1.125;
+const LEAST_PACKETS: f64 = 2.0;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mode {
+    /// The policy decides.
+    Alone,
+    /// The window is held below the path's content.
+    Trial { ends: Instant, window_bytes: f64, queue_s: f64, from_alone: bool },
+    /// The window is this control's.
+    Shared,
+}
+
+/// An interval that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Past {
+    /// Its end.
+    pub now: Instant,
+    /// Its length.
+    pub length_s: f64,
+    /// Least and mean queueing delay on the forward path.
+    pub queue_least_s: f64,
+    /// See above.
+    pub queue_mean_s: f64,
+    /// The path's RTT without a queue.
+    pub path_s: f64,
+    /// Mean RTT.
+    pub rtt_s: f64,
+    /// Bytes acknowledged per second.
+    pub rate_bytes_s: f64,
+    /// The greatest rate in memory.
+    pub rate_greatest_bytes_s: f64,
+    /// Bytes lost over bytes lost or acknowledged.
+    pub loss_share: f64,
+    /// The policy's window.
+    pub window_bytes: f64,
+}
+
+/// State on one path.
+#[derive(Debug, Clone)]
+pub struct Competing {
+    packet_bytes: f64,
+    mode: Mode,
+    /// The queue stands for so long.
+    standing_s: f64,
+    wait_s: f64,
+    last_trial: Option<Instant>,
+    /// Mean queueing delay of the last interval, and the greatest since the last trial.
+    queue_before_s: f64,
+    queue_most_s: f64,
+    rtt: Duration,
+    window_bytes: f64,
+    /// Slow start ends here.
+    threshold_bytes: f64,
+    cubic: Cubic,
+    last_cut: Option<Instant>,
+    mean_loss: f64,
+    rates_bytes_s: VecDeque<f64>,
+}
+
+impl Competing {
+    /// Alone, for packets of at most so many bytes.
+    pub fn new(packet_bytes: usize) -> Competing {
+        Competing {
+            packet_bytes: packet_bytes as f64,
+            mode: Mode::Alone,
+            standing_s: 0.0,
+            wait_s: FIRST_WAIT_S,
+            last_trial: None,
+            queue_before_s: 0.0,
+            queue_most_s: 0.0,
+            rtt: Duration::ZERO,
+            window_bytes: 0.0,
+            threshold_bytes: 0.0,
+            cubic: Cubic::default(),
+            last_cut: None,
+            mean_loss: 0.0,
+            rates_bytes_s: VecDeque::new(),
+        }
+    }
+
+    /// The window; `None` while the policy has it.
+    pub fn window_bytes(&self) -> Option<f64> {
+        match self.mode {
+            Mode::Alone => None,
+            Mode::Trial { window_bytes, .. } => Some(window_bytes),
+            Mode::Shared => Some(self.window_bytes),
+        }
+    }
+
+    /// RTTs were measured: their mean, their least queueing delay, and the path's RTT without a queue.
+    pub fn on_rtt(&mut self, now: Instant, rtt: Duration, queue_s: f64, path_s: f64) {
+        self.rtt = rtt;
+        let Mode::Trial { ends, queue_s: before_s, from_alone, .. } = self.mode else { return };
+        if queue_s <= (GONE_SHARE * before_s).max(GONE_RTTS * path_s) {
+            (self.mode, self.standing_s) = (Mode::Alone, 0.0);
+            self.wait_s = if from_alone { (2.0 * self.wait_s).min(MOST_WAIT_S) } else { FIRST_WAIT_S };
+        } else if now >= ends {
+            if from_alone {
+                // As after a congestion event: it takes a while until the window is above the threshold.
+                self.cubic.restart();
+                self.cubic.cut(self.threshold_bytes.max(self.window_bytes) / BETA / self.packet_bytes);
+            }
+            (self.mode, self.queue_most_s) = (Mode::Shared, 0.0);
+            // Losses until now may have been those of this flow.
+            self.mean_loss = self.mean_loss.min(LOSSY);
+        } else {
+            return;
+        }
+        self.last_trial = Some(now);
+    }
+
+    /// An interval is over.
+    pub fn on_interval(&mut self, past: &Past) {
+        self.mean_loss += (past.loss_share - self.mean_loss) * (past.length_s / LOSSY_S).min(1.0);
+        self.rates_bytes_s.push_back(past.rate_bytes_s);
+        if self.rates_bytes_s.len() > LOSSY_INTERVALS {
+            self.rates_bytes_s.pop_front();
+        }
+        let dips = past.queue_least_s < (1.0 - DIP) * self.queue_before_s;
+        self.queue_before_s = past.queue_mean_s;
+        let since_s = self.last_trial.map_or(f64::INFINITY, |at| past.now.saturating_duration_since(at).as_secs_f64());
+        let joins = dips && since_s >= DIP_APART_S;
+        match self.mode {
+            Mode::Alone => {
+                let stands = past.queue_least_s > (STANDING_RTTS * past.path_s).max(STANDING_S);
+                self.standing_s = if stands { self.standing_s + past.length_s } else { 0.0 };
+                if self.standing_s >= self.wait_s || joins && self.standing_s >= DIP_STANDING_S {
+                    // The window before it gave way may be forgotten by now.
+                    let held_bytes = past.rate_greatest_bytes_s * past.rtt_s;
+                    self.window_bytes = past.window_bytes;
+                    self.threshold_bytes = (FIRST_SHARE * held_bytes).max(past.window_bytes);
+                    self.begin_trial(past, true);
+                }
+            }
+            Mode::Shared => {
+                self.queue_most_s = self.queue_most_s.max(past.queue_mean_s);
+                let is_high = past.queue_mean_s >= HIGH * self.queue_most_s;
+                if joins || since_s >= APART_S && is_high || since_s >= 1.5 * APART_S {
+                    self.begin_trial(past, false);
+                } else if self.is_lossy() {
+                    let greatest_bytes_s = self.rates_bytes_s.iter().copied().fold(0.0, f64::max);
+                    self.window_bytes = self.at_least(LOSSY_GAIN * greatest_bytes_s * past.path_s);
+                    self.threshold_bytes = self.window_bytes;
+                    self.cubic.restart();
+                }
+            }
+            Mode::Trial { .. } => {}
+        }
+    }
+
+    fn begin_trial(&mut self, past: &Past, from_alone: bool) {
+        let ends = past.now + Duration::from_secs_f64((TRIAL_RTTS * past.rtt_s).min(MOST_WAIT_S));
+        let window_bytes = self.at_least(TRIAL_SHARE * past.rate_bytes_s * past.path_s);
+        self.mode = Mode::Trial { ends, window_bytes, queue_s: past.queue_mean_s, from_alone };
+    }
+
+    fn at_least(&self, window_bytes: f64) -> f64 {
+        window_bytes.max(LEAST_PACKETS * self.packet_bytes)
+    }
+
+    fn is_lossy(&self) -> bool {
+        self.mean_loss > LOSSY
+    }
+
+    /// Bytes were acknowledged.
+    pub fn on_ack(&mut self, now: Instant, bytes: u64) {
+        if self.mode != Mode::Shared || self.is_lossy() {
+            return;
+        }
+        let bytes = bytes as f64;
+        self.window_bytes = if self.window_bytes < self.threshold_bytes {
+            (self.window_bytes + bytes).min(self.threshold_bytes)
+        } else {
+            let packets = self.window_bytes / self.packet_bytes;
+            self.cubic.grow(now, packets, bytes / self.packet_bytes, self.rtt) * self.packet_bytes
+        };
+    }
+
+    /// Packets were lost, or arrived with CE.
+    pub fn on_congestion(&mut self, now: Instant) {
+        let same_event =
+            self.last_cut.is_some_and(|at| now.saturating_duration_since(at) < self.rtt.mul_f64(EVENT_RTTS));
+        if self.mode == Mode::Alone || same_event || self.is_lossy() {
+            return;
+        }
+        self.last_cut = Some(now);
+        let after = self.cubic.cut(self.window_bytes / self.packet_bytes) * self.packet_bytes;
+        self.window_bytes = self.at_least(after);
+        self.threshold_bytes = self.window_bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const P: usize = 1200;
+
+    /// A path of 50 ms, 20 packets and intervals of a sixteenth of a second.
+    struct Path {
+        now: Instant,
+        competing: Competing,
+    }
+
+    impl Path {
+        fn new() -> Path {
+            Path { now: Instant::now(), competing: Competing::new(P) }
+        }
+
+        /// So many intervals with this queue.
+        fn queue(&mut self, ms: f64, intervals: u32, loss_share: f64) {
+            for _ in 0..intervals {
+                self.now += Duration::from_micros(62_500);
+                let queue_s = ms / 1e3;
+                let rtt_s = 0.05 + queue_s;
+                self.competing.on_rtt(self.now, Duration::from_secs_f64(rtt_s), queue_s, 0.05);
+                self.competing.on_interval(&Past {
+                    now: self.now,
+                    length_s: 0.0625,
+                    queue_least_s: queue_s,
+                    queue_mean_s: queue_s,
+                    path_s: 0.05,
+                    rtt_s,
+                    rate_bytes_s: 20.0 * P as f64 / 0.05,
+                    rate_greatest_bytes_s: 40.0 * P as f64 / 0.05,
+                    loss_share,
+                    window_bytes: 20.0 * P as f64,
+                });
+            }
+        }
+
+        fn is(&self, mode: &str) -> bool {
+            let is = match self.competing.mode {
+                Mode::Alone => "alone",
+                Mode::Trial { .. } => "trial",
+                Mode::Shared => "shared",
+            };
+            is == mode
+        }
+    }
+
+    #[test]
+    fn a_queue_that_stays_in_a_trial_is_that_of_others() {
+        let mut path = Path::new();
+        path.queue(30.0, 15, 0.0);
+        assert!(path.is("alone"));
+        path.queue(30.0, 1, 0.0);
+        assert!(path.is("trial") && path.competing.window_bytes() == Some(0.85 * 20.0 * P as f64));
+        path.queue(30.0, 4, 0.0);
+        assert!(path.is("shared"));
+        // Every 3 s another trial; they are gone.
+        path.queue(30.0, 48, 0.0);
+        assert!(path.is("trial"));
+        path.queue(1.0, 1, 0.0);
+        assert!(path.is("alone") && path.competing.window_bytes().is_none());
+    }
+
+    #[test]
+    fn after_a_false_alarm_it_waits_for_longer() {
+        let mut path = Path::new();
+        for intervals in [16, 32, 64, 128, 256, 480, 480] {
+            path.queue(30.0, intervals - 1, 0.0);
+            assert!(path.is("alone"), "{intervals}");
+            path.queue(30.0, 1, 0.0);
+            assert!(path.is("trial"), "{intervals}");
+            path.queue(0.5, 1, 0.0);
+            assert!(path.is("alone"));
+            path.queue(0.0, 40, 0.0);
+        }
+    }
+
+    #[test]
+    fn a_dip_of_a_standing_queue_is_joined() {
+        let mut path = Path::new();
+        path.queue(30.0, 6, 0.0);
+        path.queue(25.0, 1, 0.0);
+        assert!(path.is("trial"));
+        let mut path = Path::new();
+        path.queue(30.0, 2, 0.0);
+        path.queue(25.0, 1, 0.0);
+        assert!(path.is("alone"), "it does not stand yet");
+    }
+
+    #[test]
+    fn losses_cut_once_a_round_trip_unless_nobody_could_bear_them() {
+        let mut path = Path::new();
+        path.queue(30.0, 25, 0.0);
+        let before = path.competing.window_bytes().unwrap();
+        path.competing.on_congestion(path.now);
+        path.competing.on_congestion(path.now + Duration::from_millis(20));
+        assert_eq!(path.competing.window_bytes(), Some(BETA * before));
+        path.queue(30.0, 30, 0.2);
+        let lossy = path.competing.window_bytes().unwrap();
+        assert!((lossy / (2.0 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
+        path.competing.on_congestion(path.now);
+        assert_eq!(path.competing.window_bytes(), Some(lossy));
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_is_finite_and_at_least_two_packets(
+            steps in prop::collection::vec((0u8..4, 0.0f64..500.0, 0.0f64..1.0, 0u64..100_000), 1..200),
+        ) {
+            let mut path = Path::new();
+            for (what, ms, loss_share, bytes) in steps {
+                match what {
+                    0 => path.competing.on_ack(path.now, bytes),
+                    1 => path.competing.on_congestion(path.now),
+                    _ => path.queue(ms, 12, loss_share),
+                }
+                if let Some(window) = path.competing.window_bytes() {
+                    prop_assert!(window.is_finite() && window >= 2.0 * P as f64, "{window}");
+                }
+            }
+        }
+    }
+}
