@@ -97,11 +97,12 @@ def rows(suite):
         return {row["variant"]: row for row in csv.DictReader(file)}
 
 
-def test_a_program_on_another_stack_gets_its_results_by_one_command(suite, exact):
+@pytest.mark.parametrize("alpn", ["hq-interop", "perf"])
+def test_a_program_on_another_stack_gets_its_results_by_one_command(suite, exact, alpn):
     text = f"#!{paths.build()}/venv/bin/python\n" + FIXED_WINDOW.format(tests=paths.clone() / "tests" / "quic")
     server = program(suite.parent / "fixed-window", text)
     argv = "--listen {address}:{port} --cert {cert} --key {key} --max-payload {payload} --cc fixed"
-    words = ["--stack", server, "--stack-argv", argv, "--stack-alpn", "hq-interop"]
+    words = ["--stack", server, "--stack-argv", argv, "--stack-alpn", alpn]
     done = evaluate(suite, *words)
     assert done.returncode == 0, done.stderr
     runs = {run["variant"]: run["metrics"] for run in json.loads(done.stdout)["runs"]}

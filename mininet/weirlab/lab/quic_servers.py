@@ -26,7 +26,7 @@ from weirlab.lab.kernels import lab_path
 VERSION_LIMIT_S = 20
 PRIVATE = (Path("/tmp"), Path("/run"))
 """Not the host's in a lab, except for folders below the first that its PATH names."""
-ALPNS = ("h3", "hq-interop")
+ALPNS = ("h3", "hq-interop", "perf")
 TEXTS = ("name", "program", "alpn", "path", "endless", "bursts", "built_by", "note")
 LISTS = ("argv", "samples", "qlog", "sources")
 KEYS = (*TEXTS, *LISTS, "controls", "labels", "version")
