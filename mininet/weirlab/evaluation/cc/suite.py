@@ -430,7 +430,7 @@ class _Builder:
                 return None
             given |= {"stack": control.stack, SERVER: row}
         foreign = [key for key in given if key not in FLOW_KINDS[kind].model_fields]
-        if stack is OTHERS and given.get("burst_bytes") and "bursts" not in row:
+        if given.get("burst_bytes") and "bursts" not in given.get(SERVER, {"bursts": True}):
             foreign.append("bursts")
         if foreign and may_lack:
             return None
