@@ -43,6 +43,15 @@ def test_qlogs_go_below_the_report(tmp_path):
     assert (tmp_path / "out/qlog/leaving/pbq/seed-1/server-s1/conn-0.sqlog").read_text() == "{}"
 
 
-def test_qlogs_are_of_new_runs():
-    with pytest.raises(ScenarioError, match="--qlog: records new runs"):
-        main_evaluate(cli.parser().parse_args(["evaluate", "--suite", "cc", "--qlog", "--from", "somewhere"]))
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--suite", "cc", "--qlog", "--from", "somewhere"], "--qlog: records new runs"),
+        (["--suite", "cc", "--qlog", "--verify"], "--qlog: records new runs"),
+        (["--suite", "cc", "--verify", "--json"], "--verify: runs a sample"),
+        (["--verify", "3"], "--verify: matrix publishes no digests"),
+    ],
+)
+def test_options_that_exclude_each_other_are_named(words, said):
+    with pytest.raises(ScenarioError, match=said):
+        main_evaluate(cli.parser().parse_args(["evaluate", *words]))

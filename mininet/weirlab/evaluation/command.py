@@ -106,22 +106,11 @@ def stack_options(command: argparse.ArgumentParser) -> None:
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
     plan, wanted = chosen_of(args)
-    if args.qlog and (args.verify or args.tables):
-        raise ScenarioError(["--qlog: records new runs; leave out --verify, --from"])
-    if args.verify and (args.json or args.list):
-        raise ScenarioError(["--verify: runs a sample and compares; leave out --json, --list"])
-    if args.tables and not args.verify and (args.only or args.seeds or args.ray or args.json or args.list):
-        raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
+    check_together(args, plan)
     if args.check:
         print(*setup_steps(wanted))
         return 0
-    if args.verify:
-        from weirlab.evaluation.report import docs
-        from weirlab.evaluation.verify import verify
-
-        check_kernel(wanted)
-        return verify(plan, wanted, args.tables or docs(plan), args)
-    if args.tables:
+    if args.tables and not args.verify:
         from weirlab.evaluation.report import of_tables
 
         of_tables(plan, args.tables, args.out, args.parquet)
@@ -131,6 +120,12 @@ def main_evaluate(args: argparse.Namespace) -> int:
         print(f"evaluate: left out: {line}", file=sys.stderr)
     if not wanted:
         raise ScenarioError(["no run is left: their servers are missing"])
+    if args.verify:
+        from weirlab.evaluation.report import docs
+        from weirlab.evaluation.verify import verify
+
+        check_kernel(wanted)
+        return verify(plan, wanted, args.tables or docs(plan), args)
     state = State(Cache(cache_folder(args.cache)), Keys(), wanted, plan=plan)
     if args.list:
         return list_runs(state)
@@ -145,6 +140,18 @@ def main_evaluate(args: argparse.Namespace) -> int:
     for line in state.failed:
         print(f"RUN FAILED: {line}", file=sys.stderr)
     return 1 if state.failed else 0
+
+
+def check_together(args: argparse.Namespace, plan: Plan) -> None:
+    """Raises ScenarioError for options that exclude each other."""
+    if args.qlog and (args.verify or args.tables):
+        raise ScenarioError(["--qlog: records new runs; leave out --verify, --from"])
+    if args.verify and (args.json or args.list):
+        raise ScenarioError(["--verify: runs a sample and compares; leave out --json, --list"])
+    if args.verify and plan.controls is None:
+        raise ScenarioError([f"--verify: {plan.name} publishes no digests; write --suite cc"])
+    if args.tables and not args.verify and (args.only or args.seeds or args.ray or args.json or args.list):
+        raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
 
 
 def chosen_of(args: argparse.Namespace) -> tuple[Plan, list[Run]]:
