@@ -29,7 +29,7 @@ trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
 trap 'clean_up; exit 141' PIPE # who reads what we say is gone: `./run ... | head`
 
-STEPS="python xdp lab_tools first_look kernel rust p4 peers quic_peers stacks go_peers python_quic trainer prometheus"
+STEPS="python xdp lab_tools first_look kernel rust p4 peers quic_peers stacks tquic go_peers python_quic trainer prometheus"
 declare -A TITLES=(
   [python]="the Python environment"
   [rust]="the QUIC client and server, with quiche, and weir-icn"
@@ -41,13 +41,14 @@ declare -A TITLES=(
   [peers]="a server on another QUIC stack, noq, to compare senders with"
   [quic_peers]="QUIC programs on quinn and quiche, to test with"
   [stacks]="QUIC programs on s2n-quic and tokio-quiche, to measure beside"
+  [tquic]="tquic's server, to compare senders with"
   [go_peers]="QUIC programs on quic-go, to test with"
   [python_quic]="the Python module on the QUIC client, to test"
   [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
   [prometheus]="Prometheus, to test the board with: 23 MB to fetch"
 )
 # Steps that begin when others are over.
-declare -A AFTER=([quic_peers]=rust [stacks]=rust [python_quic]="rust quic_peers" [first_look]="python xdp lab_tools")
+declare -A AFTER=([quic_peers]=rust [stacks]=rust [tquic]=rust [python_quic]="rust quic_peers" [first_look]="python xdp lab_tools")
 # Steps that measure in real time: meanwhile the others stand still.
 ALONE="first_look"
 
@@ -91,6 +92,7 @@ outputs() {
     quic_peers) printf 'cargo/release/%s\n' quinn-bench quinn-rotating quiche-hq-client quiche-hq-server quiche-http3-client \
       quiche-http3-server ;;
     stacks) printf 'cargo/release/%s\n' s2n-bench tokio-quiche-bench ;;
+    tquic) echo tquic/bin/tquic_server ;;
     python_quic) echo python/weir_quic/_native.abi3.so ;;
     go_peers) printf 'peers/%s\n' quicgo quicgo-exchange quicgo-example-server quicgo-example-client ;;
   esac
@@ -271,6 +273,23 @@ stacks() {
   fi
 }
 
+# Of the registry as it is, BoringSSL included; like `stacks` nothing else needs it.
+tquic() {
+  local before
+  before=$(sources_now tquic)
+  # shellcheck disable=SC2016  # the inner shell expands these
+  if find_cargo && watched "$title" "$build/tquic.log" meter_cargo env CARGO_TERM_PROGRESS_WHEN=always \
+    CARGO_TERM_PROGRESS_WIDTH=100 CARGO_TARGET_DIR="$build/cargo-tquic" bash -euc '
+      cargo install --color never --locked --version "$(cat "$1")" --bin tquic_server --root "$2" tquic_tools
+    ' bash "$root/mininet/peers/tquic.version" "$build/tquic"; then
+    rm -rf "$build/cargo-tquic"
+    ln -sf ../tquic/bin/tquic_server "$build/bin/"
+    stamp tquic "$before"
+  else
+    say "tquic's server could not be built; comparisons go on without it"
+  fi
+}
+
 # build/python has the package as a wheel has it, for PYTHONPATH.
 python_quic() {
   local before package=$root/quic-client/python/weir_quic
@@ -353,7 +372,7 @@ if [ "${1:-}" = --check ]; then check_only=1; shift; fi
 if [ "${1:-}" = --stamp ]; then stamp "$2" "$(sources_now "$2")"; exit; fi
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | quic_peers | stacks | go_peers | python_quic | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
+    python | rust | p4 | xdp | lab_tools | first_look | kernel | peers | quic_peers | stacks | tquic | go_peers | python_quic | trainer | prometheus | aqm | quic | lab | packaged | bench | package | oci | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

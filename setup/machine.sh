@@ -9,7 +9,7 @@ declare -A MANIFESTS=([rust]=quic-client/Cargo.toml [p4]=p4/switch/Cargo.toml [p
   [python_quic]=quic-client/python/Cargo.toml)
 # Free disk space that a step takes, in MiB, rounded up from a build on Debian 12; 1 GiB of memory is what the largest C++
 # unit and the largest Rust crate take side by side.
-declare -A DISK_MIB=([python]=700 [xdp]=100 [kernel]=4000 [rust]=2500 [p4]=1500 [peers]=1000 [quic_peers]=700 [stacks]=1200 [go_peers]=400
+declare -A DISK_MIB=([python]=700 [xdp]=100 [kernel]=4000 [rust]=2500 [p4]=1500 [peers]=1000 [quic_peers]=700 [stacks]=1200 [tquic]=1500 [go_peers]=400
   [python_quic]=500 [trainer]=6000 [prometheus]=400)
 MEMORY_MIB=1024
 

@@ -74,6 +74,8 @@ def metrics(run: Run) -> dict[str, Any]:
         if run.variant == "pbq" and run.scenario.endswith("-auto"):
             kept = 2.0
         figures |= {"neighbour_mbit_s": kept, "neighbour_share": kept / (kept + mbit_s)}
+    if run.scenario.startswith("leaving"):
+        figures |= {"alone_rtt_mean_ms": rtt_ms / 2, "alone_throughput_mbit_s": mbit_s}
     if run.variant.startswith("pbq"):
         figures["decisions_outside_percent"] = 12.5 if "efficiency" in run.scenario else 0.0
     return figures

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server on aioquic for the tests and the lab: GET /bytes/N and POST /upload over HTTP/3 and over hq-interop. Over
-hq-interop also GET /bytes/unlimited.
+hq-interop also GET /bytes/unlimited; and downloads over the `perf` protocol.
 
 Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioquic's public interface is used, except
-for the room in a stream's buffer.
+for the fill of a stream's buffer.
 """
 
 import argparse
@@ -27,6 +27,7 @@ UNLIMITED = "/bytes/unlimited"
 BUFFERED_BYTES = 1 << 20
 """Unacknowledged and waiting bytes of an endless stream, more than a window in the lab."""
 PART_BYTES = 1 << 16
+PERF_ALPN, PERF_HEAD_BYTES = "perf", 8
 
 
 def size(path: str) -> int | None:
@@ -66,6 +67,23 @@ class PlainStreams:
         self.quic.send_stream_data(stream_id, data, end_stream)
 
 
+class PerfStreams(PlainStreams):
+    """The `perf` protocol (draft-banks-quic-performance): a request is the size of its answer, in eight bytes."""
+
+    def handle_event(self, event: QuicEvent) -> list[H3Event]:
+        if not isinstance(event, StreamDataReceived) or event.stream_id % 4 or event.stream_id in self.in_body:
+            return []
+        head = self.lines.pop(event.stream_id, b"") + event.data
+        if len(head) < PERF_HEAD_BYTES:
+            self.lines[event.stream_id] = head
+            return []
+        self.in_body.add(event.stream_id)
+        count = int.from_bytes(head[:PERF_HEAD_BYTES], "big")
+        path = UNLIMITED if count > MAX_BYTES else f"/bytes/{count}"
+        headers = [(b":method", b"GET"), (b":path", path.encode())]
+        return [HeadersReceived(headers, event.stream_id, stream_ended=False)]
+
+
 class Answers(QuicConnectionProtocol):
     """One connection of the server."""
 
@@ -90,7 +108,8 @@ class Answers(QuicConnectionProtocol):
 
     def quic_event_received(self, event: QuicEvent) -> None:
         if isinstance(event, ProtocolNegotiated):
-            protocol = H3Connection if event.alpn_protocol in H3_ALPN else PlainStreams
+            others = {PERF_ALPN: PerfStreams}
+            protocol = H3Connection if event.alpn_protocol in H3_ALPN else others.get(event.alpn_protocol, PlainStreams)
             self.http = protocol(self._quic)
         if self.http is not None:
             for received in self.http.handle_event(event):
@@ -136,7 +155,9 @@ async def main() -> None:
     parser.add_argument("--max-payload", type=int, default=1200, help="UDP payload of all packets (default: 1200)")
     args = parser.parse_args()
 
-    configuration = QuicConfiguration(is_client=False, alpn_protocols=[*H3_ALPN, *H0_ALPN], idle_timeout=30.0)
+    configuration = QuicConfiguration(
+        is_client=False, alpn_protocols=[*H3_ALPN, *H0_ALPN, PERF_ALPN], idle_timeout=30.0
+    )
     configuration.congestion_control_algorithm = args.cc
     configuration.max_datagram_size = args.max_payload
     configuration.load_cert_chain(args.cert, args.key)

@@ -13,7 +13,7 @@ TABLE = [
     if line and not line.startswith("#")
 ]
 RELEASES = TABLE[0][2:]
-ALL_PARTS = "python rust p4 xdp lab_tools kernel peers aqm quic lab packaged bench package oci test"
+ALL_PARTS = "python rust p4 xdp lab_tools kernel peers tquic aqm quic lab packaged bench package oci test"
 ASK = """
 root=$1
 die() { echo "$*" >&2; exit 1; }

@@ -124,7 +124,7 @@ def test_a_row_in_a_spec_is_the_same_server(words):
 def test_a_run_depends_on_the_program_and_not_on_other_controls(row):
     def keys():
         plan = load_suite("cc", controls=["tcp-cubic"], own=own(row))
-        return {run.variant: Keys().run(run.spec) for run in plan.chosen(["table3-loss-1/*/1"])}
+        return {run.variant: Keys().run(run.spec) for run in plan.chosen(["table3-loss-2_5/*/1"])}
 
     before = keys()
     (row.parent / "mine").write_text("#!/bin/sh\nexit\n")
@@ -164,8 +164,8 @@ def test_the_rest_runs_with_all_alone_or_by_its_name():
     default, everything = load_suite("cc").runs(), load_suite("cc", everything=True).runs()
     names = [{(run.scenario, run.variant, run.seed) for run in runs} for runs in (default, everything)]
     assert names[0] < names[1]
-    assert not any(run.variant == "tcp-vegas" for run in default)
-    named = load_suite("cc", controls=["tcp-vegas"]).runs(1)
+    assert not any(run.variant == "aioquic-reno" for run in default)
+    named = load_suite("cc", controls=["tcp-lp"]).runs(1)
     assert {run.scenario for run in named} >= {run.scenario for run in default if run.scenario.startswith("table3")}
 
 

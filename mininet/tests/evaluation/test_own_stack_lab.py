@@ -4,8 +4,11 @@ type in the QUIC library, in Rust. A server that fails is named with its log."""
 
 import csv
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -97,11 +100,12 @@ def rows(suite):
         return {row["variant"]: row for row in csv.DictReader(file)}
 
 
-def test_a_program_on_another_stack_gets_its_results_by_one_command(suite, exact):
+@pytest.mark.parametrize("alpn", ["hq-interop", "perf"])
+def test_a_program_on_another_stack_gets_its_results_by_one_command(suite, exact, alpn):
     text = f"#!{paths.build()}/venv/bin/python\n" + FIXED_WINDOW.format(tests=paths.clone() / "tests" / "quic")
     server = program(suite.parent / "fixed-window", text)
     argv = "--listen {address}:{port} --cert {cert} --key {key} --max-payload {payload} --cc fixed"
-    words = ["--stack", server, "--stack-argv", argv, "--stack-alpn", "hq-interop"]
+    words = ["--stack", server, "--stack-argv", argv, "--stack-alpn", alpn]
     done = evaluate(suite, *words)
     assert done.returncode == 0, done.stderr
     runs = {run["variant"]: run["metrics"] for run in json.loads(done.stdout)["runs"]}
@@ -131,3 +135,62 @@ def test_a_server_that_fails_is_named_with_its_log(suite, exact, text, said):
     done = evaluate(suite, "--stack", server, "--stack-argv", "{port}", "--only", "tiny/broken")
     assert done.returncode == 1
     assert said in done.stderr
+
+
+RUST_TYPE = """\
+use super::control::CongestionControl;
+
+pub struct FixedWindow;
+
+impl CongestionControl for FixedWindow {
+    fn window_bytes(&self) -> Option<usize> {
+        Some(7060)
+    }
+}
+"""
+RUST_ROW = """\
+    ControlKind {
+        name: "fixed-window",
+        help: "The same window for ever",
+        algorithm: Algorithm::CUBIC,
+        make: |_, _| Box::new(super::fixed_window::FixedWindow),
+        profile: None,
+        l4s: false,
+    },
+];"""
+
+
+def with_a_type(folder):
+    """A copy of the QUIC programs' sources with one more congestion control."""
+    for name in ("quic-client", "icn"):
+        shutil.copytree(paths.clone() / name, folder / name, ignore=shutil.ignore_patterns("target", "bench", "fuzz"))
+    congestion = folder / "quic-client" / "core" / "src" / "congestion"
+    (congestion / "fixed_window.rs").write_text(RUST_TYPE)
+    module, table = congestion / "mod.rs", congestion / "controls.rs"
+    module.write_text(module.read_text().replace("mod driver;", "mod driver;\nmod fixed_window;", 1))
+    before, name, rest = table.read_text().partition("pub const CONTROLS")
+    table.write_text(before + name + rest.replace("];", RUST_ROW, 1))
+    return folder / "quic-client" / "Cargo.toml"
+
+
+def test_a_type_in_rust_gets_its_results_by_one_command(suite, exact):
+    built = paths.build() / "cargo" / "release"
+    if shutil.which("cargo") is None or not (built / "weir-server").exists():
+        pytest.skip("cargo or the programs of ./run server are missing")
+    manifest, server = with_a_type(suite.parent / "source"), suite.parent / "fixed-window"
+    with tempfile.TemporaryDirectory(prefix="cargo-own-", dir=paths.build()) as target:
+        release = paths.Path(target) / "release"
+        release.mkdir()
+        for name in (".fingerprint", "build", "deps"):  # as the clone has built them
+            shutil.copytree(built / name, release / name, copy_function=os.link)
+        words = ["cargo", "build", "--release", "--locked", "--manifest-path", manifest]
+        environment = {**os.environ, "CARGO_TARGET_DIR": target}
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        shutil.copy(release / "weir-server", server)
+    argv = "--listen {address}:{port} --cert {cert} --key {key} --max-payload {payload} --gso off --cc fixed-window"
+    done = evaluate(suite, "--stack", server, "--stack-argv", argv)
+    assert done.returncode == 0, done.stderr
+    assert rows(suite).keys() == {"cubic", "fixed-window"}
+    figures = next(run["metrics"] for run in json.loads(done.stdout)["runs"] if run["variant"] == "fixed-window")
+    assert figures["wire_mbit_s"] == pytest.approx(2 * WINDOW_BYTES * 8 / RTT_S / 1e6, rel=0.15)

@@ -40,7 +40,7 @@ def test_the_table_of_this_clone_is_valid_and_has_our_server():
         ("[[server\n", "servers.toml: "),
         ('[[server]]\nname = "one"\n', "server 1: name and program are missing"),
         (ROW + "port = 3\n", "server 1: unknown key port; known: alpn, argv"),
-        (ROW + 'alpn = "h2"\n', "server 1: alpn = 'h2': write h3 or hq-interop"),
+        (ROW + 'alpn = "h2"\n', "server 1: alpn = 'h2': write h3 or hq-interop or perf"),
         (ROW + 'argv = "-p 1"\n', "server 1: argv = '-p 1': write a list of texts"),
         (ROW + 'argv = ["{host}"]\n', r"server 1: argv: \{host\} is unknown; there are \{address\}, .*\{port\}"),
         (ROW + 'controls = ["bbr"]\n', r"server 1: controls = .*: write \{ NAME = \[arguments\] \}"),

@@ -146,8 +146,9 @@ def test_what_c_programs_are_compiled_from_is_listed(folder, names, part):
 @pytest.mark.parametrize(
     ("file", "steps", "parts"),
     [
-        ("quic-client/io/src/deep/new.rs", {"rust", "python_quic"}, {"quic"}),
-        ("quic-client/quiche/patches/new.patch", {"rust", "python_quic"}, {"quic"}),
+        ("quic-client/io/src/deep/new.rs", {"rust", "python_quic"}, {"quic", "receiver"}),
+        ("quic-client/core/src/congestion/prague/new.rs", {"rust", "python_quic"}, {"quic"}),
+        ("quic-client/quiche/patches/new.patch", {"rust", "python_quic"}, {"quic", "receiver"}),
         ("quic-client/core/src/congestion/pbq/new.rs", {"rust", "python_quic"}, {"learned"}),
         ("icn/src/new.rs", {"rust"}, {"icn"}),
         ("p4/switch/weir-p4/src/new.rs", {"p4"}, {"switch", "deployed"}),

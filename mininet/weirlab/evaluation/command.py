@@ -8,12 +8,13 @@ one that fails is reported at the end and stops no other.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from weirlab.evaluation.cc.own_stack import ARGV, check_places, own_stacks
-from weirlab.evaluation.plan import Plan
+from weirlab.evaluation.plan import Plan, recording_qlog
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
 from weirlab.lab.quic_servers import ALPNS
@@ -53,6 +54,9 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          help="print one JSON document: `runs`, each with group, scenario, variant, setting (the "
                          "discipline's own parameter, its value and unit), seed, metrics and the checks it failed, "
                          "`failed` and `missing`")  # fmt: skip
+    command.add_argument("--parquet", type=Path, metavar="FILE",
+                         help="write all runs of the report as one table, too: a row a run, with scenario, queue, "
+                         "control, stack, seed and every figure")  # fmt: skip
     command.add_argument("--from", dest="tables", type=Path, metavar="FOLDER",
                          help="run nothing and read no cache: make the report again from the CSV files of that folder "
                          "(docs/results/evaluation), into results/evaluation/ or --out")  # fmt: skip
@@ -68,8 +72,16 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          "mininet/peers/servers.toml, NAME=FILE for a policy")  # fmt: skip
     stack_options(command)
     command.add_argument("--all", action="store_true",
-                         help="envelope: in all scenarios of the matrix; cc: all controls in all scenarios and all "
-                         "seeds, not only two hours of them")  # fmt: skip
+                         help="envelope: in all scenarios of the matrix; cc: all scenarios, queues and seeds, not only "
+                         "the core, which takes two hours on two cores")  # fmt: skip
+    command.add_argument("--qlog", action="store_true",
+                         help="record a qlog of each QUIC sender and put it below qlog/ beside the report; these runs "
+                         "are cached apart from those without")  # fmt: skip
+    command.add_argument("--verify", type=positive, nargs="?", const=20, metavar="N",
+                         help="cc: repeat N (20) of the published runs without the cache and compare their digests; of "
+                         "docs/results/cc, or of the folder that --from gives")  # fmt: skip
+    command.add_argument("--verify-seed", type=positive, default=1, metavar="SEED",
+                         help="draws the sample of --verify (default: 1)")  # fmt: skip
 
 
 def stack_options(command: argparse.ArgumentParser) -> None:
@@ -93,25 +105,27 @@ def stack_options(command: argparse.ArgumentParser) -> None:
 
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
-    own = own_stacks(args.stack, args.stack_argv, args.stack_alpn, args.stack_path)
-    check_places(own)
-    plan = load_suite(args.suite, args.all, args.variants, own, args.tables is not None)
-    wanted = plan.chosen(quick_patterns(args, plan), seeds_of(args))
-    if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
-        raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
+    plan, wanted = chosen_of(args)
+    check_together(args, plan)
     if args.check:
         print(*setup_steps(wanted))
         return 0
-    if args.tables:
+    if args.tables and not args.verify:
         from weirlab.evaluation.report import of_tables
 
-        of_tables(plan, args.tables, args.out)
+        of_tables(plan, args.tables, args.out, args.parquet)
         return 0
     wanted, absent = with_programs(wanted)
     for line in absent:
         print(f"evaluate: left out: {line}", file=sys.stderr)
     if not wanted:
         raise ScenarioError(["no run is left: their servers are missing"])
+    if args.verify:
+        from weirlab.evaluation.report import docs
+        from weirlab.evaluation.verify import verify
+
+        check_kernel(wanted)
+        return verify(plan, wanted, args.tables or docs(plan), args)
     state = State(Cache(cache_folder(args.cache)), Keys(), wanted, plan=plan)
     if args.list:
         return list_runs(state)
@@ -126,6 +140,41 @@ def main_evaluate(args: argparse.Namespace) -> int:
     for line in state.failed:
         print(f"RUN FAILED: {line}", file=sys.stderr)
     return 1 if state.failed else 0
+
+
+def check_together(args: argparse.Namespace, plan: Plan) -> None:
+    """Raises ScenarioError for options that exclude each other."""
+    if args.qlog and (args.verify or args.tables):
+        raise ScenarioError(["--qlog: records new runs; leave out --verify, --from"])
+    if args.verify and (args.json or args.list):
+        raise ScenarioError(["--verify: runs a sample and compares; leave out --json, --list"])
+    if args.verify and plan.controls is None:
+        raise ScenarioError([f"--verify: {plan.name} publishes no digests; write --suite cc"])
+    if args.tables and not args.verify and (args.only or args.seeds or args.ray or args.json or args.list):
+        raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
+
+
+def chosen_of(args: argparse.Namespace) -> tuple[Plan, list[Run]]:
+    """The suite and the runs that are wanted of it, with qlogs if asked for. Raises ScenarioError."""
+    plan, patterns, seeds = selected(args)
+    plan = recording_qlog(plan) if args.qlog else plan
+    return plan, plan.chosen(patterns, seeds)
+
+
+def selected(args: argparse.Namespace) -> tuple[Plan, list[str] | None, range | None]:
+    """The suite, with the patterns and seeds that choose its runs. A suite of congestion controls is taken whole, too,
+    where `--only` names something outside of its core, and for a report of tables. Raises ScenarioError."""
+    own = own_stacks(args.stack, args.stack_argv, args.stack_alpn, args.stack_path)
+    check_places(own)
+    plan = load_suite(args.suite, args.all, args.variants, own)
+    seeds, patterns = seeds_of(args), quick_patterns(args, plan)
+    if args.all or plan.controls is None or not (patterns or args.tables or args.verify):
+        return plan, patterns, seeds
+    if not (args.tables or args.verify):
+        with contextlib.suppress(ScenarioError):
+            plan.chosen(patterns, seeds)
+            return plan, patterns, seeds
+    return load_suite(args.suite, True, args.variants, own), patterns, seeds
 
 
 def with_programs(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -173,6 +173,20 @@ class Plan:
                 hint = f"did you mean {close[0]}? (there are {', '.join(known)})" if close else _there_are(known)
                 return f"--only {pattern}: no {what} matches {word!r}; {hint}"
         return f"--only {pattern}: these do not occur together; --list shows what there is"
+
+
+def recording_qlog(plan: Plan) -> Plan:
+    """The same suite with qlogs of all QUIC senders; its runs are others than those without."""
+
+    def recorded(scenario: Scenario) -> Scenario:
+        cases = {
+            label: {**spec, "qlog": True} if any(flow["kind"].startswith("quic") for flow in spec["flows"]) else spec
+            for label, spec in scenario.cases.items()
+        }
+        return replace(scenario, cases=cases)
+
+    groups = [replace(group, scenarios=tuple(map(recorded, group.scenarios))) for group in plan.groups]
+    return replace(plan, groups=tuple(groups))
 
 
 def load_plan(path: Path | None = None) -> Plan:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from weirlab import paths
+from weirlab.evaluation import digests, parquet
 from weirlab.evaluation import tables as csv_files
 from weirlab.evaluation.cc import analysis as controls
 from weirlab.evaluation.cc import page as controls_page
@@ -30,12 +31,14 @@ from weirlab.evaluation.plan import CONTROLS, ENVELOPE, Plan
 from weirlab.evaluation.shared.pages import TEXT, SuiteReport
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
+from weirlab.evaluation.verify import made
 from weirlab.lab.kernels import LAB_KERNEL
 from weirlab.metrics.samples import SamplesError
 from weirlab.report.model import Block, Bullets, Paragraph, Prose
 from weirlab.scenario.model import Run
-from weirlab.store import atomic, provenance
+from weirlab.store import atomic, installation, provenance
 from weirlab.store.documents import dumps, read_json
+from weirlab.topologies.dumbbell.path_facts import path_facts
 
 MADE = "made.json"  # version and commit with which the tables of a folder were measured
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
@@ -89,25 +92,62 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         last = args.seeds_from + args.seeds - 1
         notes.append(Paragraph(f"Seeds {args.seeds_from} to {last}, not the {plan.suite}'s own."))
     ordered = csv_files.in_order(rows, plan)
+    if args.parquet:
+        parquet.write(args.parquet, ordered, plan)
     files: dict[str, str | bytes] = {**tables}
     if plan.suite in OTHERS:
         found = OTHERS[plan.suite](plan, ordered, notes)
+        files |= digests_of(state, there) if plan.suite == CONTROLS else {}
     else:
         over_time = matrix_courses.pictures(courses(state, there))
         found = page.suite_report(matrix.analyse(ordered, about(plan)), list(over_time), notes)
         files |= {f"{name}-over-time.png": picture for name, picture in over_time.items()}
     write(out, files, found, said, dumps({"weir": provenance.weir()}))
+    if args.qlog:
+        print(*copy_qlogs(state, there, out), sep="\n", file=said)
     return True
 
 
-def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
-    """Write text, page and picture again from the small tables in a folder, with pictures over time where it has them.
+def digests_of(state: State, there: Sequence[Done]) -> dict[str, str]:
+    """The files of digests and of the installation; none for runs that are not in the cache."""
+    found = [one for done in there if (one := made(state, done.run)) is not None]
+    if not found:
+        return {}
+    facts = installation.facts()
+    return {
+        digests.FILE: digests.text_of(found),
+        installation.FILE: dumps({"name": installation.name_of(facts), "facts": facts}),
+    }
+
+
+def copy_qlogs(state: State, there: Sequence[Done], out: Path) -> list[Path]:
+    """Put the runs' qlogs into OUT/qlog/SCENARIO/VARIANT/seed-N/SENDER/; the folders of runs that have some. Raises
+    OSError that names a file."""
+    folders = []
+    for done in there:
+        entry = state.entry(done.run)
+        found = sorted((entry.folder / "qlog").glob("*/*")) if entry is not None else []
+        place = out / "qlog" / done.run.scenario / done.run.variant / f"seed-{done.run.seed}"
+        for file in found:
+            target = place / file.parent.name / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            atomic.copy(file, target, link=True)
+        folders += [place] if found else []
+    return folders
+
+
+def of_tables(plan: Plan, folder: Path, out: Path | None, table: Path | None = None) -> None:
+    """Write text, page and picture again from the small tables in a folder, with pictures over time where it has them,
+    and all runs as one Parquet file `table`.
 
     Raises ResultsError.
     """
     batches = csv_files.batches_in(folder, plan)
     rows = [row for batch in batches for row in batch.rows]
     notes = missing_notes(plan, rows)
+    if table:
+        parquet.write(table, rows, plan)
     out = out or partial(plan)
     if plan.suite in OTHERS:
         write(out, {}, OTHERS[plan.suite](plan, rows, notes), sys.stdout, made_of(folder))
@@ -158,17 +198,24 @@ def footer(made: str) -> str:
 def write(out: Path, files: Mapping[str, str | bytes], found: SuiteReport, said: TextIO, made: str) -> None:
     """Write a report and other files, or none, and print the paths of its text and page. `made` is the content of MADE.
     Raises OSError."""
-    out.mkdir(parents=True, exist_ok=True)
     rendered = found.files(footer(made))
     content = {**files, **rendered} | ({MADE: made} if made else {})
+    for folder in {(out / name).parent for name in content}:
+        folder.mkdir(parents=True, exist_ok=True)
     atomic.write_all({out / name: text for name, text in content.items()})
     print(*(out / name for name in rendered if name == TEXT or name.endswith(".html")), sep="\n", file=said)
 
 
 def about(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Title, description and paper of each scenario, from its file."""
+    """Title, description, source and paper of each scenario, from its file, with facts of its path (`path_facts`)."""
     return {
-        scenario.name: {"title": scenario.title, "description": scenario.description, "paper": scenario.paper}
+        scenario.name: {
+            "title": scenario.title,
+            "description": scenario.description,
+            "source": scenario.source,
+            "paper": scenario.paper,
+            **path_facts(next(iter(scenario.cases.values()))),
+        }
         for group in plan.groups
         for scenario in group.scenarios
     }
@@ -199,6 +246,7 @@ def is_whole(plan: Plan, args: argparse.Namespace) -> bool:
     most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
     ours = plan.path.parent == paths.evaluation() and LAB_KERNEL not in os.environ
     ours = ours and not args.variants and not args.stack and not args.quick
+    ours = ours and not args.qlog
     return ours and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
 
 

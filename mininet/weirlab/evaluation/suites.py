@@ -81,14 +81,11 @@ class EnvelopeSection(Section):
 
 
 def load_suite(
-    name: str,
-    everything: bool = False,
-    controls: Sequence[str] | None = None,
-    own: Sequence[OwnStack] = (),
-    tables: bool = False,
+    name: str, everything: bool = False, controls: Sequence[str] | None = None, own: Sequence[OwnStack] = ()
 ) -> Plan:
-    """The suite of that name, or of a file whose path ends in .toml; `controls` and `own` are for `load_controls`. With
-    `tables` it has all runs that tables of it may have. Raises ScenarioError with all mistakes."""
+    """The suite of that name, or of a file whose path ends in .toml; `controls` and `own` are for `load_controls`.
+    `everything`: all scenarios of a suite that runs a part of them by default. Raises ScenarioError with all
+    mistakes."""
     given = Path(name)
     if given.suffix != ".toml":
         given = paths.evaluation() / f"{name}.toml"
@@ -101,7 +98,7 @@ def load_suite(
     if everything and "matrix" not in raw and "controls" not in raw:
         raise ScenarioError([f"--all: {given.stem} has no part to run alone; leave it out"])
     if "controls" in raw:
-        return load_controls(given, controls, own, everything or tables)
+        return load_controls(given, controls, own, everything)
     if own:
         raise ScenarioError([f"--stack: {given.stem} compares no congestion controls; write --suite cc"])
     if controls:

@@ -34,9 +34,10 @@ COLUMNS = (
     "drops_limit_packets", "drops_qdisc_packets", "link_lost_packets", "marks_packets", "rx_packets",
     "settled_share", "step_*_settling_s", "step_*_overshoot_ms", "fct_*", "spectral_peak_*", "decisions_count",
     "throughput_mbit_s", "wire_mbit_s", "jain_after_10s_index", "jain_*_s_index", "convergence_s", "neighbour_*",
-    "completion_*", "decisions_outside_percent", "delay_outside_percent", "capacity_*", "goodput_of_capacity_percent",
-    "return_*", "voice_*", "game_*", "ping_*",
+    "alone_*", "completion_*", "decisions_outside_percent", "delay_outside_percent", "capacity_*",
+    "goodput_of_capacity_percent", "return_*", "voice_*", "game_*", "ping_*",
 )  # fmt: skip
+NO_RUNS = ("ranking.csv", "digests.csv")  # files beside the tables that are made of them, or of the runs
 HEAD = ("scenario", "variant", "seed")
 CURVES_HEAD = ("scenario", "variant", "setting", "seed")  # of a suite that runs a variant at several settings
 DROPS = ("drops_aqm_packets", "drops_limit_packets", "drops_qdisc_packets")
@@ -84,7 +85,8 @@ def batches_in(folder: Path, plan: Plan) -> list[Batch]:
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir() and any(path.glob("*.csv")))]
     found = []
     for number, place in enumerate(places):
-        rows = [row for path in sorted(place.glob("*.csv")) for row in rows_of(path, plan, number)]
+        names = [path for path in sorted(place.glob("*.csv")) if path.name not in NO_RUNS]
+        rows = [row for path in names for row in rows_of(path, plan, number)]
         if not rows:
             raise ResultsError(f"{place}: no CSV file with a run in it; give the folder that an evaluation has written")
         found.append(Batch("" if number == 0 else place.name, in_order(rows, plan)))

@@ -26,13 +26,13 @@ from weirlab.lab.kernels import lab_path
 VERSION_LIMIT_S = 20
 PRIVATE = (Path("/tmp"), Path("/run"))
 """Not the host's in a lab, except for folders below the first that its PATH names."""
-ALPNS = ("h3", "hq-interop")
+ALPNS = ("h3", "hq-interop", "perf")
 TEXTS = ("name", "program", "alpn", "path", "endless", "bursts", "built_by", "note")
-LISTS = ("argv", "samples", "sources")
+LISTS = ("argv", "samples", "qlog", "sources")
 KEYS = (*TEXTS, *LISTS, "controls", "labels", "version")
 PAYLOAD_BYTES = 1412
 """UDP payload by default: IPv4 packets of 1440 bytes."""
-PLACES = frozenset({"address", "port", "cert", "key", "root", "folder", "clone", "payload", "samples"})
+PLACES = frozenset({"address", "port", "cert", "key", "root", "folder", "clone", "payload", "samples", "qlog"})
 LABEL = r"[a-z0-9][a-z0-9_-]*"
 VERSION_KEYS = ({"lock", "package"}, {"module", "name"}, {"python"}, {"argv"})
 CERTIFICATE_DAYS = 30
@@ -46,7 +46,7 @@ class ServersError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A row. `argv`, `controls`, `samples` and the paths hold the places of `command`."""
+    """A row. `argv`, `controls`, `samples`, `qlog` and the paths hold the places of `command`."""
 
     name: str
     program: str
@@ -57,6 +57,7 @@ class Server:
     bursts: str = ""
     labels: bool = False
     samples: tuple[str, ...] = ()
+    qlog: tuple[str, ...] = ()
     controls: dict[str, list[str]] = field(default_factory=dict)
     version: dict = field(default_factory=dict)
     sources: tuple[str, ...] = ()
@@ -98,16 +99,17 @@ class Server:
         folder: str,
         payload_bytes: int = PAYLOAD_BYTES,
         samples: str = "",
+        qlog: str = "",
     ) -> list[str]:
-        """Command line of the server; with `samples` it writes those to that file. Raises ServersError if the program
-        is missing."""
+        """Command line of the server; with `samples` it writes those to that file, with `qlog` qlogs into that folder
+        if its row has how. Raises ServersError if the program is missing."""
         program = self.found()
         if program is None:
             raise ServersError(self.missing())
         places = {"{address}": address, "{port}": str(port), "{cert}": cert, "{key}": key, "{root}": root}
         places |= {"{folder}": folder, "{clone}": str(paths.clone()), "{payload}": str(payload_bytes)}
-        places |= {"{samples}": samples}
-        words = [str(program), *self.argv, *(self.samples if samples else ())]
+        places |= {"{samples}": samples, "{qlog}": qlog}
+        words = [str(program), *self.argv, *(self.samples if samples else ()), *(self.qlog if qlog else ())]
         for place, value in places.items():
             words = [word.replace(place, value) for word in words]
         return words
@@ -137,6 +139,7 @@ class Server:
             raise ServersError(f"{self.name} has no congestion control {control}; there are {known}")
         row = {key: getattr(self, key) for key in ("name", "program", "alpn", "path", "endless", "bursts", "labels")}
         row |= {"argv": [*self.argv, *self.controls[control]], "samples": list(self.samples)}
+        row |= {"qlog": list(self.qlog)}
         row |= {"built_by": self.built_by, "sources": list(self.sources)}
         row |= {"release": self.read_version() if "python" in self.version else ""}
         return {key: value for key, value in row.items() if value}
@@ -210,7 +213,7 @@ def _is_words(value: object) -> bool:
 def _check_places(where: str, row: Mapping[str, Any]) -> None:
     """Raises ServersError for a place in braces that `command` does not fill in."""
     controls = [word for words in row.get("controls", {}).values() for word in words]
-    words = [*row.get("argv", []), *row.get("samples", []), *controls]
+    words = [*row.get("argv", []), *row.get("samples", []), *row.get("qlog", []), *controls]
     of_paths = {"path": {"bytes"}, "endless": set(), "bursts": {"bytes", "every_ms"}}
     for key, texts, known in (
         ("argv", words, PLACES),

@@ -32,7 +32,7 @@ def files(lines: Iterable[str]) -> set[Path]:
     without = {path for line in given if line[0] == "!" for path in _matching(line[1:])}
     found = {path for line in given if line[0] not in "!@" and " " not in line for path in _matching(line)} - without
     found |= _imported({line.removeprefix("import ") for line in given if line.startswith("import ")}, without)
-    return found.union(*(files(parts(paths.clone())[line[1:]]) for line in given if line[0] == "@"))
+    return found.union(*(files(parts(paths.clone())[line[1:]]) for line in given if line[0] == "@")) - without
 
 
 def digest(lines: Iterable[str]) -> str:

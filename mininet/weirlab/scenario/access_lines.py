@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Synthetic lines of varying rate as CSV for `rate_file`: `docsis:SEED`, `lte:SEED` and `starlink:SEED`.
+"""Synthetic lines of varying rate as CSV for `rate_file`: `docsis:SEED`, `lte:SEED`, `starlink:SEED`, `wifi:SEED`.
 
 The orders of magnitude are those of publications; the numbers are ours, and no measured line.
 
@@ -10,6 +10,10 @@ The orders of magnitude are those of publications; the numbers are ours, and no 
 - starlink: a terminal is assigned anew every 15 s (Mohan et al., WWW 2024). Each interval has a mean drawn
   around 14 Mbit/s; within it the rate swings by 12 % with a correlation time of 1 s. At half of the changes the line is
   out for 50 to 150 ms.
+- wifi: a station of IEEE 802.11n, one stream of 20 MHz. Its rate adaptation moves by one of the standard's eight rates
+  (MCS 0 to 7) three times a second on average, more often up than down, and drops to the two lowest ones every 6 s on
+  average, as the signal fades. Two other stations, idle for 4 s and sending for 1 s on average, take equal shares of
+  the air. All rates are scaled so that the mean of WIFI_SECONDS is WIFI_MBIT_S.
 """
 
 from __future__ import annotations
@@ -29,6 +33,10 @@ STARLINK_EVERY_MS, STARLINK_MBIT_S, STARLINK_SIGMA = 15_000, 14.0, 0.4
 STARLINK_LEAST_MBIT_S, STARLINK_MOST_MBIT_S = 3.0, 30.0
 STARLINK_SWING, STARLINK_CORRELATION_S = 0.12, 1.0
 STARLINK_OUT_MS = (50, 150)
+WIFI_SECONDS, WIFI_STEP_MS, WIFI_MBIT_S = 30, 50, 22.0
+WIFI_RATES_MBIT_S = (6.5, 13.0, 19.5, 26.0, 39.0, 52.0, 58.5, 65.0)  # IEEE 802.11n, table 20-30, guard interval 800 ns
+WIFI_MOVES_PER_S, WIFI_UP, WIFI_FADES_PER_S = 3.0, 0.65, 1 / 6
+WIFI_OTHERS, WIFI_IDLE_S, WIFI_SENDS_S = 2, 4.0, 1.0
 
 Rates = list[tuple[int, float]]  # from when on in ms, Mbit/s
 
@@ -85,6 +93,26 @@ def starlink(seed: int) -> str:
         rates += [(begin_ms, 0.0), (begin_ms + out_ms, rate)] if out_ms else [(begin_ms, rate)]
     in_order = [first for first, then in pairwise(rates) if first[0] < then[0]]
     return _csv([*in_order, rates[-1]])
+
+
+def wifi(seed: int) -> str:
+    """CSV of a Wi-Fi station's downlink."""
+    draw = random.Random(f"wifi {seed}")
+    step_s = WIFI_STEP_MS / 1000
+    sends = [draw.random() < WIFI_SENDS_S / (WIFI_IDLE_S + WIFI_SENDS_S) for _ in range(WIFI_OTHERS)]
+    place, rates = len(WIFI_RATES_MBIT_S) - 2, Rates()
+    for begin_ms in range(0, WIFI_SECONDS * 1000, WIFI_STEP_MS):
+        if draw.random() < WIFI_FADES_PER_S * step_s:
+            place = draw.randint(0, 1)
+        elif draw.random() < WIFI_MOVES_PER_S * step_s:
+            place += 1 if draw.random() < WIFI_UP else -1
+        place = min(max(place, 0), len(WIFI_RATES_MBIT_S) - 1)
+        for other, on in enumerate(sends):
+            if draw.random() < step_s / (WIFI_SENDS_S if on else WIFI_IDLE_S):
+                sends[other] = not on
+        rates.append((begin_ms, WIFI_RATES_MBIT_S[place] / (1 + sum(sends))))
+    mean = math.fsum(rate for _, rate in rates) / len(rates)
+    return _csv([(at_ms, rate * WIFI_MBIT_S / mean) for at_ms, rate in rates])
 
 
 def _starlink_mean(draw: random.Random) -> float:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from weirlab.scenario.access_lines import docsis, lte, starlink
+from weirlab.scenario.access_lines import docsis, lte, starlink, wifi
 
 STEP_MS = 20
 NOISE_PER_SQRT_S = 200.0
@@ -70,4 +70,5 @@ SYNTHETIC: dict[str, Callable[[int], str]] = {
     "docsis": docsis,
     "lte": lte,
     "starlink": starlink,
+    "wifi": wifi,
 }

@@ -28,7 +28,7 @@ from weirlab.scenario.schema import COMMON, Schema
 from weirlab.scenario.sections import Section
 
 LONGEST_LABEL = 150  # it names a folder
-NOT_SWEPT = tuple(f"scenario.{key}" for key in ("topology", "name", "title", "description", "seeds"))
+NOT_SWEPT = tuple(f"scenario.{key}" for key in ("topology", "name", "title", "description", "source", "seeds"))
 
 
 class PaperHead(Section):
@@ -124,6 +124,7 @@ def _scenario(checker: Checker, text: str, raw: dict[str, Any], schema: Schema) 
         paper=paper,
         own_seeds=own_seeds,
         only_with_all=frozenset(only_with_all),
+        source=getattr(head, "source", ""),
         places={name: checker.place(f"variants.{name}")[0] for name in raw["variants"]} if cases else {},
     )
 

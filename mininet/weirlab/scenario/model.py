@@ -27,7 +27,8 @@ class Run:
 class Scenario:
     """A checked scenario. `cases` maps each variant label (with sub-variant and sweep values in it) to its spec,
     `places` each variant of the file to its place there, FILE:LINE. `own_seeds` are the seeds of cases that have others
-    than the scenario, `only_with_all` the cases that are run only if all are asked for."""
+    than the scenario, `only_with_all` the cases that are run only if all are asked for. `source` is the
+    publication that the scenario follows."""
 
     path: Path
     text: str
@@ -44,6 +45,7 @@ class Scenario:
     places: dict[str, str]
     own_seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
     only_with_all: frozenset[str] = frozenset()
+    source: str = ""
 
     def runs(
         self,

@@ -44,7 +44,7 @@ pub enum RequestError {
     #[error("query '{0}' not understood: expected flow=NUMBER")]
     Query(String),
     /// Not a protocol.
-    #[error("'{0}' is not an application protocol: expected h3 or hq-interop")]
+    #[error("'{0}' is not an application protocol: expected h3, hq-interop or perf")]
     Alpn(String),
     /// Not a request line of hq-interop.
     #[error("not a request line: expected 'GET PATH' or 'POST PATH' ending in CR LF")]
@@ -58,6 +58,8 @@ pub enum Alpn {
     H3,
     /// Requests as a line on a plain stream, `hq-interop` (HTTP/0.9 over QUIC).
     Hq,
+    /// Requests as a size on a plain stream, `perf` (draft-banks-quic-performance). For clients.
+    Perf,
 }
 
 impl Alpn {
@@ -66,12 +68,18 @@ impl Alpn {
         match self {
             Alpn::H3 => b"h3",
             Alpn::Hq => b"hq-interop",
+            Alpn::Perf => b"perf",
         }
+    }
+
+    /// Whether a stream has only the request's first bytes and bodies, without frames.
+    pub fn is_plain(self) -> bool {
+        self != Alpn::H3
     }
 
     /// The protocol negotiated, from its identifier on the wire.
     pub fn from_wire(wire: &[u8]) -> Option<Alpn> {
-        [Alpn::H3, Alpn::Hq].into_iter().find(|a| a.wire() == wire)
+        [Alpn::H3, Alpn::Hq, Alpn::Perf].into_iter().find(|a| a.wire() == wire)
     }
 }
 
@@ -80,6 +88,7 @@ impl fmt::Display for Alpn {
         f.write_str(match self {
             Alpn::H3 => "h3",
             Alpn::Hq => "hq-interop",
+            Alpn::Perf => "perf",
         })
     }
 }
@@ -226,6 +235,15 @@ const MAX_BURST_EVERY_MS: u64 = 86_400_000;
 /// Longest request line of hq-interop, in bytes, its end included.
 pub const MAX_LINE_BYTES: usize = 4096;
 
+/// First bytes of a request with `perf`: the size of the answer, of a path `/bytes/N` or `/bytes/unlimited`; none for
+/// other paths.
+pub fn perf_head(path: &str) -> Option<[u8; 8]> {
+    match parse_request(Method::Get, path).ok()?.resource {
+        Resource::Bytes(size) => Some(size.unwrap_or(u64::MAX).to_be_bytes()),
+        _ => None,
+    }
+}
+
 /// Adds `flow=L` to the query of `path`.
 pub fn with_flow(path: &str, flow: u64) -> String {
     let sep = if path.contains('?') { '&' } else { '?' };
@@ -279,6 +297,13 @@ mod tests {
         for bad in ["/bytes/1?flow=", "/bytes/1?flow=+1", "/bytes/1?flow=a", "/bytes/1?x=1", "/bytes/1?flow=1&flow=2"] {
             assert!(matches!(get(bad), Err(RequestError::Query(_)) | Err(RequestError::NotFound(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn perf_heads() {
+        assert_eq!(perf_head("/bytes/258?flow=1"), Some([0, 0, 0, 0, 0, 0, 1, 2]));
+        assert_eq!(perf_head("/bytes/unlimited"), Some([255; 8]));
+        assert_eq!((perf_head("/upload"), perf_head("/bytes/x")), (None, None));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Payload for Streamed {
 
 impl Exchange for Streamed {
     fn begun(&mut self, alpn: Alpn) {
-        self.is_bare = alpn == Alpn::Hq;
+        self.is_bare = alpn.is_plain();
     }
 
     fn answered(&mut self, answer: &Answer<'_>) -> Verdict {

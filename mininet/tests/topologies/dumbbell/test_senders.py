@@ -104,6 +104,17 @@ def test_figures_done_by_hand(run):
     assert found["completion_p50_s"] is None
 
 
+def test_alone_again_after_the_last_neighbour_has_stopped(run):
+    """The competing flow stops at 10 s, so from 15 s on both flows under test count with their 400 kB/s."""
+    assert run(lines())["alone_rtt_mean_ms"] is None
+    flows = [*SPEC["flows"][:2], flow("udp", neighbour=True, stop_s=10.0)]
+    found = run(lines(), {**SPEC, "flows": flows})
+    assert found["alone_throughput_mbit_s"] == pytest.approx(2 * 3.2, abs=1e-5)
+    assert found["alone_rtt_mean_ms"] == 120.0
+    late = [*SPEC["flows"][:2], flow("udp", neighbour=True, stop_s=14.5)]
+    assert run(lines(), {**SPEC, "flows": late})["alone_rtt_mean_ms"] is None
+
+
 def test_the_course_of_jains_index(run):
     found = run(lines())
     course = {name: value for name, value in found.items() if name in COURSE_S and value is not None}

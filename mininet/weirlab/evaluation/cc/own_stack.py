@@ -74,16 +74,15 @@ def _of_program(word: str, argv: str | None, alpn: str | None, path: str | None)
             raise ScenarioError([f"--stack-argv: {{{place}}} is unknown; there are {known}"])
     if not any("{port}" in word for word in words):
         raise ScenarioError([f"--stack-argv {argv!r}: no {{port}}, where the server has to listen; add it"])
-    server = Server(_label(program.stem), str(program.absolute()), tuple(words), alpn or "h3", **_path(path))
+    place = "/bytes/{bytes}" if path is None else _path(path)
+    server = Server(_label(program.stem), str(program.absolute()), tuple(words), alpn or "h3", place)
     return _alone(server, server.name)
 
 
-def _path(path: str | None) -> dict[str, str]:
-    if path is None:
-        return {}
+def _path(path: str) -> str:
     if not path.startswith("/") or path.replace("{bytes}", "").count("{"):
         raise ScenarioError([f"--stack-path {path!r}: write a path that begins with /, with {{bytes}} for a size"])
-    return {"path": path}
+    return path
 
 
 def _alone(server: Server, name: str) -> OwnStack:

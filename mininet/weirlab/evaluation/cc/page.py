@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from weirlab.evaluation.cc import text
+from weirlab.evaluation.cc import control_page, ranking_section, regret, text
 from weirlab.evaluation.cc.analysis import PAPER_GROUPS, Bench, ScenarioResult
 from weirlab.evaluation.cc.claims import claims_of
 from weirlab.evaluation.cc.plots import LEGEND_COLUMNS, curves_plot, fairness_plot, front_plot, group_plot
@@ -38,12 +39,29 @@ PLANE_WORDS = (
 
 
 def suite_report(bench: Bench, notes: Sequence[Block] = ()) -> SuiteReport:
-    """Report and picture."""
-    return drawn_report(PAGE, PICTURE, lambda: front_plot(bench, png_colour), lambda: report(bench, notes, drawn=True))
+    """Report, picture, ranking and the pages of the controls."""
+    ranked = regret.ranking(bench)
+    pages = control_page.pages(bench, ranked)
+    found = drawn_report(
+        PAGE, PICTURE, lambda: front_plot(bench, png_colour), lambda: report(bench, notes, True, ranked, pages)
+    )
+    return replace(
+        found,
+        texts={f"{ranking_section.CONTROLS}/{name}.md": page for name, page in pages.items()},
+        tables={ranking_section.CSV: regret.csv_of(ranked, bench.controls.stacks)} if ranked else {},
+    )
 
 
-def report(bench: Bench, notes: Sequence[Block] = (), drawn: bool = False) -> Report:
-    """`notes` stand at the top: missing runs, runs that were left out. Without `drawn` the page has no plots."""
+def report(
+    bench: Bench,
+    notes: Sequence[Block] = (),
+    drawn: bool = False,
+    ranked: regret.Ranking | None = None,
+    pages: Mapping[str, Report] | None = None,
+) -> Report:
+    """`notes` stand at the top: missing runs, runs that were left out. Without `drawn` the page has no plots. `pages`
+    are those of single controls, which the HTML page has folded."""
+    each = [Folded(name, list(page.blocks[1:])) for name, page in (pages or {}).items()]
     counts = text.run_counts(bench)
     of_page = Prose(f"{counts}, in the exact lab. Command: `./run evaluate --suite cc`.")
     alt = "Table 3 by loss, and all scenarios beside BBR"
@@ -58,6 +76,7 @@ def report(bench: Bench, notes: Sequence[Block] = (), drawn: bool = False) -> Re
             *notes,
             Only(Medium.HTML, [Paragraph(of_page)]),
             Only(Medium.MARKDOWN, [Paragraph(Prose(text.INTRODUCTION.format(counts=counts)))]),
+            ranking_section.section(bench, ranked),
             Section(
                 "Choice of a control",
                 [
@@ -83,7 +102,7 @@ def report(bench: Bench, notes: Sequence[Block] = (), drawn: bool = False) -> Re
             _part("On the front", text.FRONT_WORDS, text.FRONT_HEADS, text.front_rows(bench)),
             text.duels_section(bench),
             _part("Decisions outside the training", text.OUTSIDE_WORDS, *text.outside_table(bench)),
-            Only(Medium.HTML, [_planes(bench, drawn), results.meanings(definitions)]),
+            Only(Medium.HTML, [Section("Controls", each), _planes(bench, drawn), results.meanings(definitions)]),
             Only(Medium.MARKDOWN, [_figures(bench)]),
         ],
     )
@@ -152,10 +171,9 @@ def _scenario(bench: Bench, scenario: ScenarioResult) -> Section:
         [name, *cells, text.behind_told(scenario, name)]
         for name, (_, *cells) in zip(names, text.figure_rows(bench, scenario), strict=True)
     ]
-    about = " ".join(scenario.about.get("description", "").split())
     return Section(
         f"{scenario.name}: {scenario.title}",
-        [Paragraph(about), table(heads, rows, Layout.DENSE, words=(len(heads) - 1,))],
+        [Paragraph(text.about(scenario)), table(heads, rows, Layout.DENSE, words=(len(heads) - 1,))],
     )
 
 
@@ -165,7 +183,12 @@ def _figures(bench: Bench) -> Section:
         tables = [
             Section(
                 f"{scenario.name}: {scenario.title}",
-                [table(["", *(words for _, words, _ in text.columns_of(scenario))], text.figure_rows(bench, scenario))],
+                [
+                    Paragraph(text.about(scenario)),
+                    table(
+                        ["", *(words for _, words, _ in text.columns_of(scenario))], text.figure_rows(bench, scenario)
+                    ),
+                ],
             )
             for scenario in scenarios
         ]

@@ -23,6 +23,9 @@
     seeds = 3
     more_seeds = { pbq = 10 }            # of single controls
     all_seeds = { pbq = 10 }             # the same, with `--all`
+    core = ["table3-loss-2_5"]           # patterns of the scenarios that are run without --all; none: all are
+
+In a core scenario all controls of the suite are run that have such flows, unless its group names `peers`.
 
 A scenario is an ordinary one with `compares = "senders"`, whose variants are queues. Over the queue `fifo` it keeps
 its name, over another it is NAME-QUEUE. Its flows are under test unless they say `neighbour = true`: these alone get
@@ -96,6 +99,10 @@ class ControlsGroup(Section):
     seeds: SeedCount | None = None
     more_seeds: dict[str, SeedCount] = Field(default_factory=dict)
     all_seeds: dict[str, SeedCount] = Field(default_factory=dict)
+    core: list[str] = Field(default_factory=list)
+
+    def is_core(self, scenario: str) -> bool:
+        return not self.core or any(fnmatchcase(scenario, pattern) for pattern in self.core)
 
 
 class ControlsSuite(Section):
@@ -117,8 +124,8 @@ def load_controls(
 ) -> Plan:
     """Read a suite of congestion controls. `chosen` are the controls to run in place of the groups' own: names of the
     suite, of the kernel as tcp-NAME, of other stacks as STACK-NAME, of our server as NAME, and NAME=FILE for a policy's
-    weights; "all" are the suite's. Those of `own` come to each group. Without `everything` the suite's `rest` and
-    `all_seeds` are left out. Raises ScenarioError with all mistakes."""
+    weights; "all" are the suite's. Those of `own` come to each group. Without `everything` there are the core scenarios
+    alone, without the suite's `rest` and `all_seeds`. Raises ScenarioError with all mistakes."""
     text = read_text(path)
     checker = Checker(path, text)
     head = head_of(checker, ControlsSuite, parsed(path, text))
@@ -143,7 +150,7 @@ def load_controls(
         for label, cc in one.controls.items()
     }
     built = _Builder(checker, path, head, controls, asked, own, everything)
-    made = tuple(built.group(group) for group in groups)
+    made = tuple(one for group in groups if (one := built.group(group)).scenarios or checker.problems)
     if not checker.problems:
         names = [s.name for group in made for s in group.scenarios]
         for name in sorted({name for name in names if names.count(name) > 1}):
@@ -262,6 +269,7 @@ class _Builder:
         }
         self.seeds: dict[str, dict[str, int]] = {}
         self.queues: dict[str, str] = {}
+        self.names: dict[str, list[str]] = {}  # of the scenarios of a file, over all queues
         self.weights: dict[str, str | None] = {}
 
     def group(self, section: ControlsGroup) -> Group:
@@ -269,9 +277,9 @@ class _Builder:
         names = [*(self.asked or (list(self.head.controls) if peers == ALL else list(peers))), *self.own]
         least = section.seeds or self.head.seeds
         more = section.more_seeds | (section.all_seeds if self.everything else {})
-        own = {name: max(more.get(name, least), least) for name in names}
+        own = {name: max(more.get(name, least), least) for name in dict.fromkeys((*names, *self.head.controls))}
         self.seeds[section.name] = own
-        scenarios = []
+        scenarios: list[Scenario] = []
         for stem in section.scenarios:
             if stem not in self.there:
                 self.checker.problem(
@@ -284,17 +292,21 @@ class _Builder:
                 for problem in error.problems:
                     self.checker.problems[problem] = 0
                 continue
-            scenarios += [
-                made
-                for scenario in found
-                for made in self.over_queues(scenario, stem, names, seeds_of(max(own.values())))
-            ]
+            for scenario in found:
+                for made in self.over_queues(scenario, stem, section, names, seeds_of(max(own.values()))):
+                    if self.everything or section.is_core(made.name):
+                        scenarios.append(made)
+        known = [name for stem in section.scenarios for name in self.names.get(stem, [])]
+        for pattern in section.core if known else ():
+            if not any(fnmatchcase(name, pattern) for name in known):
+                self.checker.problem("groups", f"core: no scenario {pattern!r}; {nearest(pattern, known)}")
         return Group(section.name, section.title, section.description, tuple(scenarios))
 
     def over_queues(
-        self, scenario: Scenario, stem: str, names: Sequence[str], seeds: tuple[int, ...]
+        self, scenario: Scenario, stem: str, section: ControlsGroup, names: Sequence[str], seeds: tuple[int, ...]
     ) -> Iterator[Scenario]:
-        """The scenario over each of its queues, with these controls as its variants."""
+        """The scenario over each of its queues, with these controls as its variants; in the core with all that have
+        such flows."""
         if scenario.topology != DUMBBELL or any(
             spec.get("compares") != SENDERS for spec in scenario.cases.values()
         ):  # fmt: skip
@@ -306,9 +318,10 @@ class _Builder:
             self.checker.problem(f"groups.{stem}", f"{stem}.toml: {scenario.name!r} must begin with the file's name")
         for queue, spec in scenario.cases.items():
             name = scenario.name if queue == FIFO else f"{scenario.name}-{queue}"
+            self.names.setdefault(stem, []).append(name)
             cases = {
                 label: made
-                for label in names
+                for label in self.chosen(section, name, spec, names)
                 if self.is_run(name, label) and (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
             }
             if not cases:
@@ -319,6 +332,24 @@ class _Builder:
             yield replace(
                 scenario, name=name, title=title, seeds=seeds, cases=cases, paper={}, places=places
             )  # fmt: skip
+
+    def chosen(self, section: ControlsGroup, name: str, spec: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
+        """The controls of a scenario: those named, or in a group that names none those that have such flows, in its
+        core of all, else of the suite's peers."""
+        if self.asked is not None or section.peers is not None:
+            return names
+        known = list(self.controls) if section.core and section.is_core(name) else names
+        return [label for label in known if label in self.own or self.has_flows(spec, label)]
+
+    def has_flows(self, spec: Mapping[str, Any], label: str) -> bool:
+        """Whether a control's stack has the kinds of flows that this scenario tests; a mistake in its row counts as
+        such, to be reported."""
+        tested = [flow for flow in spec["flows"] if not flow.get("neighbour")]
+        stack = STACKS.get(self.controls[label].stack, OTHERS)
+        if not {SHAPES.get(flow["kind"], "") for flow in tested} <= set(stack):
+            return False
+        row = self.row(label) if stack is OTHERS else None
+        return row is None or "bursts" in row or not any(flow.get("burst_bytes") for flow in tested)
 
     def is_run(self, name: str, label: str) -> bool:
         """Whether a control runs in a scenario: always where it was named, or all are wanted."""
@@ -399,7 +430,7 @@ class _Builder:
                 return None
             given |= {"stack": control.stack, SERVER: row}
         foreign = [key for key in given if key not in FLOW_KINDS[kind].model_fields]
-        if stack is OTHERS and given.get("burst_bytes") and "bursts" not in row:
+        if given.get("burst_bytes") and "bursts" not in given.get(SERVER, {"bursts": True}):
             foreign.append("bursts")
         if foreign and may_lack:
             return None

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weirlab.evaluation.cc.analysis import (
+    ALONE_RTT,
+    ALONE_THROUGHPUT,
     COMPLETION,
     COMPLETION_P95,
     CONVERGENCE,
@@ -53,6 +55,8 @@ FIGURES = (
     (CONVERGENCE, "even after, s", 1),
     (NEIGHBOUR, "neighbours, Mbit/s", 3),
     (NEIGHBOUR_SHARE, "neighbours' share", 3),
+    (ALONE_THROUGHPUT, "throughput alone again, Mbit/s", 3),
+    (ALONE_RTT, "mean RTT alone again, ms", 1),
     (COMPLETION, "transfer time, median, s", 3),
     (COMPLETION_P95, "transfer time, 95th percentile, s", 3),
     (OUTSIDE, "decisions outside, %", 1),
@@ -102,6 +106,12 @@ def elsewhere_words(bench: Bench) -> list[str]:
 
 def title_of(bench: Bench, group: str) -> str:
     return bench.titles.get(group, group)
+
+
+def about(scenario: ScenarioResult) -> str:
+    """A scenario's description with the publication that it follows."""
+    words, source = (" ".join(scenario.about.get(key, "").split()) for key in ("description", "source"))
+    return f"{words} Source: {source}." if source else words
 
 
 CHOICE_HEADS = (
@@ -188,8 +198,8 @@ def _best(values: dict[str, float], words: dict[str, str] | None = None) -> str:
 
 CLAIM_WORDS = (
     "A figure is reached in a case where the whole of its 95 % interval is on the right side of the limit, missed "
-    "where none of it is, and not shown to be either where the limit is inside. Fronts are as defined above; "
-    "their figure is how far behind others."
+    "where none of it is, and not shown to be either where the limit is inside. Fronts are as defined above. The "
+    "figure of a throughput is that over the named control's."
 )
 
 # The paper gives its results as figures without numbers; these orderings are in its text (sections 4.4 and 4.5).
@@ -318,7 +328,7 @@ FRIENDLY_WORDS = (
 
 
 def friendly_table(bench: Bench) -> tuple[list[str], list[list[str]]]:
-    """One line a scenario with neighbours, one column a control; heads and rows."""
+    """One line a scenario with competing flows, one column a control; heads and rows."""
     heads, rows = by_scenario(bench, bench.groups.get(FRIENDLINESS, []), NEIGHBOUR, 2)
     by_name = {scenario.name: scenario for scenario in bench.scenarios}
     for row in rows:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as MplFigure
@@ -18,16 +18,20 @@ TEXT = "report.md"
 
 @dataclass(frozen=True)
 class SuiteReport:
-    """`page` is the name of the HTML file; `pictures` are files that the Markdown shows, by name."""
+    """`page` is the name of the HTML file; `pictures` are files that the Markdown shows, by name, `texts` further pages
+    in Markdown, `tables` CSV files beside them."""
 
     page: str
     report: Report
     pictures: Mapping[str, bytes]
+    texts: Mapping[str, Report] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, footer: str = "") -> dict[str, str | bytes]:
-        """Page, text and pictures, by name."""
+        """Pages, texts, pictures and tables, by name."""
         report = replace(self.report, footer=footer)
-        return {self.page: html.render(report), TEXT: markdown.render(report), **self.pictures}
+        texts = {name: markdown.render(replace(text, footer=footer)) for name, text in self.texts.items()}
+        return {self.page: html.render(report), TEXT: markdown.render(report), **self.pictures, **texts, **self.tables}
 
 
 def drawn(page: str, picture: str, plot: Callable[[], MplFigure], build: Callable[[], Report]) -> SuiteReport:

@@ -117,6 +117,10 @@ def both(one: bool | None, other: bool | None) -> bool | None:
     return False if False in (one, other) else None if None in (one, other) else True
 
 
+def either(one: bool | None, other: bool | None) -> bool | None:
+    return True if True in (one, other) else None if None in (one, other) else False
+
+
 def overall(one: str | None, other: str | None) -> str | None:
     """A verdict over two figures. win: better in one and as good in the other; trade: better in one and worse in the
     other; unclear: not known of one of them."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from weirlab.scenario.policies import parts_of_runs
-from weirlab.scenario.stacks import servers_of
+from weirlab.scenario.stacks import SERVER, servers_of
 from weirlab.store.cache import Kept
 from weirlab.topologies.cache_key import FLOOR_BYTES, FLOOR_S, Keeping, Spec
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS
@@ -24,7 +24,7 @@ class DumbbellKeeping(Keeping):
 
     not_the_runs = (*Keeping.not_the_runs, "compares")
     kept = Kept(
-        whole=("decisions.jsonl", "digests.jsonl", "rates.jsonl", "trajectories-*/*"),
+        whole=("decisions.jsonl", "digests.jsonl", "rates.jsonl", "trajectories-*/*", "qlog/*/*"),
         notes=(*Keeping.kept.notes, "attached*.json", "report-*.json", "switch.toml"),
     )
 
@@ -36,7 +36,8 @@ class DumbbellKeeping(Keeping):
         if back := spec["link"].get("return"):
             aqms.append(spec.get("return_aqm") or back["queue"])
         wanted = {
-            "quic": bool(quic),
+            "quic": any(flow["kind"] in quic and SERVER not in flow for flow in spec["flows"]),
+            "receiver": bool(quic),
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),
             "loader": any(one["qdisc"] == "weir" for one in aqms),

@@ -30,6 +30,8 @@ SERVER_NAME = "localhost"
 WEIR_SERVER = Server(
     "weir-server", "weir-server", endless="/bytes/unlimited", bursts="/bytes/{bytes}/every/{every_ms}", labels=True
 )
+QLOG = "qlog"
+"""Key of a spec whose run records qlogs of its senders, and the folder that has them."""
 LOG_BYTES = 500
 """Of a log, at most so much at its end is in an error."""
 
@@ -63,6 +65,7 @@ class QuicPrograms(Programs):
                     "weir-server", *self.cc_words(flow, node), *IN_THE_LAB, "--state-dir", "/run/weir-server",
                     "--listen", f"0.0.0.0:{QUIC_PORT + number}", "--max-payload", str(flow["payload_bytes"]),
                     "--stats", str(self.out / f"flows-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+                    *(self.qlog_words(name) if node != "sink" else []),
                 ], ready="listening")  # fmt: skip
                 if first:
                     self.wait_ready()  # it has made the certificate that all of them use
@@ -83,7 +86,7 @@ class QuicPrograms(Programs):
             try:
                 words = server.command(
                     "0.0.0.0", port, str(made.cert), str(made.key), str(root), str(self.out),
-                    flows[0]["payload_bytes"], samples,
+                    flows[0]["payload_bytes"], samples, self.qlog_folder(name) if server.qlog else "",
                 )  # fmt: skip
             except ServersError as error:
                 raise NetError(str(error)) from None
@@ -195,8 +198,16 @@ class QuicPrograms(Programs):
 
     def own_folder(self, name: str) -> Path:
         folder = self.out / name
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def qlog_folder(self, name: str) -> str:
+        """Folder for the qlogs of a sender's program, if the run records them, else "" (`--qlog`)."""
+        return str(self.own_folder(f"{QLOG}/{name}")) if self.spec.get(QLOG) else ""
+
+    def qlog_words(self, name: str) -> list[str]:
+        folder = self.qlog_folder(name)
+        return ["--qlog-dir", folder] if folder else []
 
     def start_quic(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
         """Downloads: one client at the sink fetches from all senders. Uploads: a client for each flow, at its sender.
@@ -216,7 +227,8 @@ class QuicPrograms(Programs):
                 "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
                 "weir-client", *urls, "--flow-label", str(label), "--insecure", *IN_THE_LAB, "--quiet", "--json",
                 *self.cc_words(flow, node), *([] if server_of(flow).labels else ["--local-labels"]),
-                *(["--upload"] if flow["kind"] == "quic-upload" else []), *burst_words(flow),
+                *(["--upload", *self.qlog_words(f"client-{name}")] if flow["kind"] == "quic-upload" else []),
+                *burst_words(flow),
                 "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
                 "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),
                 "--stats", str(self.out / f"flows-client-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),

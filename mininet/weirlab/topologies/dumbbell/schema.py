@@ -65,11 +65,13 @@ class Head(Section):
     reference of the excess of the queue delay, for every variant alike. `variants_from` names a file beside this one
     with variants that several scenarios share: it is read as if it stood at this file's end. Hops other than the queue
     under test time one packet in `sample_one_in`: on a fast link the watching costs more than the run. With `compares`
-    "senders" the congestion controls of the flows are what is compared: `senders.py` has their figures."""
+    "senders" the congestion controls of the flows are what is compared: `senders.py` has their figures. `source` is the
+    publication that the scenario follows, for reports."""
 
     name: Name
     title: str = Field(min_length=1)
     description: str = ""
+    source: str = ""
     topology: str = NAME
     variants_from: str | None = None
     duration_s: Seconds

@@ -15,6 +15,7 @@ Round trips and losses are the senders' own. Of senders without samples the roun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,6 +30,7 @@ from weirlab.topologies.dumbbell.samples import RECEIVER, RESPONSIVE, FlowEnd, P
 from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PACED_KINDS, SHORT_KINDS
 
 SETTLED_AFTER_S = 10.0
+ALONE_AFTER_S = 5.0  # since the last competing flow has stopped
 OUTSIDE = "decisions_outside_percent"
 # Jain's index over time: its times, in s from the last start, and the figure's name.
 COURSE_S: dict[str, tuple[float, float]] = {
@@ -46,6 +48,8 @@ METRICS: dict[str, str] = {
     "convergence_s": "from the last start until each flow stays within 20 % of their mean for 5 s, in bins of 1 s",
     "neighbour_mbit_s": "application bytes that the neighbours delivered, over the time after warm-up",
     "neighbour_share": "their share of all application bytes delivered, 0 to 1",
+    "alone_rtt_mean_ms": f"rtt_mean_ms from {ALONE_AFTER_S:g} s after the last competing flow has stopped",
+    "alone_throughput_mbit_s": "throughput_mbit_s in that time",
     OUTSIDE: decisions.METRICS[OUTSIDE],
     "completion_p50_s": "time from opening a short transfer under test to its last byte: median; see fct_*",
     "completion_p95_s": "the same: 95th percentile",
@@ -95,6 +99,7 @@ def senders_metrics(
         groups = [group for group in tested if spec["flows"][group]["kind"] in RESPONSIVE]
         found |= _rtt_figures(network_rtt.rtts_ms(left, samples.changes, spec, groups))
     found |= _fairness(longs, spec)
+    found |= _alone(longs, spec)
     others = [rate for group, rate in group_mbit_s.items() if group not in tested]
     if others:
         found["neighbour_mbit_s"] = sum(others)
@@ -159,6 +164,17 @@ def _fairness(longs: list[Long], spec: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = jain_index(rates)
     found["convergence_s"] = convergence_s(_binned(still, last_s))
     return found
+
+
+def _alone(longs: list[Long], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """RTT and throughput of the flows under test after all competing flows have stopped; empty without such a time."""
+    stops_s = [flow["stop_s"] for flow in spec["flows"] if flow.get("neighbour")]
+    first_s, end_s = max(stops_s, default=math.inf) + ALONE_AFTER_S, spec["duration_s"]
+    if end_s - first_s < BIN_S:
+        return {}
+    rates = [flow.rate_bit_s(first_s * 1e6, min(flow.stop_s, end_s) * 1e6) for flow in longs if flow.stop_s > first_s]
+    rtt = _rtt_and_loss(longs, first_s * 1e6, end_s * 1e6).get("rtt_mean_ms")
+    return {"alone_rtt_mean_ms": rtt, "alone_throughput_mbit_s": sum(rates) / 1e6}
 
 
 def _rtt_and_loss(longs: list[Long], begin_us: float, end_us: float) -> dict[str, float]:

@@ -27,8 +27,8 @@ SCALABLE, SCALABLE_PORT = "dctcp", 5203
 
 
 # Settings by which QUIC flows share a server.
-QUIC_SETTINGS = ("cc", "stack", "payload_bytes", "ecn", "scone")
-QUIC_SETTINGS += ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
+PBQ_SETTINGS = ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
+QUIC_SETTINGS = ("cc", "stack", "payload_bytes", "ecn", "scone", *PBQ_SETTINGS)
 
 
 def quic_settings(flows: list[dict]) -> list[tuple]:

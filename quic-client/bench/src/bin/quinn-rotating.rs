@@ -4,8 +4,8 @@
 //! client with several paths must bear.
 
 use clap::{Parser, ValueEnum};
-use quinn::crypto::rustls::QuicServerConfig;
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
+use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, ServerConfig, TokioRuntime, TransportConfig};
 use quinn_proto::RandomConnectionIdGenerator;
 use rustls::pki_types::pem::PemObject;

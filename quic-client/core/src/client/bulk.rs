@@ -120,7 +120,7 @@ impl Payload for Bulk {
 
 impl Exchange for Bulk {
     fn begun(&mut self, alpn: Alpn) {
-        self.counts = alpn == Alpn::Hq;
+        self.counts = alpn.is_plain();
         if self.transfer.action == Action::Download {
             self.sent_bytes = 0;
         }

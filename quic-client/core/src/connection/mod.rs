@@ -69,7 +69,7 @@ pub struct Conn {
     whole: Wholeness,
     /// Packets were made after the handshake was done.
     was_pumped: bool,
-    alpn: Option<Alpn>,
+    pub(crate) alpn: Option<Alpn>,
     /// Streams begin before the handshake is done, in early data.
     pub is_early: bool,
     /// A server that takes extended CONNECT (RFC 9220).
@@ -483,7 +483,7 @@ pub fn write_payload<E: From<quiche::Error>>(
     mut write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
 ) -> Result<(u64, bool), E> {
     const MOST_FRAMING: usize = 5;
-    let hq = conn.alpn == Some(Alpn::Hq);
+    let hq = conn.alpn.is_some_and(Alpn::is_plain);
     // RFC 9114 7.1: a DATA frame's type, and its length, below 2^14 or 2^30.
     let framing = |len: usize| match len {
         _ if hq => 0,

@@ -165,7 +165,7 @@ impl Session {
         let result = match self.conn.establish(now) {
             Ok(None) => Ok(()),
             Ok(Some(Alpn::H3)) => self.step_h3(now, scratch),
-            Ok(Some(Alpn::Hq)) => self.step_hq(now, scratch).map_err(Into::into),
+            Ok(Some(Alpn::Hq | Alpn::Perf)) => self.step_hq(now, scratch).map_err(Into::into),
             Err(e) => Err(e),
         };
         let after = self.tunnels.counts;

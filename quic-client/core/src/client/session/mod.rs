@@ -365,7 +365,7 @@ impl Session {
                 self.conn.h3 = Some(h3);
                 result
             }
-            Alpn::Hq => {
+            Alpn::Hq | Alpn::Perf => {
                 self.read_hq(now, scratch)?;
                 self.end_stuck(now);
                 self.ask_anew(now, None)?;

@@ -9,6 +9,7 @@ use crate::client::outcome::Outcome;
 use crate::client::request::Request;
 use crate::paths::{PathError, Standby, Switch};
 use crate::report::events::Event;
+use crate::request::{Alpn, perf_head};
 use quiche::h3::NameValue;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -231,7 +232,12 @@ impl Session {
         let Some(h3) = h3 else {
             let stream = self.next_hq_stream;
             self.next_hq_stream += 4;
-            return Ok(Some((stream, Some(format!("{method} {path}\r\n").into_bytes()))));
+            let line = match self.conn.alpn {
+                // A path without a size asks for nothing: clients refuse it before they connect.
+                Some(Alpn::Perf) => perf_head(path).unwrap_or_default().to_vec(),
+                _ => format!("{method} {path}\r\n").into_bytes(),
+            };
+            return Ok(Some((stream, Some(line))));
         };
         let authority = head.authority.as_ref().unwrap_or(&self.config.authority);
         let mut list = vec![Header::new(b":method", method.as_bytes())];

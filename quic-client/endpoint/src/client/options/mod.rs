@@ -110,7 +110,7 @@ pub struct Options {
         help_heading = "Transfers"
     )]
     pub open_at_us: Vec<u64>,
-    /// Application protocol: h3 or hq-interop
+    /// Application protocol: h3, hq-interop, or perf (draft-banks-quic-performance) for paths /bytes/N
     #[arg(long, default_value = "h3", help_heading = "Connection")]
     pub alpn: Alpn,
     /// Label the flows, counting up from this number, and send the server the labels (adds ?flow=L to the path)
@@ -245,7 +245,7 @@ impl Options {
             () if self.requests > 1 || self.urls.len() > 1 || self.flows.is_some_and(|n| n > 1) => {
                 Some("expected one request")
             }
-            () if self.alpn != Alpn::H3 => Some("hq-interop has no ranges: expected --alpn h3"),
+            () if self.alpn != Alpn::H3 => Some("only HTTP/3 has ranges: expected --alpn h3"),
             () if self.duration_s.is_some() => Some("expected no --duration-s"),
             () if self.http.compressed || self.http.include => Some("expected neither --compressed nor --include"),
             () if self.to_standard_output() => Some("parts arrive in any order: expected a file for --output"),

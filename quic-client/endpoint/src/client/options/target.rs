@@ -2,8 +2,9 @@
 //! The server and request that a URL and the options name.
 
 use super::Options;
-use crate::shared::fault::Fault;
+use crate::shared::fault::{Fault, USAGE};
 use url::Url;
+use weir_core::request::{Alpn, perf_head};
 use weir_quic::target::{Families, Lookup, Target};
 
 /// Reads a URL and the options that change its path and address.
@@ -13,6 +14,10 @@ use weir_quic::target::{Families, Lookup, Target};
 pub fn target(text: &str, options: &Options, families: &Families) -> Result<Target, Fault> {
     let lookup = Lookup { connect: options.connection.connect.as_deref(), option: "--connect", families };
     let mut found = weir_quic::target::target(text, lookup, |url, typed| path(url, typed, options))?;
+    if options.alpn == Alpn::Perf && (options.upload || perf_head(&found.path).is_none()) {
+        let text = format!("URL '{text}': --alpn perf has only downloads by size: expected the path /bytes/N");
+        return Err(Fault::new(USAGE, text));
+    }
     if let Some(name) = &options.connection.server_name {
         found.host = name.clone();
     }
@@ -36,7 +41,7 @@ fn path(url: &Url, typed: &str, options: &Options) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::fault::{CONNECT, USAGE};
+    use crate::shared::fault::CONNECT;
     use clap::Parser;
     use proptest::prelude::*;
 
@@ -58,6 +63,14 @@ mod tests {
         let t = to("https://[::1]/a/b?c=d", &options("c u")).unwrap();
         assert_eq!((t.path.as_str(), t.authority.as_str()), ("/a/b?c=d", "[::1]:443"));
         assert_eq!(t.addr, "[::1]:443".parse().unwrap());
+    }
+
+    #[test]
+    fn perf_has_only_downloads_by_size() {
+        let to = |path: &str, more: &str| to(&format!("https://h{path}"), &options(&format!("c u --alpn perf {more}")));
+        assert_eq!(to("/bytes/5", "--connect 127.0.0.1").unwrap().path, "/bytes/5");
+        assert_eq!(to("/upload", "--connect 127.0.0.1").unwrap_err().code, USAGE);
+        assert_eq!(to("/bytes/5", "--connect 127.0.0.1 --upload").unwrap_err().code, USAGE);
     }
 
     #[test]
