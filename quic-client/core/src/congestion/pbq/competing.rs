@@ -35,12 +35,14 @@ const DIP: f64 = 0.15;
 const DIP_APART_S: f64 = 1.5;
 /// or once a queue stood for so long.
 const DIP_STANDING_S: f64 = 0.3;
-/// Mean share of bytes lost that is more than CUBIC bears; its time constant.
-const LOSSY: f64 = 0.06;
-const LOSSY_S: f64 = 2.0;
+/// Share of packets lost that is more than CUBIC bears, by so many deviations of their number.
+const LOSSY: f64 = 0.05;
+const LOSSY_DEVIATIONS: f64 = 2.0;
+/// Weight of the trials before.
+const TRIALS_BEFORE: f64 = 0.75;
 /// The window there over the path's content, at the greatest rate of so many intervals. BBR has 2, beside a pacing rate
 /// that probes (draft-ietf-ccwg-bbr 5.6.2).
-const LOSSY_GAIN: f64 = 2.5;
+const LOSSY_GAIN: f64 = 2.25;
 const LOSSY_INTERVALS: usize = 10;
 /// The window grows as in slow start up to this share of what path and queue held at the greatest rate in memory.
 const FIRST_SHARE: f64 = 0.25;
@@ -53,7 +55,7 @@ enum Mode {
     /// The policy decides.
     Alone,
     /// The window is held below the path's content.
-    Trial { ends: Instant, window_bytes: f64, queue_s: f64, from_alone: bool },
+    Trial { drained: Instant, ends: Instant, window_bytes: f64, queue_s: f64, from_alone: bool },
     /// The window is this control's.
     Shared,
 }
@@ -77,8 +79,10 @@ pub struct Past {
     pub rate_bytes_s: f64,
     /// The greatest rate in memory.
     pub rate_greatest_bytes_s: f64,
-    /// Bytes lost over bytes lost or acknowledged.
-    pub loss_share: f64,
+    /// Bytes acknowledged, and lost.
+    pub acked_bytes: f64,
+    /// See above.
+    pub lost_bytes: f64,
     /// The policy's window.
     pub window_bytes: f64,
 }
@@ -101,7 +105,10 @@ pub struct Competing {
     threshold_bytes: f64,
     cubic: Cubic,
     last_cut: Option<Instant>,
-    mean_loss: f64,
+    /// Bytes whose fate became known in trials, and those lost.
+    known_bytes: f64,
+    lost_bytes: f64,
+    is_lossy: bool,
     rates_bytes_s: VecDeque<f64>,
 }
 
@@ -121,7 +128,9 @@ impl Competing {
             threshold_bytes: 0.0,
             cubic: Cubic::default(),
             last_cut: None,
-            mean_loss: 0.0,
+            known_bytes: 0.0,
+            lost_bytes: 0.0,
+            is_lossy: false,
             rates_bytes_s: VecDeque::new(),
         }
     }
@@ -149,8 +158,8 @@ impl Competing {
                 self.cubic.cut(self.threshold_bytes.max(self.window_bytes) / BETA / self.packet_bytes);
             }
             (self.mode, self.queue_most_s) = (Mode::Shared, 0.0);
-            // Losses until now may have been those of this flow.
-            self.mean_loss = self.mean_loss.min(LOSSY);
+            let by_chance = LOSSY * self.known_bytes / self.packet_bytes;
+            self.is_lossy = self.lost_bytes / self.packet_bytes > by_chance + LOSSY_DEVIATIONS * by_chance.sqrt();
         } else {
             return;
         }
@@ -159,7 +168,6 @@ impl Competing {
 
     /// An interval is over.
     pub fn on_interval(&mut self, past: &Past) {
-        self.mean_loss += (past.loss_share - self.mean_loss) * (past.length_s / LOSSY_S).min(1.0);
         self.rates_bytes_s.push_back(past.rate_bytes_s);
         if self.rates_bytes_s.len() > LOSSY_INTERVALS {
             self.rates_bytes_s.pop_front();
@@ -167,6 +175,16 @@ impl Competing {
         let dips = past.queue_least_s < (1.0 - DIP) * self.queue_before_s;
         self.queue_before_s = past.queue_mean_s;
         let since_s = self.last_trial.map_or(f64::INFINITY, |at| past.now.saturating_duration_since(at).as_secs_f64());
+        // Losses of a window that bears any may be its own.
+        let counts = match self.mode {
+            Mode::Alone => false,
+            Mode::Trial { drained, .. } => past.now >= drained,
+            Mode::Shared => !self.is_lossy,
+        };
+        if counts {
+            self.known_bytes += past.acked_bytes + past.lost_bytes;
+            self.lost_bytes += past.lost_bytes;
+        }
         let joins = dips && since_s >= DIP_APART_S;
         match self.mode {
             Mode::Alone => {
@@ -185,7 +203,7 @@ impl Competing {
                 let is_high = past.queue_mean_s >= HIGH * self.queue_most_s;
                 if joins || since_s >= APART_S && is_high || since_s >= 1.5 * APART_S {
                     self.begin_trial(past, false);
-                } else if self.is_lossy() {
+                } else if self.is_lossy {
                     let greatest_bytes_s = self.rates_bytes_s.iter().copied().fold(0.0, f64::max);
                     self.window_bytes = self.at_least(LOSSY_GAIN * greatest_bytes_s * past.path_s);
                     self.threshold_bytes = self.window_bytes;
@@ -199,20 +217,18 @@ impl Competing {
     fn begin_trial(&mut self, past: &Past, from_alone: bool) {
         let ends = past.now + Duration::from_secs_f64((TRIAL_RTTS * past.rtt_s).min(MOST_WAIT_S));
         let window_bytes = self.at_least(TRIAL_SHARE * past.rate_bytes_s * past.path_s);
-        self.mode = Mode::Trial { ends, window_bytes, queue_s: past.queue_mean_s, from_alone };
+        let drained = past.now + Duration::from_secs_f64(past.rtt_s.min(MOST_WAIT_S));
+        (self.known_bytes, self.lost_bytes) = (TRIALS_BEFORE * self.known_bytes, TRIALS_BEFORE * self.lost_bytes);
+        self.mode = Mode::Trial { drained, ends, window_bytes, queue_s: past.queue_mean_s, from_alone };
     }
 
     fn at_least(&self, window_bytes: f64) -> f64 {
         window_bytes.max(LEAST_PACKETS * self.packet_bytes)
     }
 
-    fn is_lossy(&self) -> bool {
-        self.mean_loss > LOSSY
-    }
-
     /// Bytes were acknowledged.
     pub fn on_ack(&mut self, now: Instant, bytes: u64) {
-        if self.mode != Mode::Shared || self.is_lossy() {
+        if self.mode != Mode::Shared || self.is_lossy {
             return;
         }
         let bytes = bytes as f64;
@@ -228,7 +244,7 @@ impl Competing {
     pub fn on_congestion(&mut self, now: Instant) {
         let same_event =
             self.last_cut.is_some_and(|at| now.saturating_duration_since(at) < self.rtt.mul_f64(EVENT_RTTS));
-        if self.mode == Mode::Alone || same_event || self.is_lossy() {
+        if self.mode == Mode::Alone || same_event || self.is_lossy {
             return;
         }
         self.last_cut = Some(now);
@@ -272,7 +288,8 @@ mod tests {
                     rtt_s,
                     rate_bytes_s: 20.0 * P as f64 / 0.05,
                     rate_greatest_bytes_s: 40.0 * P as f64 / 0.05,
-                    loss_share,
+                    acked_bytes: 25.0 * P as f64 * (1.0 - loss_share),
+                    lost_bytes: 25.0 * P as f64 * loss_share,
                     window_bytes: 20.0 * P as f64,
                 });
             }
@@ -338,9 +355,9 @@ mod tests {
         path.competing.on_congestion(path.now);
         path.competing.on_congestion(path.now + Duration::from_millis(20));
         assert_eq!(path.competing.window_bytes(), Some(BETA * before));
-        path.queue(30.0, 30, 0.2);
+        path.queue(30.0, 55, 0.2);
         let lossy = path.competing.window_bytes().unwrap();
-        assert!((lossy / (2.5 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
+        assert!((lossy / (2.25 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
         path.competing.on_congestion(path.now);
         assert_eq!(path.competing.window_bytes(), Some(lossy));
     }

@@ -222,7 +222,8 @@ impl Pbq {
             rtt_s: measured.rtt_mean_s,
             rate_bytes_s: measured.rate_bytes_s,
             rate_greatest_bytes_s: measured.rate_greatest_bytes_s,
-            loss_share: measured.loss_share,
+            acked_bytes: interval.acked_bytes as f64,
+            lost_bytes: interval.lost_bytes as f64,
             window_bytes: self.path.window_bytes.unwrap_or(measured.window_bytes),
         });
         if competing.window_bytes().is_some() { By::Competing } else { by }
