@@ -12,10 +12,11 @@ def test_the_page_has_a_row_for_each_policy_and_kind_and_all_verdicts():
     page = compare.as_markdown(
         {"rule": judged(*BASE), "mine": moved(0.5, 0.5), "other": moved(-1, -1)}, "Made by hand."
     )
-    assert [line.split(" | ")[0][2:] for line in page.splitlines() if line.startswith("| kind-0")] == ["kind-0"] * 5
+    assert [line.split(" | ")[0][2:] for line in page.splitlines() if line.startswith("| kind-0")] == ["kind-0"] * 8
     assert "| kind-0 | rule | -2.500 | 1.000 | 1.200 | 0.00 | 1.000 |  |" in page
     assert "| all kinds | mine less rule |" in page
     assert "- all kinds: mine against rule: better" in page
+    assert "| kind | policy | use | queue | share | fairness | loss |" in page
     assert "- kind-1: other against rule: worse" in page
 
 

@@ -145,7 +145,7 @@ def test_a_policy_begins_with_its_rule():
     profile = PROFILES["pbq"]
     learner = Learner.begin(profile, 1)
     start, bound = profile.start, profile.document["action_bound"]
-    for packets, surplus in [(20, 0.0), (20, 0.3), (100, 0.05), (50, 0.4), (50, 0.2)]:
+    for packets, surplus in [(20, 0.0), (20, 0.3), (100, 0.05), (50, 0.2)]:
         state = torch.zeros(1, profile.width)
         for name, quantity in {
             "window_inverse": 1 / packets,
@@ -161,7 +161,7 @@ def test_a_rule_has_no_units_but_its_own():
     profile = PROFILES["pbq"]
     rule, begins = Learner.rule(profile), Learner.begin(profile, 1)
     states = torch.randn(50, profile.width, generator=generator())
-    mine = [profile.place(name)[0] for name in ("window_inverse", "surplus_share", "rtt_mean_ratio")]
+    mine = [profile.place(name)[0] for name in ("window_inverse", "surplus_share")]
     others = torch.randn(50, profile.width, generator=generator(2))
     others[:, mine] = states[:, mine]
     assert torch.equal(rule.policy.means(states), rule.policy.means(others))
@@ -169,7 +169,7 @@ def test_a_rule_has_no_units_but_its_own():
     assert (rule.policy.means(states) - begins.policy.means(states)).abs().max() < 0.1
     members, layers = weights.read(rule.weights_file("none", "./run train rule", guarded=False))
     assert (members["ranges"], members["guard"]) == ({}, None)
-    assert [np.count_nonzero(weight) for weight, _ in layers] == [3, RULE_UNITS]
+    assert [np.count_nonzero(weight) for weight, _ in layers] == [2, RULE_UNITS]
 
 
 def test_ranges_are_of_the_fastest_flow_that_was_learnt_from():

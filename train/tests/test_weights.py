@@ -57,4 +57,6 @@ def test_a_policy_in_the_programs_is_of_the_curve_beside_it_or_the_rule_and_of_t
         with open(paths.clone() / "docs/results/train" / name / "curves.csv", newline="") as curves:
             steps = {int(row["steps"]) for row in csv.DictReader(curves)}
         assert made["steps"] in steps
-    assert {key: document[key] for key in PROFILES[name].document} == PROFILES[name].document
+    # Exploration in a training is no part of how a policy acts.
+    wanted = {key: value for key, value in PROFILES[name].document.items() if key != "noise_correlation"}
+    assert {key: document[key] for key in wanted} == wanted

@@ -13,7 +13,7 @@ from weirlab.metrics.estimate import Estimate
 from weirlab.report import markdown
 from weirlab.report.labels import shown
 from weirlab.report.model import table
-from weirtrain.held_out import FIGURES, Judged, Row, overall, rows
+from weirtrain.held_out import FIGURES, TERMS, Judged, Row, overall, rows
 from weirtrain.settings import Start
 
 EPISODES = 24  # of each kind
@@ -71,16 +71,19 @@ def as_markdown(judged: Mapping[str, Judged], facts: str) -> str:
     and verdicts by the reward. `facts` says how it was made."""
     first, *others = judged
     heads = ["kind", "policy", *(title for _, title, _ in FIGURES), "verdict"]
-    lines = []
+    lines, terms = [], []
     kinds = [*next(iter(judged.values())), ALL]
     for kind in kinds:
         for row in overall(judged) if kind == ALL else rows(judged, kind):
             lines.append([kind, row.policy, *_means(row), ""])
+            terms.append([kind, row.policy, *(_shown(row.means[name], 2) for name in TERMS)])
             if row.apart:
                 lines.append([kind, f"{row.policy} less {first}", *_differences(row.apart), row.verdict or ""])
     title = f"# Policies on held-out links: {', '.join(others) or first}{f' against {first}' if others else ''}"
     told = "\n".join(f"- {line}" for line in verdicts(judged))
-    return f"{markdown.LICENCE}\n{title}\n\n{facts}\n\n{markdown.table(table(heads, lines))}\n\n{told}\n"
+    of_terms = markdown.table(table(["kind", "policy", *(name.removeprefix("term_") for name in TERMS)], terms))
+    parts = [facts, markdown.table(table(heads, lines)), told, "Weighed terms of the reward:", of_terms]
+    return "\n\n".join([f"{markdown.LICENCE}\n{title}", *(part for part in parts if part)]) + "\n"
 
 
 def _by_kind(judged: Mapping[str, Judged], policy: str) -> list[tuple[str, Row]]:
@@ -89,8 +92,11 @@ def _by_kind(judged: Mapping[str, Judged], policy: str) -> list[tuple[str, Row]]
 
 
 def _means(row: Row) -> list[str]:
-    values = ((row.means[name], digits) for name, _, digits in FIGURES)
-    return ["" if value is None else f"{value:.{digits}f}" for value, digits in values]
+    return [_shown(row.means[name], digits) for name, _, digits in FIGURES]
+
+
+def _shown(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
 
 
 def _differences(apart: Mapping[str, Estimate]) -> list[str]:

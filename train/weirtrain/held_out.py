@@ -24,6 +24,7 @@ FIGURES = (
     ("loss_percent", "loss, %", 2),
     ("jain", "Jain", 3),
 )
+TERMS = tuple(f"term_{one.name}" for one in fields(SharedReward))  # weighed; their sum is the reward
 Figures = dict[str, float | None]
 Judged = Mapping[str, Sequence[Figures]]  # of one policy, by kind, in the order of the episodes' numbers
 
@@ -32,7 +33,7 @@ def figures(episode: Episode, flows: Sequence[Trajectory], reward: SharedReward)
     """Figures of an episode: `reward`, and its weighed terms, are means over the intervals from each flow's first
     decision on; the others are of the time from `judged_from_s` on. `jain` is over the time in which all flows are
     under way, None for one flow. Raises TrajectoryError where no flow has such an interval."""
-    names = [one.name for one in fields(reward)]
+    names = [name.removeprefix("term_") for name in TERMS]
     worth, parts = [], []
     for number, (flow, terms) in enumerate(zip(flows, terms_of(flows, episode), strict=True)):
         decided = np.cumsum(flow.by_policy) > 0
@@ -54,7 +55,7 @@ def figures(episode: Episode, flows: Sequence[Trajectory], reward: SharedReward)
         "rtt_ratio": late / seconds,
         "loss_percent": 100 * lost / max(acked + lost, 1),
         "jain": jain(flows, episode.judged_from_s),
-        **{f"term_{name}": float(values.mean()) for name, values in zip(names, weighed, strict=True)},
+        **{name: float(values.mean()) for name, values in zip(TERMS, weighed, strict=True)},
     }
 
 
@@ -90,7 +91,7 @@ def rows(judged: Mapping[str, Judged], kind: str) -> list[Row]:
     first = next(iter(judged.values()))[kind]
     found = []
     for place, (policy, own) in enumerate(judged.items()):
-        means = {name: _mean([one[name] for one in own[kind]]) for name, _, _ in FIGURES}
+        means = {name: _mean([one.get(name) for one in own[kind]]) for name in (*(one[0] for one in FIGURES), *TERMS)}
         apart = {name: _apart(first, own[kind], name) for name, _, _ in FIGURES} if place else {}
         found.append(Row(policy, means, apart, verdict(apart["reward"]) if place else None))
     return found

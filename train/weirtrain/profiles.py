@@ -132,14 +132,15 @@ PROFILES = {
         document={
             "interval_ms": 50, "interval_least_rtts": 1, "history": 4, "memory_intervals": 200, "output": "tanh",
             "action_bound": 0.5, "window_packets": [2, 20000], "pacing": "window", "start": "after-startup",
-            "growth": "unless-dry", "noise_correlation": 0.98,
+            "growth": "unless-dry", "noise_correlation": 0.99,
             "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5}, "competing": True, "ramp": True,
         },
         inputs=PBQ_INPUTS,
         reward=SharedReward(),
+        # Ten seconds of intervals of 50 ms: docs/notebook/2026-11-train.md.
         ppo=Ppo(
-            discount=0.99, decay=0.97, learning_rate=1e-4, critic_learning_rate=1e-3, epochs=5, minibatch_steps=1024,
-            reward_scale=0.01, critic_first_updates=3, each_episode_alike=True,
+            discount=0.995, decay=0.985, learning_rate=1e-4, critic_learning_rate=1e-3, epochs=5, minibatch_steps=2048,
+            reward_scale=0.005, critic_first_updates=3, each_episode_alike=True,
         ),
         updates=24,
         episodes=48,

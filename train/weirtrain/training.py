@@ -28,7 +28,7 @@ PAGE_EVERY = 10  # updates; the plots take as long as a short lab run
 Tell = Callable[[int, int, Rollout | None, dict[str, float] | None], None]
 
 
-# Between the commits of a training that was gone on with at another one.
+# Between the commits of a training resumed at another one.
 THEN = ", then "
 
 

@@ -2,8 +2,11 @@
 """The table of QUIC servers: faults in it are named, a missing program is skipped with its remedy."""
 
 import ssl
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weirlab.lab import quic_servers
 from weirlab.lab.quic_servers import Server, ServersError
@@ -59,6 +62,27 @@ def test_the_table_of_this_clone_is_valid_and_has_our_server():
 def test_a_fault_is_named_with_its_row(table, text, said):
     with pytest.raises(ServersError, match=said):
         quic_servers.read(table(text))
+
+
+VALUES = st.recursive(
+    st.one_of(st.text(max_size=8), st.integers(), st.booleans(), st.sampled_from(["{port}", "{x}", "/{bytes}", "h3"])),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
+    max_leaves=5,
+)
+ROWS = st.dictionaries(st.sampled_from([*quic_servers.KEYS, "port"]), VALUES)
+
+
+@given(ROWS, st.booleans())
+def test_any_row_is_a_server_or_a_named_fault(row, named):
+    try:
+        server = quic_servers.checked(Path("t.toml"), 1, row | ({"name": "a", "program": "/bin/true"} if named else {}))
+    except ServersError as error:
+        assert "t.toml: server 1: " in str(error)  # noqa: PT017
+        return
+    for control in server.controls:
+        assert Server.of_spec(server.spec(control)).name == server.name
+    words = server.command("1.1.1.1", 5, "c", "k", "r", "f") if server.found() else []
+    assert not any("{port}" in word for word in words)
 
 
 def test_a_table_that_is_not_there_is_named(tmp_path):

@@ -161,7 +161,10 @@ class Server:
             found = re.search(rf"^\s*(?:require )?{name} v(\S+)", (clone / version["module"]).read_text(), re.MULTILINE)
             return found[1] if found else "unknown"
         if "python" in version:
-            return metadata.version(version["python"])
+            try:
+                return metadata.version(version["python"])
+            except metadata.PackageNotFoundError:
+                return "unknown"
         program = self.found()
         if program is None:
             return "unknown"
@@ -177,7 +180,7 @@ class Server:
         return beside.read_text().strip() if beside.exists() else "unknown"
 
 
-def _checked(file: Path, number: int, row: object) -> Server:
+def checked(file: Path, number: int, row: object) -> Server:
     """A row as a Server. Raises ServersError."""
     where = f"{file}: server {number}"
     if not isinstance(row, dict):
@@ -243,7 +246,7 @@ def read(file: Path) -> list[Server]:
     rows = data.pop("server", [])
     if data or not isinstance(rows, list) or not rows:
         raise ServersError(f"{file}: write rows that begin with [[server]], and nothing else")
-    servers = [_checked(file, number, row) for number, row in enumerate(rows, start=1)]
+    servers = [checked(file, number, row) for number, row in enumerate(rows, start=1)]
     names = [server.name for server in servers]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ServersError(f"{file}: two servers of the name {twice[0]}")

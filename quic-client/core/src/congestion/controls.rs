@@ -48,7 +48,7 @@ pub const CONTROLS: &[ControlKind] = &[
     },
     ControlKind::learned(
         Profile::Own,
-        "A trained policy sets the window every 100 ms or round trip; BBRv2 does four times beyond its training. Keeps queues short",
+        "A policy sets the window every 50 ms or round trip: a short queue alone, CUBIC's share beside flows that fill it",
     ),
     ControlKind::learned(Profile::Paper, "The same to the letter of Zhang et al., for comparison: no guard"),
 ];

@@ -30,7 +30,7 @@ const GONE_RTTS: f64 = 0.03;
 const APART_S: f64 = 3.0;
 const HIGH: f64 = 0.75;
 /// A queue that falls by this share between two intervals starts a trial: others of this control may have begun one,
-const DIP: f64 = 0.1;
+const DIP: f64 = 0.15;
 /// so long after the last one,
 const DIP_APART_S: f64 = 1.5;
 /// or once a queue stood for so long.
@@ -38,9 +38,9 @@ const DIP_STANDING_S: f64 = 0.3;
 /// Mean share of bytes lost that is more than CUBIC bears; its time constant.
 const LOSSY: f64 = 0.06;
 const LOSSY_S: f64 = 2.0;
-/// The window there over the path's content, as BBR's (draft-ietf-ccwg-bbr 5.6.2), at the greatest rate of so many
-/// intervals.
-const LOSSY_GAIN: f64 = 2.0;
+/// The window there over the path's content, at the greatest rate of so many intervals. BBR has 2, beside a pacing rate
+/// that probes (draft-ietf-ccwg-bbr 5.6.2).
+const LOSSY_GAIN: f64 = 2.5;
 const LOSSY_INTERVALS: usize = 10;
 /// The window grows as in slow start up to this share of what path and queue held at the greatest rate in memory.
 const FIRST_SHARE: f64 = 0.25;
@@ -322,11 +322,11 @@ mod tests {
     fn a_dip_of_a_standing_queue_is_joined() {
         let mut path = Path::new();
         path.queue(30.0, 6, 0.0);
-        path.queue(25.0, 1, 0.0);
+        path.queue(24.0, 1, 0.0);
         assert!(path.is("trial"));
         let mut path = Path::new();
         path.queue(30.0, 2, 0.0);
-        path.queue(25.0, 1, 0.0);
+        path.queue(24.0, 1, 0.0);
         assert!(path.is("alone"), "it does not stand yet");
     }
 
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(path.competing.window_bytes(), Some(BETA * before));
         path.queue(30.0, 30, 0.2);
         let lossy = path.competing.window_bytes().unwrap();
-        assert!((lossy / (2.0 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
+        assert!((lossy / (2.5 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
         path.competing.on_congestion(path.now);
         assert_eq!(path.competing.window_bytes(), Some(lossy));
     }

@@ -6,4 +6,5 @@ mod connections;
 mod control;
 mod golden;
 mod intervals;
+mod shared_queue;
 mod weights;
