@@ -113,7 +113,8 @@ def main_evaluate(args: argparse.Namespace) -> int:
     if args.tables and not args.verify:
         from weirlab.evaluation.report import of_tables
 
-        of_tables(plan, args.tables, args.out, args.parquet)
+        wanted_plan = load_suite(args.suite, args.all, args.variants) if plan.controls else plan
+        of_tables(plan, args.tables, args.out, args.parquet, wanted_plan)
         return 0
     wanted, absent = with_programs(wanted)
     for line in absent:

@@ -137,15 +137,17 @@ def copy_qlogs(state: State, there: Sequence[Done], out: Path) -> list[Path]:
     return folders
 
 
-def of_tables(plan: Plan, folder: Path, out: Path | None, table: Path | None = None) -> None:
+def of_tables(
+    plan: Plan, folder: Path, out: Path | None, table: Path | None = None, wanted: Plan | None = None
+) -> None:
     """Write text, page and picture again from the small tables in a folder, with pictures over time where it has them,
-    and all runs as one Parquet file `table`.
+    and all runs as one Parquet file `table`. Runs of `wanted` (default: of the plan) that are missing are noted.
 
     Raises ResultsError.
     """
     batches = csv_files.batches_in(folder, plan)
     rows = [row for batch in batches for row in batch.rows]
-    notes = missing_notes(plan, rows)
+    notes = missing_notes(wanted or plan, rows)
     if table:
         parquet.write(table, rows, plan)
     out = out or partial(plan)
