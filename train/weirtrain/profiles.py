@@ -148,7 +148,7 @@ PROFILES = {
         # stay below that, and left the link half empty without noise. The best deviation for correlated noise is open.
         log_deviation=-1.9,
         guard={"after": 20, "back_after": 20},
-        start=Start(packets=3.0, share=0.0, gain=0.5),
+        start=Start(packets=2.0, share=0.0, gain=0.5),
         validation=Validation(every=8, episodes=48),
     ),
 }  # fmt: skip

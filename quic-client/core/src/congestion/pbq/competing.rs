@@ -38,6 +38,9 @@ const DIP_STANDING_S: f64 = 0.3;
 /// Share of packets lost that is more than CUBIC bears, by so many deviations of their number.
 const LOSSY: f64 = 0.05;
 const LOSSY_DEVIATIONS: f64 = 2.0;
+/// No share is worth losing more than this, as a mean of so many seconds: the flow is CUBIC again.
+const MOST_LOSS: f64 = 0.3;
+const MOST_LOSS_S: f64 = 1.0;
 /// Weight of the trials before.
 const TRIALS_BEFORE: f64 = 0.75;
 /// The window there over the path's content, at the greatest rate of so many intervals. BBR has 2, beside a pacing rate
@@ -109,6 +112,8 @@ pub struct Competing {
     known_bytes: f64,
     lost_bytes: f64,
     is_lossy: bool,
+    /// Mean share of bytes lost while `is_lossy`.
+    mean_loss: f64,
     rates_bytes_s: VecDeque<f64>,
 }
 
@@ -131,6 +136,7 @@ impl Competing {
             known_bytes: 0.0,
             lost_bytes: 0.0,
             is_lossy: false,
+            mean_loss: 0.0,
             rates_bytes_s: VecDeque::new(),
         }
     }
@@ -185,6 +191,7 @@ impl Competing {
             self.known_bytes += past.acked_bytes + past.lost_bytes;
             self.lost_bytes += past.lost_bytes;
         }
+        self.bear_no_more(past);
         let joins = dips && since_s >= DIP_APART_S;
         match self.mode {
             Mode::Alone => {
@@ -211,6 +218,18 @@ impl Competing {
                 }
             }
             Mode::Trial { .. } => {}
+        }
+    }
+
+    fn bear_no_more(&mut self, past: &Past) {
+        let known_bytes = past.acked_bytes + past.lost_bytes;
+        if !self.is_lossy || known_bytes <= 0.0 {
+            self.mean_loss = 0.0;
+            return;
+        }
+        self.mean_loss += (past.lost_bytes / known_bytes - self.mean_loss) * (past.length_s / MOST_LOSS_S).min(1.0);
+        if self.mean_loss > MOST_LOSS {
+            (self.is_lossy, self.known_bytes, self.lost_bytes) = (false, 0.0, 0.0);
         }
     }
 
@@ -355,7 +374,7 @@ mod tests {
         path.competing.on_congestion(path.now);
         path.competing.on_congestion(path.now + Duration::from_millis(20));
         assert_eq!(path.competing.window_bytes(), Some(BETA * before));
-        path.queue(30.0, 55, 0.2);
+        path.queue(30.0, 55, 0.15);
         let lossy = path.competing.window_bytes().unwrap();
         assert!((lossy / (2.25 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
         path.competing.on_congestion(path.now);
