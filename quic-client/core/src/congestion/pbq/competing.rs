@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Competing`]: detects flows that fill the queue, and shares with them until they are gone.
+//! [`Competing`]: detects flows that fill the queue, and shares with them while they do.
 //!
 //! A control that keeps its own queue short yields to loss-based flows. Copa (Arun and Balakrishnan, NSDI 2018, 2.2) and
 //! Nimbus (Goyal et al., SIGCOMM 2022) therefore compete as TCP beside such flows. Here a standing queue is the
@@ -23,7 +23,7 @@ const MOST_WAIT_S: f64 = 30.0;
 const TRIAL_SHARE: f64 = 0.85;
 /// Length of a trial in RTTs: one drains the queue, one brings the acknowledgements of that.
 const TRIAL_RTTS: f64 = 3.0;
-/// The queue is gone if this share of it is left, or this share of the path's RTT.
+/// The queue has ended if this share of it is left, or this share of the path's RTT.
 const GONE_SHARE: f64 = 0.03;
 const GONE_RTTS: f64 = 0.03;
 /// Trials are so far apart; at most 1.5 times that, while the queue is shorter than this share of its most.
@@ -333,7 +333,7 @@ mod tests {
         assert!(path.is("trial") && path.competing.window_bytes() == Some(0.85 * 20.0 * P as f64));
         path.queue(30.0, 4, 0.0);
         assert!(path.is("shared"));
-        // Every 3 s another trial; they are gone.
+        // Another trial every 3 s, in which the queue ends.
         path.queue(30.0, 48, 0.0);
         assert!(path.is("trial"));
         path.queue(1.0, 1, 0.0);

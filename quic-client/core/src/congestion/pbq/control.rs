@@ -206,7 +206,7 @@ impl Pbq {
         phase
     }
 
-    /// Looks for flows that fill the queue. Returns the holder of the window.
+    /// Detects flows that fill the queue. Returns the holder of the window.
     fn compete(&mut self, interval: &Interval, measured: &Measured, by: By) -> By {
         let Some(competing) = &mut self.path.competing else { return by };
         if !matches!(by, By::Policy | By::Competing | By::HeavyLoss) {
