@@ -36,6 +36,7 @@ TABLE = (
     ("long", "tests/lab/test_flood_lab.py"),
     ("long", "tests/packet/test_names_attacks.py"),
     ("long", "tests/packet/test_names_loops.py"),
+    ("long", "tests/packet/test_names_objects.py::test_one_address_takes_a_part"),
     ("long", "tests/packet/test_p4_service.py"),
     ("long", "tests/quic/test_malformed_http3.py"),
     # Processes killed at any moment, and commands that race.
@@ -67,7 +68,7 @@ TABLE = (
     # Runs of the lab that differ from one of the default tier in the kind of flow, link or data plane.
     ("long", "tests/lab/test_dumbbell_scenarios.py::test_(the_tuner_.*p4|one_packet_in_some)"),
     ("long", "tests/lab/test_edge_runs.py::test_(a_broadcast_segment|on_one_segment|what_one_receiver)"),
-    ("long", "tests/lab/test_coupled_lab.py::test_(classic_flows|quic_with_prague)"),
+    ("long", "tests/lab/test_coupled_lab.py::test_(classic_flows|quic_with_prague|scalable_packets)"),
     ("long", "tests/lab/test_(advice|both_ways|rate)_lab.py"),
     ("long", "tests/lab/test_links_and_pacing_lab.py::test_the_rate_follows"),
     ("long", "tests/lab/test_runs.py::test_other_kinds_of_flow.*tcp"),
@@ -99,12 +100,13 @@ TABLE = (
     ("long", "mininet/tests/.*test_(the_same_(results|rows)_give|part_of_a)"),
     ("long", "mininet/tests/topologies/.*test_each_of_our_scenarios_has_a_report"),
     ("long", "mininet/tests/topologies/.*test_a_page_fits.*voice-game"),
-    ("long", "mininet/tests/evaluation/test_controls.py::test_a_small_suite_runs_in_the_lab"),
+    ("long", "mininet/tests/evaluation/test_(controls|envelope).py::test_a_small_.*_in_the_lab"),
     ("long", "mininet/tests/evaluation/test_own_stack_lab.py"),
     ("release", "mininet/tests/evaluation/test_own_stack_lab.py::test_a_type_in_rust"),
     ("long", "mininet/tests/(lab/test_controller_fork|evaluation/test_evaluate.py::test_a_run_that_fails_holds)"),
     ("long", "tests/lab/(?!.*noq).*repeat"),
     ("long", "tests/lab/test_experiment_cache.py"),
+    ("long", "tests/lab/test_(campus_runs.py::test_everything_is_at_work|first_look.py::test_a_run_that_the_kernel)"),
     ("long", "tests/lab/test_installations.py"),
     # Checks of what pages say that take more than a few seconds.
     ("long", "tests/lab/test_links_and_pacing_lab.py::test_beside_a_flood"),

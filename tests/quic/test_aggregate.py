@@ -128,7 +128,7 @@ def test_bytes_of_two_objects_are_not_mixed(server, authority, tmp_path, manner)
     [
         (["--requests", 2], "one request"),
         (["-d", "x"], "GET"),
-        (["--alpn", "hq-interop"], "hq-interop"),
+        (["--alpn", "hq-interop"], "--alpn h3"),
         (["--compressed"], "--compressed"),
         (["-o", "-"], "--output"),
         (["-H", "Range: bytes=0-1"], "Range"),
