@@ -20,12 +20,12 @@ const STANDING_S: f64 = 0.008;
 const FIRST_WAIT_S: f64 = 1.0;
 const MOST_WAIT_S: f64 = 30.0;
 /// The window of a trial, over the path's content at the present rate.
-const TRIAL_SHARE: f64 = 0.85;
+const TRIAL_SHARE: f64 = 0.8;
 /// Length of a trial in RTTs: one drains the queue, one brings the acknowledgements of that.
 const TRIAL_RTTS: f64 = 3.0;
 /// The queue has ended if this share of it is left, or this share of the path's RTT.
-const GONE_SHARE: f64 = 0.03;
-const GONE_RTTS: f64 = 0.03;
+const GONE_SHARE: f64 = 0.05;
+const GONE_RTTS: f64 = 0.05;
 /// Trials are so far apart; at most 1.5 times that, while the queue is shorter than this share of its most.
 const APART_S: f64 = 3.0;
 const HIGH: f64 = 0.75;
@@ -112,6 +112,8 @@ pub struct Competing {
     known_bytes: f64,
     lost_bytes: f64,
     is_lossy: bool,
+    /// The trial before found so many losses, too.
+    was_lossy: bool,
     /// Mean share of bytes lost while `is_lossy`.
     mean_loss: f64,
     rates_bytes_s: VecDeque<f64>,
@@ -136,6 +138,7 @@ impl Competing {
             known_bytes: 0.0,
             lost_bytes: 0.0,
             is_lossy: false,
+            was_lossy: false,
             mean_loss: 0.0,
             rates_bytes_s: VecDeque::new(),
         }
@@ -156,6 +159,7 @@ impl Competing {
         let Mode::Trial { ends, queue_s: before_s, from_alone, .. } = self.mode else { return };
         if queue_s <= (GONE_SHARE * before_s).max(GONE_RTTS * path_s) {
             (self.mode, self.standing_s) = (Mode::Alone, 0.0);
+            (self.is_lossy, self.was_lossy, self.known_bytes, self.lost_bytes) = (false, false, 0.0, 0.0);
             self.wait_s = if from_alone { (2.0 * self.wait_s).min(MOST_WAIT_S) } else { FIRST_WAIT_S };
         } else if now >= ends {
             if from_alone {
@@ -165,7 +169,9 @@ impl Competing {
             }
             (self.mode, self.queue_most_s) = (Mode::Shared, 0.0);
             let by_chance = LOSSY * self.known_bytes / self.packet_bytes;
-            self.is_lossy = self.lost_bytes / self.packet_bytes > by_chance + LOSSY_DEVIATIONS * by_chance.sqrt();
+            let more = self.lost_bytes / self.packet_bytes > by_chance + LOSSY_DEVIATIONS * by_chance.sqrt();
+            // Flows that begin together lose many packets at first.
+            self.is_lossy = more && std::mem::replace(&mut self.was_lossy, more);
         } else {
             return;
         }
@@ -330,7 +336,7 @@ mod tests {
         path.queue(30.0, 15, 0.0);
         assert!(path.is("alone"));
         path.queue(30.0, 1, 0.0);
-        assert!(path.is("trial") && path.competing.window_bytes() == Some(0.85 * 20.0 * P as f64));
+        assert!(path.is("trial") && path.competing.window_bytes() == Some(0.8 * 20.0 * P as f64));
         path.queue(30.0, 4, 0.0);
         assert!(path.is("shared"));
         // Another trial every 3 s, in which the queue ends.
@@ -374,7 +380,7 @@ mod tests {
         path.competing.on_congestion(path.now);
         path.competing.on_congestion(path.now + Duration::from_millis(20));
         assert_eq!(path.competing.window_bytes(), Some(BETA * before));
-        path.queue(30.0, 55, 0.15);
+        path.queue(30.0, 110, 0.15);
         let lossy = path.competing.window_bytes().unwrap();
         assert!((lossy / (2.25 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
         path.competing.on_congestion(path.now);
