@@ -36,7 +36,7 @@ const DIP_APART_S: f64 = 1.5;
 /// or once a queue stood for so long.
 const DIP_STANDING_S: f64 = 0.3;
 /// Share of packets lost that is more than CUBIC bears, by so many deviations of their number.
-const LOSSY: f64 = 0.06;
+const LOSSY: f64 = 0.05;
 const LOSSY_DEVIATIONS: f64 = 1.0;
 /// No share is worth losing more than this, as a mean of so many seconds: the flow is CUBIC again.
 const MOST_LOSS: f64 = 0.3;
