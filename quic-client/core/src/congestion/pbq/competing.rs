@@ -35,7 +35,7 @@ const DIP: f64 = 0.15;
 const DIP_APART_S: f64 = 1.5;
 /// or once a queue stood for so long.
 const DIP_STANDING_S: f64 = 0.3;
-/// Share of packets lost that is more than CUBIC bears, by so many deviations of their number.
+/// Share of packets lost that is more than CUBIC bears, by so many deviations of their number, in two trials in a row.
 const LOSSY: f64 = 0.05;
 const LOSSY_DEVIATIONS: f64 = 1.0;
 /// No share is worth losing more than this, as a mean of so many seconds: the flow is CUBIC again.
