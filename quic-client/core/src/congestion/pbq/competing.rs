@@ -35,7 +35,7 @@ const DIP: f64 = 0.15;
 const DIP_APART_S: f64 = 1.5;
 /// or once a queue stood for so long.
 const DIP_STANDING_S: f64 = 0.3;
-/// Share of packets lost that is more than CUBIC bears, by so many deviations of their number, in two trials in a row.
+/// Share of packets lost that is more than CUBIC bears, by so many deviations of their number, in a second trial.
 const LOSSY: f64 = 0.05;
 const LOSSY_DEVIATIONS: f64 = 1.0;
 /// No share is worth losing more than this, as a mean of so many seconds: the flow is CUBIC again.
@@ -43,7 +43,7 @@ const MOST_LOSS: f64 = 0.3;
 const MOST_LOSS_S: f64 = 1.0;
 /// Weight of the trials before.
 const TRIALS_BEFORE: f64 = 0.75;
-/// The window there over the path's content, at the greatest rate of so many intervals. BBR has 2, beside a pacing rate
+/// Window beside such losses over the path's content, at the greatest rate of so many intervals. BBR has 2, beside a pacing rate
 /// that probes (draft-ietf-ccwg-bbr 5.6.2).
 const LOSSY_GAIN: f64 = 2.25;
 const LOSSY_INTERVALS: usize = 10;
@@ -70,9 +70,9 @@ pub struct Past {
     pub now: Instant,
     /// Its length.
     pub length_s: f64,
-    /// Least and mean queueing delay on the forward path.
+    /// Least queueing delay on the forward path.
     pub queue_least_s: f64,
-    /// See above.
+    /// Mean queueing delay on the forward path.
     pub queue_mean_s: f64,
     /// The path's RTT without a queue.
     pub path_s: f64,
@@ -82,9 +82,9 @@ pub struct Past {
     pub rate_bytes_s: f64,
     /// The greatest rate in memory.
     pub rate_greatest_bytes_s: f64,
-    /// Bytes acknowledged, and lost.
+    /// Bytes acknowledged.
     pub acked_bytes: f64,
-    /// See above.
+    /// Bytes declared lost.
     pub lost_bytes: f64,
     /// The policy's window.
     pub window_bytes: f64,
@@ -108,11 +108,11 @@ pub struct Competing {
     threshold_bytes: f64,
     cubic: Cubic,
     last_cut: Option<Instant>,
-    /// Bytes whose fate became known in trials, and those lost.
+    /// Bytes whose fate became known in trials and as CUBIC, and those lost; earlier ones weigh less.
     known_bytes: f64,
     lost_bytes: f64,
     is_lossy: bool,
-    /// The trial before found so many losses, too.
+    /// An earlier trial found so many losses, too, since the queue was last empty.
     was_lossy: bool,
     /// Mean share of bytes lost while `is_lossy`.
     mean_loss: f64,
@@ -170,8 +170,9 @@ impl Competing {
             (self.mode, self.queue_most_s) = (Mode::Shared, 0.0);
             let by_chance = LOSSY * self.known_bytes / self.packet_bytes;
             let more = self.lost_bytes / self.packet_bytes > by_chance + LOSSY_DEVIATIONS * by_chance.sqrt();
-            // Flows that begin together lose many packets at first.
-            self.is_lossy = more && std::mem::replace(&mut self.was_lossy, more);
+            // Flows that begin together lose many packets at first, so one trial is not enough.
+            self.is_lossy = more && self.was_lossy;
+            self.was_lossy |= more;
         } else {
             return;
         }
