@@ -100,6 +100,13 @@ def rows(suite):
         return {row["variant"]: row for row in csv.DictReader(file)}
 
 
+def scenarios_of_page(suite, control):
+    """Scenarios with a line in a table of the control's page."""
+    lines = (suite.parent / "out" / "controls" / f"{control}.md").read_text().splitlines()
+    assert control in lines[1]
+    return {line.split("|")[1].strip() for line in lines if line.startswith("|")}
+
+
 @pytest.mark.parametrize("alpn", ["hq-interop", "perf"])
 def test_a_program_on_another_stack_gets_its_results_by_one_command(suite, exact, alpn):
     text = f"#!{paths.build()}/venv/bin/python\n" + FIXED_WINDOW.format(tests=paths.clone() / "tests" / "quic")
@@ -111,6 +118,7 @@ def test_a_program_on_another_stack_gets_its_results_by_one_command(suite, exact
     runs = {run["variant"]: run["metrics"] for run in json.loads(done.stdout)["runs"]}
     assert list(runs) == ["cubic", "fixed-window"]
     assert rows(suite).keys() == runs.keys()
+    assert "tiny" in scenarios_of_page(suite, "fixed-window")
     figures = runs["fixed-window"]
     # Two flows of a window each round trip, less headers, with nothing in the queue.
     assert figures["wire_mbit_s"] == pytest.approx(2 * WINDOW_BYTES * 8 / RTT_S / 1e6, rel=0.15)
@@ -192,5 +200,6 @@ def test_a_type_in_rust_gets_its_results_by_one_command(suite, exact):
     done = evaluate(suite, "--stack", server, "--stack-argv", argv)
     assert done.returncode == 0, done.stderr
     assert rows(suite).keys() == {"cubic", "fixed-window"}
+    assert "tiny" in scenarios_of_page(suite, "fixed-window")
     figures = next(run["metrics"] for run in json.loads(done.stdout)["runs"] if run["variant"] == "fixed-window")
     assert figures["wire_mbit_s"] == pytest.approx(2 * WINDOW_BYTES * 8 / RTT_S / 1e6, rel=0.15)
