@@ -29,10 +29,15 @@ const GONE_RTTS: f64 = 0.05;
 /// Trials are so far apart; at most 1.5 times that, while the queue is shorter than this share of its most.
 const APART_S: f64 = 3.0;
 const HIGH: f64 = 0.75;
+/// Each trial costs share beside BBR, so where losses stay as many the time doubles, up to this;
+const MOST_APART_S: f64 = 8.0;
+/// but a rate so many times its mean over this time begins a trial: another flow may have left.
+const RISE: f64 = 1.75;
+const RISE_S: f64 = 2.0;
 /// A queue that falls by this share between two intervals starts a trial: others of this control may have begun one,
 const DIP: f64 = 0.15;
-/// so long after the last one,
-const DIP_APART_S: f64 = 1.5;
+/// after this share of the time between trials,
+const DIP_APART: f64 = 0.5;
 /// or once a queue stood for so long.
 const DIP_STANDING_S: f64 = 0.3;
 /// Share of packets lost that is more than CUBIC bears, by so many deviations of their number, in a second trial.
@@ -99,6 +104,9 @@ pub struct Competing {
     standing_s: f64,
     wait_s: f64,
     last_trial: Option<Instant>,
+    /// The next trial comes after so long.
+    apart_s: f64,
+    mean_rate_bytes_s: f64,
     /// Mean queueing delay of the last interval, and the greatest since the last trial.
     queue_before_s: f64,
     queue_most_s: f64,
@@ -128,6 +136,8 @@ impl Competing {
             standing_s: 0.0,
             wait_s: FIRST_WAIT_S,
             last_trial: None,
+            apart_s: APART_S,
+            mean_rate_bytes_s: 0.0,
             queue_before_s: 0.0,
             queue_most_s: 0.0,
             rtt: Duration::ZERO,
@@ -158,7 +168,7 @@ impl Competing {
         self.rtt = rtt;
         let Mode::Trial { ends, queue_s: before_s, from_alone, .. } = self.mode else { return };
         if queue_s <= (GONE_SHARE * before_s).max(GONE_RTTS * path_s) {
-            (self.mode, self.standing_s) = (Mode::Alone, 0.0);
+            (self.mode, self.standing_s, self.apart_s) = (Mode::Alone, 0.0, APART_S);
             (self.is_lossy, self.was_lossy, self.known_bytes, self.lost_bytes) = (false, false, 0.0, 0.0);
             self.wait_s = if from_alone { (2.0 * self.wait_s).min(MOST_WAIT_S) } else { FIRST_WAIT_S };
         } else if now >= ends {
@@ -171,6 +181,8 @@ impl Competing {
             let by_chance = LOSSY * self.known_bytes / self.packet_bytes;
             let more = self.lost_bytes / self.packet_bytes > by_chance + LOSSY_DEVIATIONS * by_chance.sqrt();
             // Flows that begin together lose many packets at first, so one trial is not enough.
+            let stays_lossy = more && self.is_lossy;
+            self.apart_s = if stays_lossy { (2.0 * self.apart_s).min(MOST_APART_S) } else { APART_S };
             self.is_lossy = more && self.was_lossy;
             self.was_lossy |= more;
         } else {
@@ -199,7 +211,9 @@ impl Competing {
             self.lost_bytes += past.lost_bytes;
         }
         self.bear_no_more(past);
-        let joins = dips && since_s >= DIP_APART_S;
+        let joins = dips && since_s >= DIP_APART * self.apart_s;
+        let rises = self.is_lossy && since_s >= DIP_APART * APART_S && past.rate_bytes_s > RISE * self.mean_rate_bytes_s;
+        self.mean_rate_bytes_s += (past.rate_bytes_s - self.mean_rate_bytes_s) * (past.length_s / RISE_S).min(1.0);
         match self.mode {
             Mode::Alone => {
                 let stands = past.queue_least_s > (STANDING_RTTS * past.path_s).max(STANDING_S);
@@ -215,7 +229,8 @@ impl Competing {
             Mode::Shared => {
                 self.queue_most_s = self.queue_most_s.max(past.queue_mean_s);
                 let is_high = past.queue_mean_s >= HIGH * self.queue_most_s;
-                if joins || since_s >= APART_S && is_high || since_s >= 1.5 * APART_S {
+                let is_due = since_s >= self.apart_s && is_high || since_s >= 1.5 * self.apart_s;
+                if is_due || joins || rises {
                     self.begin_trial(past, false);
                 } else if self.is_lossy {
                     let greatest_bytes_s = self.rates_bytes_s.iter().copied().fold(0.0, f64::max);
@@ -236,7 +251,7 @@ impl Competing {
         }
         self.mean_loss += (past.lost_bytes / known_bytes - self.mean_loss) * (past.length_s / MOST_LOSS_S).min(1.0);
         if self.mean_loss > MOST_LOSS {
-            (self.is_lossy, self.known_bytes, self.lost_bytes) = (false, 0.0, 0.0);
+            (self.is_lossy, self.known_bytes, self.lost_bytes, self.apart_s) = (false, 0.0, 0.0, APART_S);
         }
     }
 
@@ -291,11 +306,13 @@ mod tests {
     struct Path {
         now: Instant,
         competing: Competing,
+        /// Packets in 50 ms.
+        rate: f64,
     }
 
     impl Path {
         fn new() -> Path {
-            Path { now: Instant::now(), competing: Competing::new(P) }
+            Path { now: Instant::now(), competing: Competing::new(P), rate: 20.0 }
         }
 
         /// So many intervals with this queue.
@@ -312,7 +329,7 @@ mod tests {
                     queue_mean_s: queue_s,
                     path_s: 0.05,
                     rtt_s,
-                    rate_bytes_s: 20.0 * P as f64 / 0.05,
+                    rate_bytes_s: self.rate * P as f64 / 0.05,
                     rate_greatest_bytes_s: 40.0 * P as f64 / 0.05,
                     acked_bytes: 25.0 * P as f64 * (1.0 - loss_share),
                     lost_bytes: 25.0 * P as f64 * loss_share,
@@ -386,6 +403,35 @@ mod tests {
         assert!((lossy / (2.25 * 20.0 * P as f64) - 1.0).abs() < 1e-9, "{lossy}");
         path.competing.on_congestion(path.now);
         assert_eq!(path.competing.window_bytes(), Some(lossy));
+    }
+
+    #[test]
+    fn beside_heavy_losses_trials_become_rarer_until_the_rate_rises() {
+        let mut path = Path::new();
+        path.queue(30.0, 130, 0.15);
+        assert!(path.competing.is_lossy && path.is("shared"));
+        let mut waits = vec![0.0];
+        for _ in 0..600 {
+            let was = path.is("trial");
+            path.queue(30.0, 1, 0.15);
+            if path.is("trial") && !was {
+                waits.push(0.0);
+            }
+            *waits.last_mut().unwrap() += 0.0625;
+        }
+        // Without the part that is over before and after.
+        let whole = &waits[1..waits.len() - 1];
+        assert!(whole.is_sorted() && whole[0] < 5.0, "{whole:?}");
+        assert!((MOST_APART_S..MOST_APART_S + 0.5).contains(whole.last().unwrap()), "{whole:?}");
+        while path.is("trial") || path.now - path.competing.last_trial.unwrap() < Duration::from_secs(2) {
+            path.queue(30.0, 1, 0.15);
+        }
+        path.rate *= 1.5;
+        path.queue(30.0, 1, 0.15);
+        assert!(path.is("shared"));
+        path.rate *= 1.5;
+        path.queue(30.0, 1, 0.15);
+        assert!(path.is("trial"));
     }
 
     proptest! {
