@@ -23,6 +23,7 @@ from weirlab.evaluation.cc.page import report as report_of
 from weirlab.evaluation.cc.page import suite_report
 from weirlab.evaluation.cc.plots import legible_ticks
 from weirlab.evaluation.cc.text import (
+    NAMED,
     choice_rows,
     duel_counts,
     elsewhere_words,
@@ -474,6 +475,7 @@ def test_which_to_choose_is_told_for_each_group_and_queue(bench):
     assert losses[0].startswith("Table 3: two flows")
     assert losses[2].startswith("`pbq` (0.9")
     assert losses[4] == "`pbq` (1.00)"
+    assert max(cell.count("`") for row in rows for cell in row) <= 2 * NAMED
     kind = next(row for row in wish_rows(bench) if row[0].startswith("leaving"))
     assert kind[2] == "`tcp-cubic` (1.00)"
     heads, friendly = friendly_table(bench)

@@ -124,7 +124,7 @@ def _curves(bench: Bench, drawn: bool) -> Section:
             tables += [Paragraph(f"{text.title_of(bench, group)}: {words}"), table(heads, rows)]
     figure = curves_plot(bench) if drawn else None
     alt = "Throughput and RTT by loss and by flows"
-    caption = "Above: two flows, by loss. Below: at 2.5 % loss, by the number of flows. Ours are thick."
+    caption = "By loss: two flows. By flows: at 2.5 % loss. Ours are thick."
     drawing = [Figure(alt, caption, plots.svg(figure, "curves", alt))] if figure else []
     orders = table(text.ORDER_HEADS, text.order_rows(bench), Layout.DENSE, words=(1, 2))
     found: list[Block] = [Paragraph(text.CURVE_WORDS), *drawing, orders, Only(Medium.MARKDOWN, tables)]

@@ -76,8 +76,8 @@ def curve(
 
 
 def curves_plot(bench: Bench, colour: Callable[[str], str] = page_colour) -> Figure | None:
-    """The paper's Fig. 9 and 10: throughput and RTT, by loss and by flows."""
-    groups = [bench.groups[group] for group in PAPER_GROUPS if group in bench.groups]
+    """The paper's Fig. 9 and 10: throughput and RTT, by loss and by flows; one point is no curve."""
+    groups = [bench.groups[group] for group in PAPER_GROUPS if len(bench.groups.get(group, [])) > 1]
     if not groups:
         return None
     figure = Figure(figsize=(11, 3.4 * len(groups)))

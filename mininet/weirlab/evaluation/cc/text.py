@@ -117,10 +117,11 @@ def about(scenario: ScenarioResult) -> str:
 CHOICE_HEADS = (
     "for", "queue", "of our server's", "of all stacks", "most throughput", "least delay, with enough throughput",
 )  # fmt: skip
+NAMED = 3
 CHOICE_WORDS = (
     "Over drop-tail (`fifo`) and under PID-Delay with its tuner (`auto`). Of our server's, and of all: the control "
     "with the most throughput over delay, each beside the best of its scenario, as a geometric mean (1 is best in both "
-    "everywhere); all within 1 % of it are named. Enough throughput is "
+    f"everywhere); of those within 1 % of it, up to {NAMED} are named. Enough throughput is "
     f"{ENOUGH:g} of the most. In brackets that figure, or the share of the best throughput, or the multiple of the "
     "least delay."
 )
@@ -188,12 +189,13 @@ def shares_of(scenarios: Sequence[ScenarioResult]) -> dict[str, list[tuple[float
 
 
 def _best(values: dict[str, float], words: dict[str, str] | None = None) -> str:
-    """The controls with the highest value, and those as good to 1 %, with the value of each."""
+    """The controls with the highest value, and NAMED of those as good to 1 %, with the value of each."""
     if not values:
         return NOTHING
     most = max(values.values())
     best = sorted((c for c, value in values.items() if value * ALONE >= most), key=lambda c: -values[c])
-    return Prose(", ".join(f"`{c}` ({words[c] if words else f'{values[c]:.2f}'})" for c in best))
+    names = [f"`{c}` ({words[c] if words else f'{values[c]:.2f}'})" for c in best[:NAMED]]
+    return Prose(", ".join([*names, *([f"{len(best) - NAMED} more"] if len(best) > NAMED else [])]))
 
 
 CLAIM_WORDS = (
