@@ -25,7 +25,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).resolve().parents[1]
 CEILING = ROOT / "setup" / "prose-ceiling.json"
 LANGUAGES = {".md": "markdown", ".rs": "rust", ".py": "python", ".c": "c", ".h": "c", ".p4": "p4"}
-NOT_MAINTAINED = re.compile(r"CHANGELOG\.md$|docs/notebook/|docs/results/.*/(report|table)\.md$")
+NOT_MAINTAINED = re.compile(r"CHANGELOG\.md$|docs/notebook/|docs/results/.*/(report|table|controls/[\w.-]+)\.md$")
 
 RULES = {
     "headless": re.compile(r"^(What|Who|Whose|Whoever|Whatever|How|That|Which)\b(?!.*\?$)", re.IGNORECASE),
