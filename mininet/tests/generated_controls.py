@@ -33,7 +33,7 @@ POINTS = {
 }
 OTHER_STACKS = (9.2, 132, 0.08)
 NEIGHBOUR_MBIT_S = {"tcp-cubic": 5.0, "pbq": 3.5, "bbr2_gcongestion": 2.0}
-LOSING = "efficiency-10mbit_300ms_4bdp"  # where pbq is worse in both
+LOSING = "efficiency-10mbit_20ms_0_25bdp"  # where pbq is worse in both
 
 
 def rows(plan: Plan, seeds: Iterable[int] | None = None) -> list[RunRow]:
