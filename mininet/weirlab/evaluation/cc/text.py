@@ -189,7 +189,7 @@ def shares_of(scenarios: Sequence[ScenarioResult]) -> dict[str, list[tuple[float
 
 
 def _best(values: dict[str, float], words: dict[str, str] | None = None) -> str:
-    """The controls with the highest value, and NAMED of those as good to 1 %, with the value of each."""
+    """The controls within 1 % of the highest value, with the value of each: at most NAMED, and how many more."""
     if not values:
         return NOTHING
     most = max(values.values())
