@@ -41,7 +41,8 @@ impl Ramp {
         let queue_s = m.rtt_mean_s - m.rtt_least_s;
         let empty =
             m.rate_bytes_s * queue_s <= NO_QUEUE_PACKETS * m.packet_bytes || queue_s <= NO_QUEUE_RTTS * m.path_s;
-        let counts = decided && m.in_flight_bytes >= USED * m.window_bytes;
+        // While nothing comes back, as in an outage, the last RTTs say nothing of the queue.
+        let counts = decided && m.probed_s.is_some() && m.in_flight_bytes >= USED * m.window_bytes;
         self.empty_intervals = if counts && empty { self.empty_intervals.saturating_add(1) } else { 0 };
         // Lost bytes left the bottleneck, too, or never came to it.
         let rate_bytes_s = m.rate_bytes_s / (1.0 - m.loss_share).max(0.1);
@@ -109,6 +110,15 @@ mod tests {
         let mut ramp = Ramp::default();
         ramp.on_interval(&Measured { in_flight_bytes: 40_000.0, ..measured(1e6, 0.0) }, true);
         assert_eq!(ramp.step(0.01, 0.5), 0.01);
+    }
+
+    #[test]
+    fn a_window_does_not_grow_in_an_outage() {
+        let mut ramp = Ramp::default();
+        for _ in 0..10 {
+            ramp.on_interval(&Measured { probed_s: None, ..measured(0.0, 0.01) }, true);
+            assert_eq!(ramp.step(0.01, 0.5), 0.01);
+        }
     }
 
     #[test]
