@@ -9,6 +9,7 @@
 //! Beside flows that cut their windows at a loss the window is CUBIC's (RFC 9438). Where losses are more than any such
 //! flow bears (BBR's, in a short buffer), it follows the greatest rate, as BBR does.
 
+use super::trial::{Outcome, Trial};
 use crate::congestion::cubic::{BETA, Cubic};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,16 +17,14 @@ use std::time::{Duration, Instant};
 /// A queue stands if the least queueing delay of an interval is above this share of the path's RTT and above this time.
 const STANDING_RTTS: f64 = 0.15;
 const STANDING_S: f64 = 0.008;
+/// Where nothing was lost for so long, above this share: flows of this control keep two packets each in the queue.
+const LOSSLESS_S: f64 = 5.0;
+const LOSSLESS_STANDING_RTTS: f64 = 0.3;
 /// A trial follows after so long, twice that after a false alarm, and at most after so long.
 const FIRST_WAIT_S: f64 = 1.0;
 const MOST_WAIT_S: f64 = 30.0;
 /// The window of a trial, over the path's content at the present rate.
 const TRIAL_SHARE: f64 = 0.8;
-/// Length of a trial in RTTs: one drains the queue, one brings the acknowledgements of that.
-const TRIAL_RTTS: f64 = 3.0;
-/// The queue has ended if this share of it is left, or this share of the path's RTT.
-const GONE_SHARE: f64 = 0.05;
-const GONE_RTTS: f64 = 0.05;
 /// Trials are so far apart; at most 1.5 times that, while the queue is shorter than this share of its most.
 const APART_S: f64 = 3.0;
 const HIGH: f64 = 0.75;
@@ -36,8 +35,9 @@ const RISE: f64 = 1.75;
 const RISE_S: f64 = 2.0;
 /// A queue that falls by this share between two intervals starts a trial: others of this control may have begun one,
 const DIP: f64 = 0.15;
-/// after this share of the time between trials,
-const DIP_APART: f64 = 0.5;
+/// after this share of the time between trials, or this one beside heavy losses, since the queue of BBR varies,
+const DIP_APART: f64 = 0.25;
+const DIP_APART_LOSSY: f64 = 0.5;
 /// or once a queue stood for so long.
 const DIP_STANDING_S: f64 = 0.3;
 /// Share of packets lost that is more than CUBIC bears, by so many deviations of their number, in a second trial.
@@ -54,6 +54,9 @@ const LOSSY_GAIN: f64 = 2.25;
 const LOSSY_INTERVALS: usize = 10;
 /// The window grows as in slow start up to this share of what path and queue held at the greatest rate in memory.
 const FIRST_SHARE: f64 = 0.25;
+/// Who was alone for less than this may have been wrong: slow start goes up to this share of the last shared window.
+const SOON_S: f64 = 10.0;
+const AGAIN_SHARE: f64 = 0.6;
 /// Losses in so many RTTs are one congestion event (RFC 9002 6.1.2, 7.3.2).
 const EVENT_RTTS: f64 = 1.125;
 const LEAST_PACKETS: f64 = 2.0;
@@ -63,7 +66,7 @@ enum Mode {
     /// The policy decides.
     Alone,
     /// The window is held below the path's content.
-    Trial { drained: Instant, ends: Instant, window_bytes: f64, queue_s: f64, from_alone: bool },
+    Trial { trial: Trial, from_alone: bool },
     /// The window is this control's.
     Shared,
 }
@@ -116,6 +119,9 @@ pub struct Competing {
     threshold_bytes: f64,
     cubic: Cubic,
     last_cut: Option<Instant>,
+    last_loss: Option<Instant>,
+    /// End of the last sharing, and its window.
+    shared: Option<(Instant, f64)>,
     /// Bytes whose fate became known in trials and as CUBIC, and those lost; earlier ones weigh less.
     known_bytes: f64,
     lost_bytes: f64,
@@ -145,6 +151,8 @@ impl Competing {
             threshold_bytes: 0.0,
             cubic: Cubic::default(),
             last_cut: None,
+            last_loss: None,
+            shared: None,
             known_bytes: 0.0,
             lost_bytes: 0.0,
             is_lossy: false,
@@ -158,7 +166,7 @@ impl Competing {
     pub fn window_bytes(&self) -> Option<f64> {
         match self.mode {
             Mode::Alone => None,
-            Mode::Trial { window_bytes, .. } => Some(window_bytes),
+            Mode::Trial { trial, .. } => Some(trial.window_bytes),
             Mode::Shared => Some(self.window_bytes),
         }
     }
@@ -166,29 +174,37 @@ impl Competing {
     /// RTTs were measured: their mean, their least queueing delay, and the path's RTT without a queue.
     pub fn on_rtt(&mut self, now: Instant, rtt: Duration, queue_s: f64, path_s: f64) {
         self.rtt = rtt;
-        let Mode::Trial { ends, queue_s: before_s, from_alone, .. } = self.mode else { return };
-        if queue_s <= (GONE_SHARE * before_s).max(GONE_RTTS * path_s) {
-            (self.mode, self.standing_s, self.apart_s) = (Mode::Alone, 0.0, APART_S);
-            (self.is_lossy, self.was_lossy, self.known_bytes, self.lost_bytes) = (false, false, 0.0, 0.0);
-            self.wait_s = if from_alone { (2.0 * self.wait_s).min(MOST_WAIT_S) } else { FIRST_WAIT_S };
-        } else if now >= ends {
-            if from_alone {
-                // As after a congestion event: it takes a while until the window is above the threshold.
-                self.cubic.restart();
-                self.cubic.cut(self.threshold_bytes.max(self.window_bytes) / BETA / self.packet_bytes);
+        let Mode::Trial { trial, from_alone } = &mut self.mode else { return };
+        let from_alone = *from_alone;
+        match trial.on_rtt(now, rtt, queue_s, path_s, self.was_lossy) {
+            Outcome::Pending => return,
+            Outcome::Gone => {
+                if !from_alone {
+                    self.shared = Some((now, self.window_bytes));
+                }
+                (self.mode, self.standing_s, self.apart_s) = (Mode::Alone, 0.0, APART_S);
+                (self.is_lossy, self.was_lossy, self.known_bytes, self.lost_bytes) = (false, false, 0.0, 0.0);
+                self.wait_s = if from_alone { (2.0 * self.wait_s).min(MOST_WAIT_S) } else { FIRST_WAIT_S };
             }
-            (self.mode, self.queue_most_s) = (Mode::Shared, 0.0);
-            let by_chance = LOSSY * self.known_bytes / self.packet_bytes;
-            let more = self.lost_bytes / self.packet_bytes > by_chance + LOSSY_DEVIATIONS * by_chance.sqrt();
-            // Flows that begin together lose many packets at first, so one trial is not enough.
-            let stays_lossy = more && self.is_lossy;
-            self.apart_s = if stays_lossy { (2.0 * self.apart_s).min(MOST_APART_S) } else { APART_S };
-            self.is_lossy = more && self.was_lossy;
-            self.was_lossy |= more;
-        } else {
-            return;
+            Outcome::Stays => self.share(from_alone),
         }
         self.last_trial = Some(now);
+    }
+
+    fn share(&mut self, from_alone: bool) {
+        if from_alone {
+            // As after a congestion event: it takes a while until the window is above the threshold.
+            self.cubic.restart();
+            self.cubic.cut(self.threshold_bytes.max(self.window_bytes) / BETA / self.packet_bytes);
+        }
+        (self.mode, self.queue_most_s) = (Mode::Shared, 0.0);
+        let by_chance = LOSSY * self.known_bytes / self.packet_bytes;
+        let more = self.lost_bytes / self.packet_bytes > by_chance + LOSSY_DEVIATIONS * by_chance.sqrt();
+        // Flows that begin together lose many packets at first, so one trial is not enough.
+        let stays_lossy = more && self.is_lossy;
+        self.apart_s = if stays_lossy { (2.0 * self.apart_s).min(MOST_APART_S) } else { APART_S };
+        self.is_lossy = more && self.was_lossy;
+        self.was_lossy |= more;
     }
 
     /// An interval is over.
@@ -199,11 +215,11 @@ impl Competing {
         }
         let dips = past.queue_least_s < (1.0 - DIP) * self.queue_before_s;
         self.queue_before_s = past.queue_mean_s;
-        let since_s = self.last_trial.map_or(f64::INFINITY, |at| past.now.saturating_duration_since(at).as_secs_f64());
+        let since_s = self.last_trial.map_or(f64::INFINITY, |at| seconds(at, past.now));
         // Losses of a window that bears any may be its own.
         let counts = match self.mode {
             Mode::Alone => false,
-            Mode::Trial { drained, .. } => past.now >= drained,
+            Mode::Trial { trial, .. } => trial.is_drained(past.now),
             Mode::Shared => !self.is_lossy,
         };
         if counts {
@@ -211,19 +227,24 @@ impl Competing {
             self.lost_bytes += past.lost_bytes;
         }
         self.bear_no_more(past);
-        let joins = dips && since_s >= DIP_APART * self.apart_s;
+        let dip_apart = if self.was_lossy { DIP_APART_LOSSY } else { DIP_APART };
+        let joins = dips && since_s >= dip_apart * self.apart_s;
         let rises =
-            self.is_lossy && since_s >= DIP_APART * APART_S && past.rate_bytes_s > RISE * self.mean_rate_bytes_s;
+            self.is_lossy && since_s >= DIP_APART_LOSSY * APART_S && past.rate_bytes_s > RISE * self.mean_rate_bytes_s;
         self.mean_rate_bytes_s += (past.rate_bytes_s - self.mean_rate_bytes_s) * (past.length_s / RISE_S).min(1.0);
         match self.mode {
             Mode::Alone => {
-                let stands = past.queue_least_s > (STANDING_RTTS * past.path_s).max(STANDING_S);
+                let stands = past.queue_least_s > self.standing_above_s(past);
                 self.standing_s = if stands { self.standing_s + past.length_s } else { 0.0 };
                 if self.standing_s >= self.wait_s || joins && self.standing_s >= DIP_STANDING_S {
                     // The window before it gave way may be forgotten by now.
                     let held_bytes = past.rate_greatest_bytes_s * past.rtt_s;
                     self.window_bytes = past.window_bytes;
-                    self.threshold_bytes = (FIRST_SHARE * held_bytes).max(past.window_bytes);
+                    let was_bytes = match self.shared {
+                        Some((at, bytes)) if seconds(at, past.now) < SOON_S => AGAIN_SHARE * bytes,
+                        _ => 0.0,
+                    };
+                    self.threshold_bytes = (FIRST_SHARE * held_bytes).max(past.window_bytes).max(was_bytes);
                     self.begin_trial(past, true);
                 }
             }
@@ -244,6 +265,12 @@ impl Competing {
         }
     }
 
+    fn standing_above_s(&self, past: &Past) -> f64 {
+        let is_lossless = self.last_loss.is_none_or(|at| seconds(at, past.now) >= LOSSLESS_S);
+        let rtts = if is_lossless { LOSSLESS_STANDING_RTTS } else { STANDING_RTTS };
+        (rtts * past.path_s).max(STANDING_S)
+    }
+
     fn bear_no_more(&mut self, past: &Past) {
         let known_bytes = past.acked_bytes + past.lost_bytes;
         if !self.is_lossy || known_bytes <= 0.0 {
@@ -257,11 +284,10 @@ impl Competing {
     }
 
     fn begin_trial(&mut self, past: &Past, from_alone: bool) {
-        let ends = past.now + Duration::from_secs_f64((TRIAL_RTTS * past.rtt_s).min(MOST_WAIT_S));
         let window_bytes = self.at_least(TRIAL_SHARE * past.rate_bytes_s * past.path_s);
-        let drained = past.now + Duration::from_secs_f64(past.rtt_s.min(MOST_WAIT_S));
         (self.known_bytes, self.lost_bytes) = (TRIALS_BEFORE * self.known_bytes, TRIALS_BEFORE * self.lost_bytes);
-        self.mode = Mode::Trial { drained, ends, window_bytes, queue_s: past.queue_mean_s, from_alone };
+        self.mode =
+            Mode::Trial { trial: Trial::new(past.now, past.rtt_s, past.queue_mean_s, window_bytes), from_alone };
     }
 
     fn at_least(&self, window_bytes: f64) -> f64 {
@@ -284,6 +310,7 @@ impl Competing {
 
     /// Packets were lost, or arrived with CE.
     pub fn on_congestion(&mut self, now: Instant) {
+        self.last_loss = Some(now);
         let same_event =
             self.last_cut.is_some_and(|at| now.saturating_duration_since(at) < self.rtt.mul_f64(EVENT_RTTS));
         if self.mode == Mode::Alone || same_event || self.is_lossy {
@@ -294,6 +321,10 @@ impl Competing {
         self.window_bytes = self.at_least(after);
         self.threshold_bytes = self.window_bytes;
     }
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
 }
 
 #[cfg(test)]
@@ -409,9 +440,13 @@ mod tests {
     #[test]
     fn beside_heavy_losses_trials_become_rarer_until_the_rate_rises() {
         let mut path = Path::new();
-        while !path.competing.is_lossy {
+        for _ in 0..200 {
+            if path.competing.is_lossy {
+                break;
+            }
             path.queue(30.0, 1, 0.15);
         }
+        assert!(path.competing.is_lossy);
         let mut waits = vec![0.0];
         for _ in 0..600 {
             let was = path.is("trial");

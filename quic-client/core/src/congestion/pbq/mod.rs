@@ -26,6 +26,7 @@ mod quantities;
 mod ramp;
 mod rtt_probe;
 mod stall;
+mod trial;
 mod weights;
 
 pub use arithmetic::{exp2, ln, tanh};
