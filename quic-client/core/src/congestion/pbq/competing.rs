@@ -33,8 +33,10 @@ const MOST_APART_S: f64 = 8.0;
 /// but a rate so many times its mean over this time begins a trial: another flow may have left.
 const RISE: f64 = 1.75;
 const RISE_S: f64 = 2.0;
-/// A queue that falls by this share between two intervals starts a trial: others of this control may have begun one,
+/// A queue that falls between two intervals by this share, and by so many packets at the greatest rate (on a slow link each
+/// packet is a dip), starts a trial: others of this control may have begun one,
 const DIP: f64 = 0.15;
+const DIP_PACKETS: f64 = 2.0;
 /// after this share of the time between trials, or this one beside heavy losses, since the queue of BBR varies,
 const DIP_APART: f64 = 0.25;
 const DIP_APART_LOSSY: f64 = 0.5;
@@ -213,7 +215,8 @@ impl Competing {
         if self.rates_bytes_s.len() > LOSSY_INTERVALS {
             self.rates_bytes_s.pop_front();
         }
-        let dips = past.queue_least_s < (1.0 - DIP) * self.queue_before_s;
+        let dip_s = (DIP * self.queue_before_s).max(DIP_PACKETS * self.packet_bytes / past.rate_greatest_bytes_s);
+        let dips = past.queue_least_s < self.queue_before_s - dip_s;
         self.queue_before_s = past.queue_mean_s;
         let since_s = self.last_trial.map_or(f64::INFINITY, |at| seconds(at, past.now));
         // Losses of a window that bears any may be its own.
