@@ -56,7 +56,7 @@ const LOSSY_GAIN: f64 = 2.25;
 const LOSSY_INTERVALS: usize = 10;
 /// The window grows as in slow start up to this share of what path and queue held at the greatest rate in memory.
 const FIRST_SHARE: f64 = 0.25;
-/// Who was alone for less than this may have been wrong: slow start goes up to this share of the last shared window.
+/// A flow that was alone for less than this may have been wrong: slow start goes up to this share of its last shared window.
 const SOON_S: f64 = 10.0;
 const AGAIN_SHARE: f64 = 0.6;
 /// Losses in so many RTTs are one congestion event (RFC 9002 6.1.2, 7.3.2).
