@@ -426,6 +426,26 @@ mod tests {
     }
 
     #[test]
+    fn a_short_queue_is_borne_until_a_loss() {
+        let mut path = Path::new();
+        path.queue(12.0, 40, 0.0);
+        assert!(path.is("alone"));
+        path.competing.on_congestion(path.now);
+        path.queue(12.0, 16, 0.0);
+        assert!(path.is("trial"));
+    }
+
+    #[test]
+    fn a_packet_that_leaves_is_no_dip() {
+        let mut path = Path::new();
+        path.competing.on_congestion(path.now);
+        path.queue(14.0, 6, 0.0);
+        // 0.16 of the queue, but less than the 2.5 ms of two packets.
+        path.queue(11.7, 1, 0.0);
+        assert!(path.is("alone"));
+    }
+
+    #[test]
     fn losses_cut_once_a_round_trip_unless_nobody_could_bear_them() {
         let mut path = Path::new();
         path.queue(30.0, 25, 0.0);

@@ -12,10 +12,12 @@ const GONE_SHARE: f64 = 0.12;
 const GONE_RTTS: f64 = 0.05;
 /// Beside heavy losses. BBR's queue varies, and to be alone beside it costs more.
 const GONE_SHARE_LOSSY: f64 = 0.05;
+/// A longer RTT counts as this.
 const MOST_RTT_S: f64 = 30.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
+    /// It goes on.
     Pending,
     /// The queue has ended.
     Gone,
