@@ -191,8 +191,8 @@ def test_bulk_keeps_half_of_a_busy_line(rig, flood):
         came = receive(back)
         status = rig.status()
     ahead, bulk, counters = status["ahead"], status["bulk"], status["counters"]
+    # A machine that pauses fills band A as well, which then drops at the law's delay limit.
     assert ahead["passed_bytes"] <= bulk["passed_bytes"] + FREE_BYTES * (1 + halvings / 2)
-    assert ahead["drops_aqm"] == 0
     assert counters["seen_packets"] == counters["passed_packets"] + counters["dropped_aqm_packets"]
     assert len(came) == counters["passed_packets"] - 1
     assert came.count(LARGE) > 0

@@ -126,8 +126,9 @@ fn a_slow_reader_stops_the_server() {
         bytes += part.len();
     }
     assert_eq!(bytes, 100_000_000);
-    let taken = connection.status().bytes - bytes as u64;
-    assert!(taken < 2_000_000, "{taken} bytes of the slow one are in memory");
+    // Observations are as of the last iteration of the driver, which may be behind its readers.
+    let counted = connection.status().bytes.saturating_sub(bytes as u64);
+    assert!(counted < 2_000_000, "{counted} bytes of the slow one are in memory");
     drop(slow);
     assert_eq!(connection.request(Request::get("/bytes/1")).unwrap().bytes(1).unwrap().len(), 1);
 }
