@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from weirlab.evaluation.cc.analysis import COMPLETION, PAPER_GROUPS, REFERENCE, RTT, WIRE, Bench, ScenarioResult
 from weirlab.evaluation.cc.text import point_of
 from weirlab.evaluation.shared.labels import geometric_mean
-from weirlab.evaluation.shared.styles import MARKS, handles, hollow, page_colour, panels, point, size_of
+from weirlab.evaluation.shared.styles import handles, hollow, mark, page_colour, panels, point, size_of
 from weirlab.report.plots import plane_scales
 from weirlab.topologies.dumbbell.senders import COURSE_S
 
@@ -65,7 +65,7 @@ def curve(
             xs, means, widths = zip(*known, strict=True)
             ax.errorbar(
                 xs, means, yerr=widths, color=colour(control), lw=1.8 if control in bench.controls.ours else 0.9,
-                marker=MARKS.get(control, "h"), markersize=0.8 * size_of(control),
+                marker=mark(control), markersize=0.8 * size_of(control),
                 markerfacecolor="none" if hollow(control) else colour(control), elinewidth=0.6,
                 zorder=3 if control in bench.controls.ours else 2,
             )  # fmt: skip
@@ -101,7 +101,7 @@ def fairness_plot(bench: Bench, scenarios: Sequence[ScenarioResult]) -> Figure:
             if found:
                 ours = control in bench.controls.ours
                 ax.plot(*zip(*found, strict=True), color=page_colour(control), lw=1.8 if ours else 0.9,
-                        marker=MARKS.get(control, "h"), markersize=0.8 * size_of(control), zorder=3 if ours else 2,
+                        marker=mark(control), markersize=0.8 * size_of(control), zorder=3 if ours else 2,
                         markerfacecolor="none" if hollow(control) else page_colour(control))  # fmt: skip
         ax.set_ylim(top=1.02)
         ax.set_title(scenario.name)
@@ -127,10 +127,10 @@ def beside_reference(ax: Axes, bench: Bench, scenarios: Sequence[ScenarioResult]
         everywhere += points
         delays, throughputs = zip(*points, strict=True)
         fill = "none" if hollow(control) else colour(control)
-        mark = MARKS.get(control, "h")
-        ax.plot(delays, throughputs, mark, alpha=0.4, markersize=3.5, color=colour(control), markerfacecolor=fill,
+        shape = mark(control)
+        ax.plot(delays, throughputs, shape, alpha=0.4, markersize=3.5, color=colour(control), markerfacecolor=fill,
                 markeredgewidth=0.6 if hollow(control) else 0)  # fmt: skip
-        ax.plot(geometric_mean(delays) or 1, geometric_mean(throughputs) or 1, mark, zorder=5, color=colour(control),
+        ax.plot(geometric_mean(delays) or 1, geometric_mean(throughputs) or 1, shape, zorder=5, color=colour(control),
                 markersize=14 if control in bench.controls.ours else 9, markerfacecolor=fill)  # fmt: skip
     for line in (ax.axhline, ax.axvline):
         line(1, color=colour("dim"), lw=0.9)

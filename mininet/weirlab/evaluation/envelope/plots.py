@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from weirlab.evaluation.envelope.analysis import OURS, Envelope, Plane, ScenarioCurves
 from weirlab.evaluation.shared.labels import geometric_mean
 from weirlab.evaluation.shared.rows import DELAY_FLOOR_MS
-from weirlab.evaluation.shared.styles import MARKS, handles, page_colour
+from weirlab.evaluation.shared.styles import handles, mark, page_colour
 from weirlab.report.plots import log_ticks, plane_scales
 
 LABELS = {
@@ -63,7 +63,7 @@ def draw_plane(
             at = max(delay, DELAY_FLOOR_MS), other
             everywhere.append(at)
             filled = colour(variant) if setting.words in on else "none"
-            ax.plot(*at, MARKS.get(variant, "h"), color=colour(variant), markersize=4.5 if ours else 3.5,
+            ax.plot(*at, mark(variant), color=colour(variant), markersize=4.5 if ours else 3.5,
                     markerfacecolor=filled, markeredgewidth=0.7, zorder=4 if ours else 2.5)  # fmt: skip
             labels.append((not ours, at, setting.words.split(" ")[0], colour(variant)))
     plane_scales(ax, everywhere)
@@ -119,7 +119,7 @@ def ratios_plot(envelope: Envelope, colour: Callable[[str], str] = page_colour) 
                 y = row + (place - (len(ours) - 1) / 2) * 0.3
                 if ratio.low is not None and ratio.high is not None:
                     ax.plot([max(ratio.low, 0.02), min(ratio.high, 50)], [y, y], color=colour(variant), lw=1)
-                ax.plot(ratio.ratio, y, MARKS.get(variant, "h"), color=colour(variant), markersize=7)
+                ax.plot(ratio.ratio, y, mark(variant), color=colour(variant), markersize=7)
             if (middle := geometric_mean(found)) is not None:
                 ax.axvline(middle, color=colour(variant), lw=0.9, linestyle=(0, (4, 3)))
         ax.axvline(1, color=colour("dim"), lw=0.9)

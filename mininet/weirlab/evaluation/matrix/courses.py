@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from weirlab.evaluation.shared.styles import MARKS, png_colour
+from weirlab.evaluation.shared.styles import mark, png_colour
 from weirlab.report.plots import log_ticks, mean_over_rows, png, png_style
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST
 from weirlab.topologies.dumbbell.samples import COUNTERS, RECEIVER, RESPONSIVE, Samples, read_samples
@@ -97,7 +97,7 @@ def plot(variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                 if logarithmic:
                     least, most, mean = (np.maximum(values, DELAY_FLOOR_MS) for values in (least, most, mean))
                 ax.fill_between(t_s, least, most, color=colour, alpha=0.2, lw=0)
-                ax.plot(t_s, mean, color=colour, lw=1.4, marker=MARKS.get(variant, "h"), markersize=5, markevery=every,
+                ax.plot(t_s, mean, color=colour, lw=1.4, marker=mark(variant), markersize=5, markevery=every,
                         label=variant)  # fmt: skip
         if logarithmic:
             row[0].set_yscale("log")

@@ -20,7 +20,7 @@ from weirlab.evaluation.matrix.text import figure_of
 from weirlab.evaluation.shared.labels import geometric_mean
 from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
-from weirlab.evaluation.shared.styles import MARKS, handles, hollow, page_colour, panels, point, size_of
+from weirlab.evaluation.shared.styles import handles, hollow, mark, page_colour, panels, point, size_of
 from weirlab.report.labels import NOTHING
 from weirlab.report.plots import STAND_INS, log_ticks, plane_scales
 
@@ -83,7 +83,7 @@ def steps_plot(matrix: Matrix) -> Figure | None:
                 for ax, metric in ((above, f"step_{step}_settling_s"), (below, f"step_{step}_overshoot_ms")):
                     found = figure_of(scenario, variant, metric)
                     if found.mean is not None:
-                        ax.plot(x, found.mean, MARKS[variant], color=page_colour(variant), markersize=size_of(variant),
+                        ax.plot(x, found.mean, mark(variant), color=page_colour(variant), markersize=size_of(variant),
                                 markeredgewidth=0, clip_on=False, zorder=3)  # fmt: skip
             at = scenario.mean(next(iter(scenario.figures)), f"step_{step}_at_s")
             names.append(f"{scenario.name.removeprefix('steps-')}\n{NOTHING if at is None else f'{at:g} s'}")
@@ -123,11 +123,11 @@ def front_plot(matrix: Matrix, colour: Callable[[str], str]) -> Figure:
             continue
         delays, goodputs = zip(*points, strict=True)
         fill = {"color": colour(variant), "markerfacecolor": "none" if hollow(variant) else colour(variant)}
-        right.plot(delays, [100 * (g - 1) for g in goodputs], MARKS[variant], alpha=0.4, markersize=4,
+        right.plot(delays, [100 * (g - 1) for g in goodputs], mark(variant), alpha=0.4, markersize=4,
                    markeredgewidth=0.6 if hollow(variant) else 0, **fill)  # fmt: skip
         ours = variant in OURS
         fill |= {"markerfacecolor": colour("page") if hollow(variant) else colour(variant)}
-        right.plot(geometric_mean(delays), 100 * (geometric_mean(goodputs) or 1) - 100, MARKS[variant],
+        right.plot(geometric_mean(delays), 100 * (geometric_mean(goodputs) or 1) - 100, mark(variant),
                    markersize=16 if variant == "auto" else 11, zorder=6 if variant == "auto" else 5 if ours else 4,
                    markeredgecolor=colour(variant if hollow(variant) else "page"),
                    markeredgewidth=1.8 if hollow(variant) else 0.8, **fill)  # fmt: skip

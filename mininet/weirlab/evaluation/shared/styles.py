@@ -33,17 +33,14 @@ MARKS = {
     "bbr2_gcongestion": "o",
     "cubic": "s",
     "reno": "P",
-    "noq-bbr3": "H",
     "noq-cubic": "d",
-    "tcp-cubic": "s",
-    "tcp-reno": "P",
-    "tcp-bbr": "o",
     "tcp-vegas": "v",
     "tcp-bic": "D",
     "tcp-lp": "X",
     "tcp-westwood": "<",
     "tcp-illinois": "^",
 }
+MARKS_BY_ENDING = {"-cubic": "s", "-reno": "P", "-bbr": "o", "-bbr3": "H"}  # controls of any stack
 HOLLOW = ("-half", "-5ms")  # endings of disciplines that stand beside themselves at another target
 
 
@@ -58,7 +55,14 @@ def png_colour(name: str) -> str:
 
 
 def hue(variant: str) -> str:
-    return variant if variant in HUES else "other"
+    """The colour of its own, or that of its stack."""
+    stack = max((name for name in HUES if variant.startswith(f"{name}-")), key=len, default="other")
+    return variant if variant in HUES else stack
+
+
+def mark(variant: str) -> str:
+    by_ending = (mark for ending, mark in MARKS_BY_ENDING.items() if variant.endswith(ending))
+    return MARKS.get(variant) or next(by_ending, "h")
 
 
 def hollow(variant: str) -> bool:
@@ -67,12 +71,12 @@ def hollow(variant: str) -> bool:
 
 def size_of(variant: str) -> float:
     """Of a marker: a star is less wide than it measures."""
-    return 9 if MARKS.get(variant) == "*" else 6
+    return 9 if mark(variant) == "*" else 6
 
 
 def handles(variants: Sequence[str], colour: Callable[[str], str]) -> list[Line2D]:
     return [
-        Line2D([], [], color=colour(v), lw=0, marker=MARKS.get(v, "h"), label=v, markersize=size_of(v),
+        Line2D([], [], color=colour(v), lw=0, marker=mark(v), label=v, markersize=size_of(v),
                markerfacecolor="none" if hollow(v) else colour(v))
         for v in variants
     ]  # fmt: skip
@@ -90,7 +94,7 @@ def point(
         xerr=inside(delay),
         yerr=throughput.ci95,
         color=colour(name),
-        marker=MARKS.get(name, "h"),
+        marker=mark(name),
         markersize=size_of(name),
         markerfacecolor="none" if hollow(name) else colour(name),
         markeredgewidth=1 if hollow(name) else 0,

@@ -446,6 +446,22 @@ mod tests {
     }
 
     #[test]
+    fn soon_alone_and_shared_again_it_starts_near_its_last_share() {
+        for (alone_intervals, packets) in [(0, 0.6 * 100.0), (160, 20.0)] {
+            let mut path = Path::new();
+            path.queue(30.0, 20, 0.0);
+            path.competing.window_bytes = 100.0 * P as f64;
+            path.queue(30.0, 48, 0.0);
+            path.queue(1.0, 1 + alone_intervals, 0.0);
+            assert!(path.is("alone"));
+            path.queue(30.0, 20, 0.0);
+            assert!(path.is("shared"));
+            path.competing.on_ack(path.now, 1_000_000);
+            assert_eq!(path.competing.window_bytes(), Some(packets * P as f64), "{alone_intervals}");
+        }
+    }
+
+    #[test]
     fn losses_cut_once_a_round_trip_unless_nobody_could_bear_them() {
         let mut path = Path::new();
         path.queue(30.0, 25, 0.0);
