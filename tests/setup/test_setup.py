@@ -368,6 +368,15 @@ def test_what_reads_a_file_builds_no_ebpf_tools(clone, room, words):
     assert "step" not in done.stderr
 
 
+def test_a_page_drawn_again_from_its_files_builds_no_stacks(clone, tmp_path):
+    shutil.rmtree(clone / "build" / "stamps")
+    out = tmp_path / "out"
+    done = call(clone, "evaluate", "--suite", "cc", "--from", REPO / "docs/results/cc", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert (out / "cc.html").exists()
+    assert "step" not in done.stderr
+
+
 def test_a_path_with_a_space_is_refused_before_anything_is_built(tmp_path):
     copy = tmp_path / "a clone"
     copy.mkdir()

@@ -18,7 +18,7 @@ from weirlab.lab.p4switch import Queue, Target
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A PATH with three switches, and a program."""
-    for name, version in (("weir-switch", "weir-switch 0.11.0"), ("simple_switch", "1.15.5"), ("other", "weir-switch")):
+    for name, version in (("weir-switch", "weir-switch 0.12.0"), ("simple_switch", "1.15.5"), ("other", "weir-switch")):
         (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "basic.json").write_text("{}")
@@ -93,7 +93,7 @@ def test_bmv2_on_path_gets_its_own_command_line(folder: Path):
 def test_programs_are_named_with_their_versions(folder: Path):
     names = {name: version_of(str(folder / name)) for name in ("weir-switch", "simple_switch", "other")}
     assert names == {
-        "weir-switch": "weir-switch 0.11.0",
+        "weir-switch": "weir-switch 0.12.0",
         "simple_switch": "simple_switch 1.15.5",
         "other": "weir-switch",
     }
