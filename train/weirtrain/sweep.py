@@ -3,7 +3,7 @@
 
 Settings are changed one at a time from `base`, which is the profile with BASE. Only Table 2's link counts: of the
 settings whose policy has ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is chosen.
-The profile's eta is not what the last sweep chose: docs/results/train/README.md says why."""
+The profile's eta is not what the last sweep chose: docs/notebook/2026-11-train.md says why."""
 
 from __future__ import annotations
 

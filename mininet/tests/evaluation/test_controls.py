@@ -198,6 +198,16 @@ def test_only_outside_of_the_core_takes_the_whole_suite():
     assert len(chosen()[0].runs()) < len(chosen("--all")[0].runs()) == len(chosen("--from", "x")[0].runs())
 
 
+def test_only_narrows_the_short_selection():
+    def chosen(*words):
+        return chosen_of(cli.parser().parse_args(["evaluate", "--suite", "cc", "--quick", *words]))[1]
+
+    all_of_it = chosen()
+    assert chosen("--only", "*/pbq") == [run for run in all_of_it if run.variant == "pbq"] != []
+    with pytest.raises(ScenarioError, match="--quick"):
+        chosen("--only", "limited/pbq")
+
+
 def test_uploads_are_the_papers_link_with_the_clients_as_senders(plan):
     scenarios = {s.name: s for group in plan.groups for s in group.scenarios}
     assert set(scenarios) >= UPLOADS

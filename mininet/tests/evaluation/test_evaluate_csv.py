@@ -12,11 +12,12 @@ from weirlab.evaluation.matrix.analysis import analyse
 from weirlab.evaluation.matrix.page import report
 from weirlab.evaluation.matrix.text import batches_told, differ, run_counts, summary_rows
 from weirlab.evaluation.plan import load_plan
-from weirlab.evaluation.report import about, footer, made_of, missing_notes
+from weirlab.evaluation.report import LEFT_OUT, MADE, about, footer, left_out_of, made_of, missing_notes
 from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT, RunRow
 from weirlab.evaluation.tables import COLUMNS, batches_in, derived, rows_of, text_of
 from weirlab.report import markdown
+from weirlab.report.model import Report
 from weirlab.store.documents import ResultsError
 from weirlab.topologies.dumbbell.metrics import compute
 
@@ -123,6 +124,19 @@ def test_the_results_are_what_the_tables_say(plan):
     page = (RESULTS / "matrix.html").read_text(encoding="utf-8")
     for _, cells in summary_rows(found):
         assert "".join(f"<td>{cell}</td>" for cell in cells) in page
+
+
+def test_runs_that_failed_their_checks_are_told_again(tmp_path, plan):
+    run = plan.runs()[0]
+    line = f"{run.scenario}/{run.variant}/{run.seed}: 9 % of the packets were not measured"
+    (tmp_path / MADE).write_text(json.dumps({"weir": "1.0.0 (abc)", LEFT_OUT: [line]}))
+    others = [RunRow(other.scenario, "", other.variant, other.seed, {}) for other in plan.runs()[1:]]
+    text = markdown.render(Report("a", missing_notes(plan, others, left_out_of(tmp_path))))
+    assert line in text
+    assert "Incomplete" not in text
+    (tmp_path / MADE).write_text(json.dumps({LEFT_OUT: [1]}))
+    with pytest.raises(ResultsError, match=LEFT_OUT):
+        left_out_of(tmp_path)
 
 
 def test_ratios_are_taken_within_a_batch_and_figures_from_the_first():

@@ -8,7 +8,7 @@ import pytest
 from weirlab import cli
 from weirlab.evaluation.command import main_evaluate
 from weirlab.evaluation.plan import recording_qlog
-from weirlab.evaluation.report import copy_qlogs
+from weirlab.evaluation.report import copy_qlogs, without_qlogs
 from weirlab.evaluation.suites import load_suite
 from weirlab.lab.quic_servers import Server
 from weirlab.run.keys import Keys
@@ -41,6 +41,20 @@ def test_qlogs_go_below_the_report(tmp_path):
     for _ in range(2):
         assert copy_qlogs(state, runs, tmp_path / "out") == [tmp_path / "out/qlog/leaving/pbq/seed-1"]
     assert (tmp_path / "out/qlog/leaving/pbq/seed-1/server-s1/conn-0.sqlog").read_text() == "{}"
+
+
+def test_controls_without_qlogs_are_named(tmp_path):
+    (tmp_path / "pbq/qlog/server-s1").mkdir(parents=True)
+    (tmp_path / "pbq/qlog/server-s1/conn-0.sqlog").write_text("{}")
+    state = SimpleNamespace(entry=lambda run: SimpleNamespace(folder=tmp_path / run.variant))
+
+    def ran(variant, kind):
+        return SimpleNamespace(run=SimpleNamespace(variant=variant, spec={"flows": [{"kind": kind}]}))
+
+    runs = [ran("pbq", "quic-download"), ran("mine", "quic-download"), ran("tcp-bbr", "tcp")]
+    (line,) = without_qlogs(state, runs)
+    assert line.startswith("no qlog of mine:")
+    assert without_qlogs(state, [runs[0], runs[2]]) == []
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,14 @@ def test_controls_of_few_groups_are_named_and_not_ranked(plan):
     assert "`tcp-vegas`" in markdown.render(Report("", [section(found, ranked)]))
 
 
+def test_scenarios_outside_of_the_ranking_are_named(plan):
+    rows = generated_controls.rows(plan)
+    gone = rows[0].scenario
+    bench = analyse([row for row in rows if (row.scenario, row.variant) != (gone, "pbq")], plan.controls)
+    text = markdown.render(Report("a", [section(bench, ranking(bench, 10))]))
+    assert f"no run there: `{gone}`" in text
+
+
 def test_one_control_has_no_ranking(plan):
     rows = [row for row in generated_controls.rows(plan) if row.variant == "pbq"]
     found = analyse(rows, plan.controls)

@@ -75,8 +75,8 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          help="envelope: in all scenarios of the matrix; cc: all scenarios, queues and seeds, not only "
                          "the core, which takes two hours on two cores")  # fmt: skip
     command.add_argument("--qlog", action="store_true",
-                         help="record a qlog of each QUIC sender and put it below qlog/ beside the report; these runs "
-                         "are cached apart from those without")  # fmt: skip
+                         help="record a qlog of each QUIC sender that writes some and put it below qlog/ beside the "
+                         "report; these runs are cached apart from those without")  # fmt: skip
     command.add_argument("--verify", type=positive, nargs="?", const=20, metavar="N",
                          help="cc: repeat N (20) of the published runs without the cache and compare their digests; of "
                          "docs/results/cc, or of the folder that --from gives")  # fmt: skip
@@ -90,8 +90,8 @@ def stack_options(command: argparse.ArgumentParser) -> None:
                          help="cc: this QUIC server, too, in each group: a program, started with --stack-argv, or a "
                          "file in .toml with a row as in mininet/peers/servers.toml (can be repeated)")  # fmt: skip
     command.add_argument("--stack-argv", metavar="TEXT",
-                         help="its arguments, with {address} {port} {cert} {key} {root} {payload} for the lab to fill "
-                         f"in (default: '{ARGV}')")  # fmt: skip
+                         help="its arguments, with {address} {port} {cert} {key} {root} {payload}, and {qlog} for a "
+                         f"folder of qlogs, for the lab to fill in (default: '{ARGV}')")  # fmt: skip
     command.add_argument("--stack-alpn", choices=ALPNS, help="its application protocol (default: h3)")
     command.add_argument(
         "--stack-path",
@@ -99,7 +99,9 @@ def stack_options(command: argparse.ArgumentParser) -> None:
         help="path of its download of {bytes}; {root} has such a file (default: /bytes/{bytes})",
     )
     command.add_argument(
-        "--quick", action="store_true", help="cc: only the suite's short selection, one seed: ten minutes on two cores"
+        "--quick",
+        action="store_true",
+        help="cc: only the suite's short selection, one seed: ten minutes on two cores; of these, the runs of --only",
     )
 
 
@@ -159,7 +161,13 @@ def chosen_of(args: argparse.Namespace) -> tuple[Plan, list[Run]]:
     """The suite and the runs that are wanted of it, with qlogs if asked for. Raises ScenarioError."""
     plan, patterns, seeds = selected(args)
     plan = recording_qlog(plan) if args.qlog else plan
-    return plan, plan.chosen(patterns, seeds)
+    runs = plan.chosen(patterns, seeds)
+    if args.quick and args.only:
+        named = plan.chosen(args.only, seeds)
+        runs = [run for run in runs if run in named]
+        if not runs:
+            raise ScenarioError([f"--only: none of --quick's runs; it has {', '.join(plan.quick)}"])
+    return plan, runs
 
 
 def selected(args: argparse.Namespace) -> tuple[Plan, list[str] | None, range | None]:
@@ -192,14 +200,15 @@ def with_programs(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
 
 
 def quick_patterns(args: argparse.Namespace, plan: Plan) -> list[str] | None:
-    """The patterns of `--only`, or of the suite's short selection. Raises ScenarioError where it has none."""
+    """The patterns of the suite's short selection with `--quick`, else of `--only`. Raises ScenarioError where it has
+    none."""
     given: list[str] | None = args.only
     if not args.quick:
         return given
     if not plan.quick:
         raise ScenarioError([f"--quick: {args.suite} has no short selection; write --only"])
-    if given or args.seeds or args.seeds_from:
-        raise ScenarioError(["--quick: has its own scenarios and seed; leave out --only, --seeds, --seeds-from"])
+    if args.all or args.seeds or args.seeds_from:
+        raise ScenarioError(["--quick: has its own scenarios and seed; leave out --all, --seeds, --seeds-from"])
     return list(plan.quick)
 
 

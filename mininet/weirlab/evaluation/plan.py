@@ -172,7 +172,7 @@ class Plan:
                 close = [] if what == "seed" else difflib.get_close_matches(word, known, n=1)
                 hint = f"did you mean {close[0]}? (there are {', '.join(known)})" if close else _there_are(known)
                 return f"--only {pattern}: no {what} matches {word!r}; {hint}"
-        return f"--only {pattern}: these do not occur together; --list shows what there is"
+        return f"--only {pattern}: these do not occur together, as a stack and flows that it has not; see --list"
 
 
 def recording_qlog(plan: Plan) -> Plan:

@@ -35,12 +35,14 @@ from weirlab.evaluation.verify import made
 from weirlab.lab.kernels import LAB_KERNEL
 from weirlab.metrics.samples import SamplesError
 from weirlab.report.model import Block, Bullets, Paragraph, Prose
+from weirlab.run.series import words_of
 from weirlab.scenario.model import Run
 from weirlab.store import atomic, installation, provenance
-from weirlab.store.documents import dumps, read_json
+from weirlab.store.documents import ResultsError, dumps, read_json
 from weirlab.topologies.dumbbell.path_facts import path_facts
 
-MADE = "made.json"  # version and commit with which the tables of a folder were measured
+MADE = "made.json"  # version and commit with which the tables of a folder were measured, and the runs left out
+LEFT_OUT = "left_out"
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
 
 
@@ -82,11 +84,10 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         told += f": {missing_words(plan, missing)}"
         notes.append(Paragraph(Prose(f"**Incomplete**: {told}.")))
         print(told, file=said)
-    if unsound:
-        told = f"{len(unsound)} of {len(missing) + len(finished)} runs failed their checks and are left out of all "
-        told += "that follows"
-        lines = [f"{done.words}: {'; '.join(done.failures)}" for done in unsound]
-        notes += [Paragraph(Prose(f"**Left out**: {told}:")), Bullets(lines)]
+    left_out = [f"{done.words}: {'; '.join(done.failures)}" for done in unsound]
+    if left_out:
+        told = left_out_words(left_out, len(missing) + len(finished))
+        notes += left_out_notes(left_out, len(missing) + len(finished))
         print(told, file=said)
     if args.seeds_from:
         last = args.seeds_from + args.seeds - 1
@@ -102,9 +103,11 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         over_time = matrix_courses.pictures(courses(state, there))
         found = page.suite_report(matrix.analyse(ordered, about(plan)), list(over_time), notes)
         files |= {f"{name}-over-time.png": picture for name, picture in over_time.items()}
-    write(out, files, found, said, dumps({"weir": provenance.weir()}))
+    write(out, files, found, said, dumps({"weir": provenance.weir()} | ({LEFT_OUT: left_out} if left_out else {})))
     if args.qlog:
         print(*copy_qlogs(state, there, out), sep="\n", file=said)
+        for line in without_qlogs(state, there):
+            print(line, file=sys.stderr)
     return True
 
 
@@ -137,6 +140,18 @@ def copy_qlogs(state: State, there: Sequence[Done], out: Path) -> list[Path]:
     return folders
 
 
+def without_qlogs(state: State, there: Sequence[Done]) -> list[str]:
+    """A line on the controls of QUIC whose runs have no qlog; none if all have some."""
+    ran: dict[str, bool] = {}
+    for done in there:
+        entry = state.entry(done.run)
+        if entry is not None and any(flow["kind"].startswith("quic") for flow in done.run.spec["flows"]):
+            ran[done.run.variant] = ran.get(done.run.variant, False) or any((entry.folder / "qlog").glob("*/*"))
+    names = ", ".join(variant for variant, has_some in ran.items() if not has_some)
+    why = "their servers wrote none, or have no `qlog` in mininet/peers/servers.toml or {qlog} in --stack-argv"
+    return [f"no qlog of {names}: {why}"] if names else []
+
+
 def of_tables(
     plan: Plan, folder: Path, out: Path | None, table: Path | None = None, wanted: Plan | None = None
 ) -> None:
@@ -147,7 +162,8 @@ def of_tables(
     """
     batches = csv_files.batches_in(folder, plan)
     rows = [row for batch in batches for row in batch.rows]
-    notes = missing_notes(wanted or plan, rows)
+    left_out = left_out_of(folder)
+    notes = missing_notes(wanted or plan, rows, left_out)
     if table:
         parquet.write(table, rows, plan)
     out = out or partial(plan)
@@ -162,16 +178,36 @@ def of_tables(
     write(out, copied, page.suite_report(found, pictures, notes, later), sys.stdout, made_of(folder))
 
 
-def missing_notes(plan: Plan, rows: Iterable[RunRow]) -> list[Block]:
-    """A note on missing runs of the whole suite, if there are any."""
+def left_out_of(folder: Path) -> list[str]:
+    """Runs that failed their checks when the tables of a folder were measured, each with the reason. Raises
+    ResultsError."""
+    lines = read_json(folder / MADE).get(LEFT_OUT, []) if (folder / MADE).is_file() else []
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise ResultsError(f"{folder / MADE}: {LEFT_OUT} is not a list of texts, each of a run and a reason")
+    return lines
+
+
+def left_out_words(lines: Sequence[str], runs: int) -> str:
+    return f"{len(lines)} of {runs} runs failed their checks and are left out of all that follows"
+
+
+def left_out_notes(lines: Sequence[str], runs: int) -> list[Block]:
+    return [Paragraph(Prose(f"**Left out**: {left_out_words(lines, runs)}:")), Bullets(lines)]
+
+
+def missing_notes(plan: Plan, rows: Iterable[RunRow], left_out: Sequence[str] = ()) -> list[Block]:
+    """Notes on runs of the whole suite that are missing, and on those that were left out, if there are any."""
+    failed = {line.partition(": ")[0] for line in left_out}
     there = {(row.scenario, row.variant, row.seed, row.setting if plan.points else None) for row in rows}
     missing = [
         run
         for run in plan.runs()
         if (run.scenario, plan.variant(run.variant), run.seed, plan.setting(run) if plan.points else None) not in there
+        and words_of(run) not in failed
     ]
     told = f"{len(missing)} of {len(plan.runs())} runs of the {plan.suite} are missing: {missing_words(plan, missing)}"
-    return [Paragraph(Prose(f"**Incomplete**: {told}."))] if missing else []
+    notes: list[Block] = [Paragraph(Prose(f"**Incomplete**: {told}."))] if missing else []
+    return notes + (left_out_notes(left_out, len(plan.runs())) if left_out else [])
 
 
 def envelope_report(plan: Plan, rows: Sequence[RunRow], notes: Sequence[Block]) -> SuiteReport:

@@ -151,7 +151,8 @@ def _row(
     label = labels.get((variant, own["setting"]), "") if plan.points else variant
     if scenario is None or label not in scenario.cases:
         run = "/".join(own[column] for column in head if column != "seed")
-        raise ResultsError(f"{where}: no run {run} in group {group}")
+        again = "; a control of --stack or --variants has to be named again" if plan.controls else ""
+        raise ResultsError(f"{where}: no run {run} in group {group}{again}")
     if not re.fullmatch(r"[0-9]{1,18}", seed):
         raise ResultsError(f"{where}: seed {seed!r} is not a whole number")
     metrics: dict[str, Any] = {}

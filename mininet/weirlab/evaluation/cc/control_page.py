@@ -53,8 +53,8 @@ class Place:
 
     @property
     def is_won(self) -> bool:
-        """Whether no other control has more than 1 % more power."""
-        return self.power <= SAME
+        """Whether others were run, and none has more than 1 % more power."""
+        return bool(self.others) and self.power <= SAME
 
 
 def places(bench: Bench) -> dict[str, list[Place]]:
@@ -127,13 +127,12 @@ def win_rows(control: str, of: Sequence[Place]) -> list[list[str]]:
     """Under WIN_HEADS, the largest margin first."""
     rows = []
     won = [place for place in of if place.is_won]
-    for place in sorted(won, key=lambda place: place.power - (place.others[0][1] if place.others else 0)):
-        following, regret = place.others[0] if place.others else (NOTHING, None)
+    for place in sorted(won, key=lambda place: place.power - place.others[0][1]):
+        following, regret = place.others[0]
         wire, delay = (place.scenario.mean(control, metric) or 0.0 for metric in (WIRE, place.scenario.delay))
         delay_ms = delay if place.scenario.delay == RTT else 1000 * delay
         rows.append([
-            place.scenario.name, fixed(wire, 3), fixed(delay_ms, 1), following,
-            NOTHING if regret is None else fixed(regret, 3),
+            place.scenario.name, fixed(wire, 3), fixed(delay_ms, 1), following, fixed(regret, 3)
         ])  # fmt: skip
     return rows
 
@@ -141,7 +140,7 @@ def win_rows(control: str, of: Sequence[Place]) -> list[list[str]]:
 def loss_rows(control: str, of: Sequence[Place]) -> list[list[str]]:
     """Under LOSS_HEADS, the greatest regret first."""
     rows = []
-    for place in sorted((place for place in of if not place.is_won), key=lambda place: -place.power):
+    for place in sorted((place for place in of if place.others and not place.is_won), key=lambda place: -place.power):
         best = place.others[0][0]
         ratios = [
             fixed(theirs / own, 2) if (own := place.scenario.mean(control, metric)) and theirs is not None else NOTHING

@@ -16,10 +16,14 @@ WORDS = (
     "Power is throughput over delay, as a logarithm, so that links of all rates and round trips count alike and a gain "
     "in throughput that costs as much in delay is none. A control's regret in a scenario is the best control's power "
     "there less its own: 0 is the best, 0.1 is 10 % less. Beside competing flows throughput counts up to the fair "
-    "share. The table has means over {scenarios}, each group of scenarios with the same weight, and 95 % intervals by "
-    "{n} bootstrap replicates over scenarios and seeds. Controls between whose scores these do not decide are tied: "
-    "their ranks overlap. `ranking.csv` has the same."
+    "share. In throughput and in delay are the distances from the most throughput and from the least delay alone; they "
+    "need not add up. The table has means over {scenarios}, each group of scenarios with the same weight, and 95 % "
+    "intervals by {n} bootstrap replicates over scenarios and seeds. A control's ranks are from 1 plus the number of "
+    "those that 97.5 % of the replicates put before it to the last but those that they put behind it. `ranking.csv` "
+    "has the same."
 )
+ONE_SEED = "There is one seed, so that the intervals tell only how scenarios differ."
+NOT_COMPARED = "Not in the ranking, since at least one of these controls has no run there: {names}."
 LEFT_OUT = "Not ranked, since run in fewer than {share} of the groups of scenarios: {names}."
 
 
@@ -32,7 +36,11 @@ def section(bench: Bench, found: Ranking | None) -> Section:
         medium: table(HEADS, rows(bench, found, links), Layout.DENSE, words=(6,))
         for medium, links in ((Medium.HTML, False), (Medium.MARKDOWN, True))
     }
+    if all(len({row.seed for row in scenario.rows}) == 1 for scenario in bench.scenarios):
+        words += f" {ONE_SEED}"
     blocks: list[Block] = [Paragraph(Prose(words)), *(Only(medium, [of]) for medium, of in tables.items())]
+    if lacking := [s.name for s in bench.scenarios if s.name not in found.scenarios]:
+        blocks.append(Paragraph(Prose(NOT_COMPARED.format(names=", ".join(f"`{name}`" for name in lacking)))))
     if found.left_out:
         names = ", ".join(f"`{name}`" for name in found.left_out)
         blocks.append(Paragraph(Prose(LEFT_OUT.format(share=percent(FIELD_SHARE), names=names))))

@@ -72,7 +72,7 @@ METHOD = (
 
 
 INTRODUCTION = (
-    "`./run evaluate --suite cc` writes this page; with `--from docs/results/cc` it writes it again from the CSV files "
+    "`./run evaluate --suite cc` writes this page; with `--from docs/results/cc` it writes it again from this folder "
     "alone. {counts}, all in the exact lab: virtual time, real stacks, every random draw by seed. [`cc.html`](cc.html) "
     "draws the plane of delay and throughput of every scenario and has every figure."
 )
