@@ -81,7 +81,11 @@ def fetched(running, size: int, requests: int, *more: object) -> tuple[list[dict
     return tasks, cid, bool(ended.err)
 
 
-@pytest.mark.parametrize("running", SERVERS, ids=lambda server: server.name.replace(", ", "-"), indirect=True)
+STALLS = pytest.mark.xfail(reason="its row in servers.toml says so", strict=False)
+ROWS = [pytest.param(s, id=s.name.replace(", ", "-"), marks=[STALLS] if s.name == "tquic" else []) for s in SERVERS]
+
+
+@pytest.mark.parametrize("running", ROWS, indirect=True)
 def test_every_request_is_answered_on_the_paths_that_a_server_allows(running):
     tasks, cid, stays = fetched(running, SIZE, REQUESTS, "--strategy", "polling", "--seed", 1)
     used = {line["path"] for line in tasks}

@@ -23,7 +23,7 @@ struct bands {
 /* Signal poll: while band C waits, band L has nine tenths of the line, as in Linux's dualpi2. A delay at that rate
  * drops L from this value on, and marks it from a quarter of it on, which is beyond any burst: under strict priority
  * nothing else keeps C from starving (RFC 9332 4.1). On slow lines the value is the time of so many full frames. */
-#define LOW_SHARE_NS(len_ns) ((len_ns)*10 / 9)
+#define LOW_SHARE_NS(len_ns) (10 * (len_ns) / 9)
 #define LOW_EXCESS_NS 100000000ULL
 #define LOW_EXCESS_BYTES (32 * 1514)
 

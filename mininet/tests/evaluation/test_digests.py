@@ -80,7 +80,8 @@ def test_a_run_is_compared_by_digest_or_by_figures():
     assert verdict(other).failed is True
     for now in (replace(other, key="changed"), replace(other, installation="there")):
         assert (verdict(now).failed, verdict(now).missed) == (None, False)
-        assert verdict(now, 1.0).missed
+        assert (verdict(now, 8.0).failed, verdict(now, 8.0).missed) == (None, True)
+        assert verdict(now, 1.0).failed is verdict(now, 9100).failed is True
     alone = compared(ONE, replace(other, key="x"), SimpleNamespace(metrics={"throughput_mbit_s": 1.0}), {})
     assert (alone.failed, alone.missed) == (None, False)
 

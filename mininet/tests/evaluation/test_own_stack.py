@@ -79,6 +79,7 @@ def test_a_file_with_a_row_is_a_control_for_each_of_its_own(row):
         ("mine", {"argv": "--port 4433"}, r"--stack-argv '--port 4433': no \{port\}"),
         ("mine", {"argv": "--port {prot}"}, r"--stack-argv: \{prot\} is unknown; there are \{address\}"),
         ("mine", {"argv": "'{port}"}, "--stack-argv .*No closing quotation"),
+        ("mine", {"path": "/bytes/7"}, r"with \{bytes\} for a size"),
         ("mine", {"path": "x"}, "--stack-path 'x': write a path that begins with /"),
         ("mine", {"path": "/{size}"}, "--stack-path"),
         ("row.toml", {"argv": "{port}"}, "--stack-argv is for one --stack PROGRAM; there are 0"),

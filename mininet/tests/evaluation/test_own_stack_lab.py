@@ -145,6 +145,25 @@ def test_a_server_that_fails_is_named_with_its_log(suite, exact, text, said):
     assert said in done.stderr
 
 
+SHORT = """\
+import asyncio, sys
+
+sys.path.insert(0, "{tests}")
+import aioquic_server
+
+aioquic_server.size = lambda path: 20_000
+asyncio.run(aioquic_server.main())
+"""
+
+
+def test_a_download_that_ends_before_the_run_is_no_result(suite, exact):
+    text = f"#!{paths.build()}/venv/bin/python\n" + SHORT.format(tests=paths.clone() / "tests" / "quic")
+    server = program(suite.parent / "short", text)
+    done = evaluate(suite, "--stack", server, "--stack-alpn", "hq-interop", "--only", "tiny/short")
+    assert done.returncode == 1
+    assert "ended after 20000 bytes; it has to last for the whole run" in done.stderr
+
+
 RUST_TYPE = """\
 use super::control::CongestionControl;
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All runs as one Parquet table."""
 
+import os
+
 import generated_controls
 import pyarrow.parquet
 import pytest
@@ -36,3 +38,7 @@ def test_a_file_that_can_t_be_written_is_named(plan, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"--parquet .*runs\.parquet: can't be written"):
         parquet.write(tmp_path / "file" / "runs.parquet", [], plan)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ResultsError, match="not a file"):
+        parquet.write(tmp_path / "fifo", [], plan)
+    assert (tmp_path / "fifo").is_fifo()

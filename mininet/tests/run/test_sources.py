@@ -189,6 +189,15 @@ def test_words_in_a_python_file_change_no_digest(copy):
     assert sources.digest(lines) != known
 
 
+def test_python_of_another_version_counts_by_its_bytes(copy):
+    path = copy / "mininet/weirlab/topologies/dumbbell/drive.py"
+    lines = [str(path.relative_to(copy))]
+    path.write_text("print 1\n")
+    known = sources.digest(lines)
+    path.write_text("print 2\n")
+    assert sources.digest(lines) != known
+
+
 def test_imports_are_followed_wherever_they_stand(tmp_path, monkeypatch):
     """Relative and inside of functions, but neither for type checkers nor behind a module that is left out."""
     monkeypatch.setattr(paths, "clone", lambda: tmp_path)

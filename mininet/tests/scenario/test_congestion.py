@@ -4,14 +4,17 @@
 import json
 import subprocess
 
+import pytest
+
 from weirlab import paths
 from weirlab.scenario.congestion import TABLE
 
 
 def test_the_committed_table_is_the_programs():
-    made = subprocess.run(
-        [paths.build() / "bin" / "weir-client", "--list-cc", "--json"], check=True, capture_output=True
-    )
+    client = paths.build() / "bin" / "weir-client"
+    if not client.exists():
+        pytest.skip("weir-client is not built")
+    made = subprocess.run([client, "--list-cc", "--json"], check=True, capture_output=True)
     rows = json.loads(made.stdout)
     text = json.dumps(rows, indent=4) + "\n"
     assert TABLE.read_text(encoding="utf-8") == text, "weir-client --list-cc --json | python3 -m json.tool > " + str(

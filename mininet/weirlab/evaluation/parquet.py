@@ -8,6 +8,7 @@ field's metadata `description`.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from weirlab.evaluation.plan import Plan
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.tables import natural
+from weirlab.store import atomic
 from weirlab.store.documents import ResultsError
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 
@@ -35,9 +37,13 @@ def write(path: Path, rows: Iterable[RunRow], plan: Plan) -> None:
     about = {"title": plan.title, "source": f"./run evaluate --suite {plan.name}"}
     columns = {field.name: [line.get(field.name) for line in lines] for field in fields}
     table = pa.table(columns, schema=pa.schema(fields, metadata=about))
+    if path.exists() and not path.is_file():
+        raise ResultsError(f"--parquet {path}: not a file; give the name of one to write")
+    content = io.BytesIO()  # pyarrow removes a file that it can't write
+    pyarrow.parquet.write_table(table, content, compression="zstd")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        pyarrow.parquet.write_table(table, path, compression="zstd")
+        atomic.write(path, content.getvalue())
     except OSError as error:
         raise ResultsError(f"--parquet {path}: can't be written: {error.strerror or error}") from None
 

@@ -27,6 +27,7 @@ from weirlab.store.cache import Cache
 
 FIGURES = (THROUGHPUT, RTT, COMPLETION)
 SAMPLE = 20
+GROSS = 2.0  # a figure that is so many times off all published ones is no chance
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def compared(
         text = f"DIFFERS: published {before.sha256[:12]}, now {now.sha256[:12]}, of the same sources and installation"
         return Verdict(before.words, True, False, text)
     why = "other sources or kernel" if before.key != now.key else "another installation"
-    outside, known = [], 0
+    outside, known, is_gross = [], 0, False
     for metric in FIGURES:
         values = published.get((before.scenario, before.variant, metric), [])
         value = done.metrics.get(metric)
@@ -113,13 +114,15 @@ def compared(
         known += within is not None
         if within is False:
             outside.append(f"{metric} {value:.4g}, published {min(values):.4g} to {max(values):.4g}")
+            is_gross |= not min(values) / GROSS <= value <= max(values) * GROSS
     said = f"outside of the published seeds' interval: {'; '.join(outside)}" if outside else "within the interval"
-    return Verdict(before.words, None, bool(outside), f"{why}: {said if known else 'too few seeds to compare'}")
+    failed = True if is_gross else None
+    return Verdict(before.words, failed, bool(outside), f"{why}: {said if known else 'too few seeds to compare'}")
 
 
 def told(verdicts: Sequence[Verdict], failed: Sequence[str]) -> int:
-    """Print the verdicts; 1 if a digest differs that must not, more runs than chance allows miss their intervals, or a
-    run failed."""
+    """Print the verdicts; 1 if a digest differs that must not, a figure by more than GROSS, more
+    runs than chance allows miss their intervals, or a run failed."""
     for verdict in verdicts:
         print(verdict.line)
     for line in failed:

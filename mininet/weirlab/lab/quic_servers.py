@@ -76,8 +76,9 @@ class Server:
 
     def missing(self) -> str:
         """Reason why the server cannot run here, or "" if it can."""
-        if self.found() is not None:
-            return ""
+        if (program := self.found()) is not None:
+            is_program = program.is_file() and os.access(program, os.X_OK)
+            return "" if is_program else f"{self.name}: {program} is no executable file; name the server's program"
         remedy = f"setup/install.sh {self.built_by} builds it" if self.built_by else "put it on PATH"
         return f"{self.name}: {self.program} is missing; {remedy}"
 
@@ -199,7 +200,7 @@ def checked(file: Path, number: int, row: object) -> Server:
     if row.get("alpn", "h3") not in ALPNS:
         raise ServersError(f"{where}: alpn = {row['alpn']!r}: write {' or '.join(ALPNS)}")
     version, controls = row.get("version", {}), row.get("controls", {})
-    if not isinstance(version, dict) or (version and set(version) not in VERSION_KEYS):
+    if not isinstance(version, dict) or (version and set(version) not in VERSION_KEYS) or not _is_version(version):
         raise ServersError(f"{where}: version = {version!r}: write one of the forms at the top of servers.toml")
     if not isinstance(controls, dict) or not all(_is_words(words) for words in controls.values()):
         raise ServersError(f"{where}: controls = {controls!r}: write {{ NAME = [arguments] }}")
@@ -211,6 +212,11 @@ def checked(file: Path, number: int, row: object) -> Server:
 
 def _is_words(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def _is_version(version: Mapping[str, object]) -> bool:
+    return all(_is_words(value) if key == "argv" else bool(value) and isinstance(value, str)
+               for key, value in version.items())  # fmt: skip
 
 
 def _check_places(where: str, row: Mapping[str, Any]) -> None:
@@ -226,8 +232,11 @@ def _check_places(where: str, row: Mapping[str, Any]) -> None:
             if place not in known:
                 there = ", ".join(f"{{{name}}}" for name in sorted(known)) or "none"
                 raise ServersError(f"{where}: {key}: {{{place}}} is unknown; there are {there}")
-    if "path" in row and not row["path"].startswith("/"):
-        raise ServersError(f"{where}: path = {row['path']!r}: write a path that begins with /")
+    if "path" in row and not (row["path"].startswith("/") and "{bytes}" in row["path"]):
+        raise ServersError(f"{where}: path = {row['path']!r}: write a path that begins with / and has {{bytes}}")
+    for key in ("endless", "bursts"):
+        if key in row and not row[key].startswith("/"):
+            raise ServersError(f"{where}: {key} = {row[key]!r}: write a path that begins with /")
 
 
 def table() -> Path:
@@ -241,7 +250,7 @@ def read(file: Path) -> list[Server]:
         data = tomllib.loads(file.read_text())
     except OSError as error:
         raise ServersError(f"{file}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also tomllib's and UTF-8's
         raise ServersError(f"{file}: {error}") from None
     rows = data.pop("server", [])
     if data or not isinstance(rows, list) or not rows:

@@ -77,14 +77,22 @@ def _content(path: Path) -> tuple[str, frozenset[str]]:
     return _read(path, stat.st_mtime_ns, stat.st_size)
 
 
+def _tree(content: bytes) -> ast.Module | None:
+    """None for a program of other people's in another version of Python; then each byte counts."""
+    try:
+        return ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
 @lru_cache(maxsize=4096)
 def _read(path: Path, mtime_ns: int, size: int) -> tuple[str, frozenset[str]]:
     """Digest of a file, and the modules that it may import. Comments and docstrings of Python don't count: they may
     change under finished runs."""
     content = path.read_bytes()
     names: frozenset[str] = frozenset()
-    if path.suffix == ".py":
-        tree = ast.parse(content)
+    tree = _tree(content) if path.suffix == ".py" else None
+    if tree is not None:
         folder = next((f for f in FOLDERS.values() if path.is_relative_to(paths.clone() / f)), None)
         if folder is not None:
             package = path.relative_to(paths.clone() / folder).parent.parts

@@ -112,7 +112,7 @@ static inline __attribute__((always_inline)) void weir_for_end(struct bpf_iter_n
 #define WEIR_FOR(i, count)                                                                                             \
 	for (struct bpf_iter_num it_##i __attribute__((cleanup(weir_for_end))),                                        \
 	     *begun_##i __attribute__((unused)) = (bpf_iter_num_new(&it_##i, 0, (count)), &it_##i);                    \
-	     (next_##i = bpf_iter_num_next(&it_##i)) && ((i) = (__u32)*next_##i) < (count);)
+	     (next_##i = bpf_iter_num_next(&it_##i)) && ((i) = (__u32)next_##i[0]) < (count);)
 
 /* Return values of enqueue, include/linux/netdevice.h. */
 #define WEIR_NET_XMIT_SUCCESS 0

@@ -27,10 +27,10 @@
 static const __u32 first = 0;
 
 /* Maps that an attachment must have; those behind the first few only with laws of classes. */
-#define MAP(member)                                                                                                    \
-	{                                                                                                              \
-#member, offsetof(struct weir_attachment, member)                                                      \
-	}
+/* Versions of clang-format differ here. */
+/* clang-format off */
+#define MAP(member) { #member, offsetof(struct weir_attachment, member) }
+/* clang-format on */
 #define ONE_LAW_MAPS 3
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 static const struct {

@@ -80,7 +80,7 @@ def _of_program(word: str, argv: str | None, alpn: str | None, path: str | None)
 
 
 def _path(path: str) -> str:
-    if not path.startswith("/") or path.replace("{bytes}", "").count("{"):
+    if not path.startswith("/") or "{bytes}" not in path or path.replace("{bytes}", "").count("{"):
         raise ScenarioError([f"--stack-path {path!r}: write a path that begins with /, with {{bytes}} for a size"])
     return path
 

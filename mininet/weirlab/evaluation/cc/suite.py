@@ -236,7 +236,7 @@ def profile_of(weights: Path) -> str:
     try:
         _, _, body = weights.read_text(encoding="utf-8").partition("\n")
         profile = json.loads(body)["profile"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a weights file of PBQ"
         raise ScenarioError([f"{weights}: {why}; give a file that ./run train pbq has written"]) from None
     if profile not in LEARNED:

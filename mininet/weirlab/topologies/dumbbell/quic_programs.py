@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from weirlab.lab.arrivals import arrivals
@@ -32,6 +33,7 @@ WEIR_SERVER = Server(
 )
 QLOG = "qlog"
 """Key of a spec whose run records qlogs of its senders, and the folder that has them."""
+ENDED = ("complete", "incomplete")  # reasons of a download that the server has ended
 LOG_BYTES = 500
 """Of a log, at most so much at its end is in an error."""
 
@@ -146,19 +148,29 @@ class QuicPrograms(Programs):
             first += flow["count"]
             if SERVER not in flow or flow["kind"] != "quic-download":
                 continue
+            server = Server.of_spec(flow[SERVER])
+            if (told := self.ended_early(labels)) and "burst_bytes" not in flow:
+                path = self.endless_path(server, flow)
+                raise NetError(f"{server.name}: GET {path} over {server.alpn} {told}; it has to last for the whole run")
             if not any(self.received(label) for label in labels):
-                server = Server.of_spec(flow[SERVER])
                 log = next(log for log, other, _ in self.others if other == server)
                 raise NetError(
                     f"{server.name} sent nothing for GET {self.endless_path(server, flow)} over {server.alpn}; its log "
                     f"ends with: {self.log_end(log)}"
                 )
 
+    def client_lines(self) -> Iterator[dict]:
+        files = sorted(self.out.glob("flows-client-*.jsonl"))
+        return (json.loads(line) for file in files for line in file.read_text().splitlines())
+
     def received(self, label: int) -> int:
         """Bytes of a flow by its label, as the clients counted."""
-        files = sorted(self.out.glob("flows-client-*.jsonl"))
-        lines = (json.loads(line) for file in files for line in file.read_text().splitlines())
-        return max((line["bytes"] for line in lines if line.get("flow") == label), default=0)
+        return max((line["bytes"] for line in self.client_lines() if line.get("flow") == label), default=0)
+
+    def ended_early(self, labels: Sequence[int]) -> str:
+        """How a download ended whose body ended before the client's time was up, or ""."""
+        ends = (line for line in self.client_lines() if line["k"] == "end" and line.get("flow") in labels)
+        return next((f"ended after {line['bytes']} bytes" for line in ends if line["reason"] in ENDED), "")
 
     def stop(self) -> None:
         super().stop()
