@@ -168,7 +168,7 @@ class QuicPrograms(Programs):
         return max((line["bytes"] for line in self.client_lines() if line.get("flow") == label), default=0)
 
     def ended_early(self, labels: Sequence[int]) -> str:
-        """How a download ended whose body ended before the client's time was up, or ""."""
+        """Words on a download whose body ended before the client's time was up, or ""."""
         ends = (line for line in self.client_lines() if line["k"] == "end" and line.get("flow") in labels)
         return next((f"ended after {line['bytes']} bytes" for line in ends if line["reason"] in ENDED), "")
 
