@@ -97,7 +97,8 @@ def test_ranges_of_a_server_of_others(server, authority, tmp_path):
     assert (aggregate["mode"], aggregate["bytes"], aggregate["exit"]) == ("ranges", len(CONTENT), "complete")
     assert all(part["bytes"] > 0 for part in aggregate["paths"]), aggregate
     assert server.asked[0] == "bytes=0-"
-    assert aggregate["requests"] == len(server.asked) > 1
+    # One that is cancelled at once may never reach it.
+    assert aggregate["requests"] >= len(server.asked) > 1
     assert aggregate["duplicate_bytes"] < len(CONTENT) / 4
 
 
