@@ -112,7 +112,7 @@ def compared(
         value = done.metrics.get(metric)
         within = None if value is None else is_within(value, values)
         known += within is not None
-        if within is False:
+        if within is False and value is not None:
             outside.append(f"{metric} {value:.4g}, published {min(values):.4g} to {max(values):.4g}")
             is_gross |= not min(values) / GROSS <= value <= max(values) * GROSS
     said = f"outside of the published seeds' interval: {'; '.join(outside)}" if outside else "within the interval"
