@@ -18,9 +18,9 @@ WORDS = (
     "there less its own: 0 is the best, 0.1 is 10 % less. Beside competing flows throughput counts up to the fair "
     "share. In throughput and in delay are the distances from the most throughput and from the least delay alone; they "
     "need not add up. The table has means over {scenarios}, each group of scenarios with the same weight, and 95 % "
-    "intervals by {n} bootstrap replicates over scenarios and seeds. A control's ranks are from 1 plus the number of "
-    "those that 97.5 % of the replicates put before it to the last but those that they put behind it. `ranking.csv` "
-    "has the same."
+    "intervals by {n} bootstrap replicates over scenarios and seeds. A control ranks behind those that "
+    "97.5 % of the replicates put before it, and before those that they put behind it; between these it is tied. "
+    "`ranking.csv` has the same."
 )
 ONE_SEED = "There is one seed, so that the intervals tell only how scenarios differ."
 NOT_COMPARED = "Not in the ranking, since at least one of these controls has no run there: {names}."
